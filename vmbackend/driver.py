@@ -1,0 +1,226 @@
+"""The driver contract: what a hypervisor backend promises to the rest of the platform.
+
+A driver knows machines and one host; it knows nothing of workspaces, accounts or the database. Exactly one process
+per host (`vmhost`) opens a driver. Every backend passes the same suite, `tests/vmbackend/test_driver_contract.py`.
+
+Words used throughout:
+
+* *machine*: a micro-VM with its disk, its network port, its configuration and its log, named by an `id`
+  (`[a-z0-9_]{1,40}`; the platform passes workspace ids).
+* *leftover*: anything of ours on the host (domain, disk, tap, firewall entry, saved memory) that no live machine needs.
+
+Rules that hold for every method:
+
+* Every method is safe to call again after it failed or after the process died in the middle of it; what it leaves
+  behind on failure is said in its docstring.
+* Methods may be called from several threads at once, for different machines. Calls for one machine are made one at a
+  time (the platform runs one operation per machine), except `state`, `destroy` and `delete`.
+* Only exceptions of `vmbackend.errors` come out. Times are seconds (float), sizes MiB unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class MachineState(StrEnum):
+    """What the hypervisor says of a machine now."""
+
+    ABSENT = "absent"  # not defined here
+    OFF = "off"  # defined, no process, no saved memory
+    RUNNING = "running"
+    PAUSED = "paused"  # process there, CPUs stopped
+    ASLEEP = "asleep"  # no process, memory saved on disk
+
+
+class EventKind(StrEnum):
+    """What a driver reports without being asked."""
+
+    READY = "ready"  # the guest finished its boot and its services answer
+    MAIN_EXITED = "main_exited"  # the machine's main process ended; `exit_code` is set; the VM powers off by itself next
+    STOPPED = "stopped"  # the hypervisor process is gone; `reason` says why
+
+
+class StopReason(StrEnum):
+    """Why a machine's process is gone."""
+
+    SHUTDOWN = "shutdown"  # the guest powered off cleanly (asked to, or of its own)
+    DESTROYED = "destroyed"  # this driver ended it
+    CRASHED = "crashed"  # the process died or was killed
+    PANICKED = "panicked"  # the guest's kernel gave up, or it rebooted without being asked
+    SAVED = "saved"  # memory was written to disk
+    LOST = "lost"  # the machine is no longer known to the hypervisor at all
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a machine. Delivered at least once, in order per machine, on a driver thread."""
+
+    machine_id: str
+    kind: EventKind
+    reason: StopReason | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """What the guest starts. Travels in a file only root of the host can read, never on a kernel command line.
+
+    `cmd` set: the main process; its end is the machine's exit. `cmd` None: `entrypoint` (from the image) runs as a
+    supervised service, and the machine stays up whatever becomes of it; both None: nothing is started.
+    """
+
+    hostname: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    cmd: tuple[str, ...] | None = None
+    entrypoint: tuple[str, ...] | None = None
+    working_dir: str = "/"
+    user: str = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSpec:
+    """A machine as it shall be. `image` is the digest of an image that `ImageStore.ensure` has made ready."""
+
+    id: str
+    image: str
+    cpus: float  # 0.1 and up; a fraction is a quota on ceil(cpus) virtual CPUs
+    memory_mb: int
+    disk_mb: int  # size of the writable disk
+    ip: str  # inside the host's subnet; the MAC address is derived from it
+    boot: Boot
+    allow_internet: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MachineIdentity:
+    """What others need to reach the machine's guest."""
+
+    ip: str
+    ssh_host_key: str  # OpenSSH public key line of the guest's control port
+    control_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The host's size and what is free of it at this moment."""
+
+    arch: str  # as OCI spells it: amd64, arm64
+    accelerated: bool
+    cpus: int
+    memory_mb: int
+    memory_free_mb: int
+    disk_mb: int
+    disk_free_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Everything of this instance that exists on the host, by machine id. Foreign things are never in it."""
+
+    domains: Mapping[str, MachineState]
+    directories: frozenset[str]  # machine ids that own a directory with disks, configuration or saved memory
+    taps: frozenset[str]
+    firewall: frozenset[str]
+
+    def ids(self) -> frozenset[str]:
+        """Every machine id of which anything exists."""
+        return frozenset(self.domains) | self.directories | self.taps | self.firewall
+
+
+class Driver(ABC):
+    """One host's hypervisor."""
+
+    @abstractmethod
+    def open(self, on_event: Callable[[Event], None]) -> None:
+        """Connect, prepare the host (bridge, firewall) and start reporting events; machines that run are adopted.
+
+        Blocks until `state` and `inventory` tell the truth about machines that ran before, including those whose
+        process died while nobody was attached. `on_event` is called on a driver thread and must return quickly.
+        Raises BackendUnavailable. Leaves nothing open on failure.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop reporting and disconnect. Machines go on running. Closing twice is harmless."""
+
+    @abstractmethod
+    def capacity(self) -> Capacity:
+        """The host's size and free room; takes no lock that a long call of another thread could hold."""
+
+    @abstractmethod
+    def prepare(self, spec: MachineSpec) -> MachineIdentity:
+        """Make the machine's disk, network port and definition, without starting it.
+
+        A machine prepared before is brought to `spec`: definition, configuration and firewall are made anew, the
+        disk's contents and the host key are kept (it grows where `disk_mb` is larger, it never shrinks).
+        Raises NoRoom (before anything is written), ImageNotFound (the digest is not in the store),
+        InvalidMachineState (it runs). On failure of a first preparation nothing is left behind.
+        """
+
+    @abstractmethod
+    def start(self, machine_id: str) -> None:
+        """Start a prepared machine; returns when its process runs, not when the guest is ready.
+
+        Asleep: its memory is loaded. Paused: resumed. Running: nothing happens.
+        Raises MachineNotFound, NoRoom (memory), BackendUnavailable. On failure the machine is off.
+        """
+
+    @abstractmethod
+    def wait_ready(self, machine_id: str, timeout: float) -> None:
+        """Return once the guest has said `ready` since its last start and its control port answers.
+
+        Raises MachineExited (it ended first), DeadlineExceeded, MachineNotFound. Changes nothing.
+        """
+
+    @abstractmethod
+    def shutdown(self, machine_id: str, grace: float) -> bool:
+        """Ask the guest to power off and wait at most `grace` seconds; then end it hard.
+
+        Returns True where the guest went by itself. Off or absent: True at once. Paused: ended after resuming it for
+        the grace time. Afterwards the machine is off. Raises BackendUnavailable.
+        """
+
+    @abstractmethod
+    def destroy(self, machine_id: str) -> None:
+        """End the machine's process now and drop saved memory; disk and definition stay. Absent or off succeeds."""
+
+    @abstractmethod
+    def delete(self, machine_id: str) -> None:
+        """Remove the machine and everything of it: process, definition, disks, saved memory, log, port, firewall.
+
+        Of an absent machine or of any leftover of one it removes what there is; nothing there succeeds. If it fails
+        half way, calling it again finishes.
+        """
+
+    @abstractmethod
+    def pause(self, machine_id: str) -> None:
+        """Stop the CPUs; memory stays. Paused already succeeds. Raises MachineNotFound, InvalidMachineState."""
+
+    @abstractmethod
+    def resume(self, machine_id: str) -> None:
+        """Let the CPUs go on. Running already succeeds. Raises MachineNotFound, InvalidMachineState."""
+
+    @abstractmethod
+    def set_internet(self, machine_id: str, allowed: bool) -> None:
+        """Open or close the way out for a machine, running or not, at once. Raises MachineNotFound."""
+
+    @abstractmethod
+    def state(self, machine_id: str) -> MachineState:
+        """The machine's state now. Raises BackendUnavailable only."""
+
+    @abstractmethod
+    def inventory(self) -> Inventory:
+        """All there is of this instance. May take a second; not for hot paths."""
+
+    @abstractmethod
+    def boot_log(self, machine_id: str) -> Path:
+        """Where the console output of the machine's starts is written (bounded size). The file may not exist."""
+
+    @abstractmethod
+    def definition(self, machine_id: str) -> dict[str, object]:
+        """The machine's raw definition with secrets removed. Raises MachineNotFound."""

@@ -1,0 +1,121 @@
+"""The session to a guest: what the platform can do inside a running machine.
+
+A session is asynchronous; every process that needs guests holds one `GuestPool`, which runs one event loop in a
+thread of its own, keeps connections open between calls and closes those that were idle too long. Synchronous callers
+use `GuestPool.call(...)`, asynchronous ones `await GuestPool.acall(...)`: both run the same coroutine on that loop.
+
+The guest is hostile: names, sizes, modes and output are data. Nothing a guest says is ever used as a path on the host.
+Paths are absolute inside the guest; `..` and symbolic links are resolved there, by the guest's kernel.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GuestAddress:
+    """Where a guest's control port is and which key it must show."""
+
+    machine_id: str
+    ip: str
+    port: int
+    host_key: str  # OpenSSH public key line; a guest that shows another is GuestUnreachable
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """A finished command. `truncated`: more output came than was kept (the rest was read and dropped)."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+    duration_ms: int
+    truncated: bool
+    timed_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One directory entry. Names are decoded with surrogateescape; `type` is file, directory, symlink or other."""
+
+    name: str
+    path: str
+    type: str
+    size: int
+    mode: int
+    modified: float  # seconds since the epoch
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes of the guest's writable disk."""
+
+    total_bytes: int
+    used_bytes: int
+    available_bytes: int
+
+
+class GuestSession(ABC):
+    """One guest. Raises only vmbackend.errors: GuestUnreachable wherever the channel fails, plus what is named."""
+
+    @abstractmethod
+    async def execute(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        max_output: int = 1 << 20,
+    ) -> ExecResult:
+        """Run a command to its end. A string is run by `sh -c`.
+
+        At `timeout` seconds the whole process group is killed: `timed_out` with exit code 124. At most `max_output`
+        bytes of each stream are kept. A command killed by signal N has exit code 128+N. The machine's configured
+        environment is the base of `env`. Raises GuestCommandInvalid (no such program, user or directory).
+        """
+
+    @abstractmethod
+    async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
+        """Entries sorted by name, and whether there were more than `limit`. Constant memory in the guest's doing.
+
+        Raises GuestPathNotFound, GuestPathInvalid (no directory).
+        """
+
+    @abstractmethod
+    async def stat(self, path: str) -> Entry:
+        """Follows symbolic links. Raises GuestPathNotFound."""
+
+    @abstractmethod
+    def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
+        """Chunks of a regular file (at most 256 KiB each), several requests in flight, constant memory.
+
+        A file that shrinks meanwhile ends early. Raises GuestPathNotFound, GuestPathInvalid (no regular file).
+        """
+
+    @abstractmethod
+    async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
+        """Write beside and rename: readers see the old file or the whole new one. Returns the size in bytes.
+
+        Missing parents are made; an existing file's mode and owner are kept where `mode` is None. On any failure the
+        old file stands and the partial one is removed (or, if the guest dies, has a name beginning `.partial-`).
+        Raises GuestPathInvalid (path is a directory), GuestDiskFull.
+        """
+
+    @abstractmethod
+    async def disk_usage(self) -> DiskUsage:
+        """Of the writable disk, not of the joined root."""
+
+    @abstractmethod
+    async def sync(self) -> None:
+        """Flush the guest's dirty pages to its disk."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the connection; the session may be used again and reconnects."""
