@@ -1,0 +1,1 @@
+"""Namespaces: groups of workspaces of an account, with their own caps and status."""

@@ -1,0 +1,1 @@
+"""Who calls: accounts, their plans, credentials with scopes, access tokens, and idempotency keys."""

@@ -1,0 +1,61 @@
+"""The namespace row (specification, Namespace object). Written by `namespaces.services` only."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from accounts.models import Account
+from common.ids import new_id
+
+
+def new_namespace_id() -> str:
+    return new_id("ns")
+
+
+class Status(models.TextChoices):
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    SUSPENDED = "suspended"
+
+
+class Type(models.TextChoices):
+    DEFAULT = "default"
+    PRODUCTION = "production"
+    STAGING = "staging"
+    DEVELOPMENT = "development"
+    TESTING = "testing"
+
+
+class Namespace(models.Model):
+    """A group of workspaces. `resource_limits` holds max_workspaces, max_vcpus, max_ram_mb, max_disk_gb or null."""
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_namespace_id, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="namespaces")
+    name = models.CharField(max_length=255)
+    slug = models.CharField(max_length=128)
+    description = models.TextField(blank=True, default="")
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    # Why it is suspended: by hand, by a quota, or by both (wire contract, section 7).
+    suspended_by_hand = models.BooleanField(default=False)
+    suspended_by_quota = models.BooleanField(default=False)
+    type = models.CharField(max_length=16, choices=Type.choices, default=Type.DEFAULT)
+    is_default = models.BooleanField(default=False)
+    metadata = models.JSONField(default=dict, blank=True)
+    tags = models.JSONField(default=list, blank=True)
+    resource_limits = models.JSONField(default=dict, blank=True)
+    last_active_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["account", "slug"], name="namespace_slug_once_per_account"),
+            models.UniqueConstraint(
+                fields=["account"], condition=Q(is_default=True), name="one_default_namespace_per_account"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug

@@ -1,0 +1,63 @@
+"""Bodies of the account routes."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from accounts.scopes import Scope
+
+TOKEN_SCOPES = [Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE]
+
+
+class TokenRequest(serializers.Serializer):
+    scope = serializers.ChoiceField(choices=[scope.value for scope in TOKEN_SCOPES])
+    namespace = serializers.CharField(required=False, max_length=128)
+    workspaceId = serializers.CharField(required=False, max_length=128)  # noqa: N815 the contract's spelling
+    ttl = serializers.IntegerField(min_value=60, max_value=3600, default=900, help_text="Seconds.")
+    label = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+
+
+class TokenResponse(serializers.Serializer):
+    success = serializers.BooleanField(default=True)
+    token = serializers.CharField()
+    expiresAt = serializers.DateTimeField()  # noqa: N815
+    scope = serializers.ChoiceField(choices=[scope.value for scope in TOKEN_SCOPES])
+    ttl = serializers.IntegerField()
+
+
+class CredentialRequest(serializers.Serializer):
+    name = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+    scope = serializers.ChoiceField(choices=Scope.choices, default=Scope.ACCOUNT.value)
+    namespace = serializers.CharField(required=False, max_length=128)
+    workspace_id = serializers.CharField(required=False, max_length=128)
+
+
+class CredentialBody(serializers.Serializer):
+    id = serializers.CharField()
+    client_id = serializers.CharField()
+    name = serializers.CharField()
+    scope = serializers.ChoiceField(choices=Scope.choices)
+    namespace = serializers.SerializerMethodField()
+    workspace_id = serializers.SerializerMethodField()
+    created_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField(allow_null=True)
+
+    def get_namespace(self, credential) -> str | None:
+        return credential.namespace_slug or None
+
+    def get_workspace_id(self, credential) -> str | None:
+        return credential.workspace_id or None
+
+
+class CredentialResponse(serializers.Serializer):
+    success = serializers.BooleanField(default=True)
+    credential = CredentialBody()
+
+
+class NewCredentialResponse(CredentialResponse):
+    client_secret = serializers.CharField(help_text="Shown once.")
+
+
+class MessageResponse(serializers.Serializer):
+    success = serializers.BooleanField(default=True)
+    message = serializers.CharField()

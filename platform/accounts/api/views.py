@@ -1,0 +1,75 @@
+"""`/tokens` and `/credentials` (wire contract, section 2)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts import services
+from accounts.api import serializers as bodies
+from accounts.models import Credential
+from accounts.permissions import ACCOUNT_ONLY
+from accounts.scopes import Scope
+from common.requests import validated
+from common.responses import ok
+from common.times import iso
+
+
+class TokenViewSet(ViewSet):
+    """Access tokens; minted with client credentials only, of any scope but billing."""
+
+    allow_tokens = False
+
+    @extend_schema(request=bodies.TokenRequest, responses={201: bodies.TokenResponse})
+    def create(self, request: Request) -> Response:
+        """Mint an access token that reaches no further than the credential that mints it."""
+        data = validated(bodies.TokenRequest, request)
+        minted = services.token_mint(
+            actor=request.user,
+            scope=Scope(data["scope"]),
+            namespace=data.get("namespace"),
+            workspace=data.get("workspaceId"),
+            ttl=data["ttl"],
+            label=data["label"],
+        )
+        return ok(
+            201, token=minted.token, expiresAt=iso(minted.expires_at), scope=minted.scope.value, ttl=minted.ttl
+        )
+
+
+class CredentialViewSet(ViewSet):
+    """Client credentials of the account; account scope only."""
+
+    scopes = ACCOUNT_ONLY
+    allow_tokens = False
+
+    @extend_schema(request=bodies.CredentialRequest, responses={201: bodies.NewCredentialResponse})
+    def create(self, request: Request) -> Response:
+        """Issue a credential. The secret is in this response and nowhere else."""
+        data = validated(bodies.CredentialRequest, request)
+        made = services.credential_create(
+            actor=request.user,
+            name=data["name"],
+            scope=Scope(data["scope"]),
+            namespace=data.get("namespace"),
+            workspace=data.get("workspace_id"),
+        )
+        return ok(201, credential=credential_body(made.credential), client_secret=made.secret)
+
+    @extend_schema(request=None, responses={200: bodies.NewCredentialResponse})
+    def rotate(self, request: Request, credential_id: str) -> Response:
+        """Replace the secret; the old one and its tokens end at once."""
+        made = services.credential_rotate(actor=request.user, credential_id=credential_id)
+        return ok(credential=credential_body(made.credential), client_secret=made.secret)
+
+    @extend_schema(request=None, responses={200: bodies.MessageResponse})
+    def destroy(self, request: Request, credential_id: str) -> Response:
+        """Delete a credential; it and its tokens end at once."""
+        services.credential_delete(actor=request.user, credential_id=credential_id)
+        return ok(message="The credential is deleted.")
+
+
+def credential_body(credential: Credential) -> dict[str, object]:
+    return bodies.CredentialBody(credential).data

@@ -1,0 +1,77 @@
+"""From headers to an `Actor`: client id and secret, or an access token. Shared by DRF and asynchronous views."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from accounts import tokens
+from accounts.models import Credential
+from accounts.scopes import Actor, Scope
+from accounts.services import credential_used
+from common.secrets_at_rest import keyed_hash, matches
+
+_NOBODY = keyed_hash("nobody")
+
+
+def actor_of(request: HttpRequest | Request) -> Actor | None:
+    """Who calls, or None. One query. Client credentials win where both are sent."""
+    client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
+    if client_id is not None and secret is not None:
+        return _by_secret(client_id, secret)
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return _by_token(token.strip())
+    return None
+
+
+def _by_secret(client_id: str, secret: str) -> Actor | None:
+    credential = _credential(client_id=client_id) if "\0" not in client_id else None
+    # The comparison is made also for an unknown id, so that both take the same time.
+    if not matches(secret, credential.secret_hash if credential else _NOBODY) or credential is None:
+        return None
+    credential_used(credential)
+    return Actor(
+        account=credential.account,
+        scope=Scope(credential.scope),
+        credential_id=credential.id,
+        label=credential.name or credential.client_id,
+        namespace_id=credential.namespace_id,
+        namespace_slug=credential.namespace_slug,
+        workspace_id=credential.workspace_id,
+        epoch=credential.epoch,
+    )
+
+
+def _by_token(token: str) -> Actor | None:
+    claims = tokens.read(token)
+    credential = _credential(id=claims.credential_id) if claims else None
+    if claims is None or credential is None or credential.epoch != claims.epoch:
+        return None
+    return Actor(
+        account=credential.account,
+        scope=claims.scope,
+        credential_id=credential.id,
+        label=claims.label or credential.name or credential.client_id,
+        namespace_id=claims.pin.namespace_id,
+        namespace_slug=claims.pin.namespace_slug,
+        workspace_id=claims.pin.workspace_id,
+        epoch=credential.epoch,
+        via="token",
+    )
+
+
+def _credential(**lookup: str) -> Credential | None:
+    return Credential.objects.select_related("account__plan").filter(account__is_active=True, **lookup).first()
+
+
+class AccountAuthentication(BaseAuthentication):
+    """DRF's face of `actor_of`. The permission class refuses who is nobody."""
+
+    def authenticate(self, request: Request) -> tuple[Actor, None] | None:
+        actor = actor_of(request)
+        return (actor, None) if actor else None
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="api"'

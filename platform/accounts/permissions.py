@@ -1,0 +1,35 @@
+"""Which scopes may call a view, and with which kind of credential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from accounts.scopes import Actor, Scope
+from common.errors import Forbidden, Unauthorized
+
+RESOURCE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE})
+ACCOUNT_ONLY = frozenset({Scope.ACCOUNT})
+
+
+def require(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool = True) -> Actor:
+    """The actor, if it may. Raises Unauthorized (nobody), Forbidden (wrong scope or kind of credential)."""
+    if actor is None:
+        raise Unauthorized
+    if actor.scope not in scopes:
+        raise Forbidden(f"A {actor.scope}-scope credential cannot call this.")
+    if not tokens and actor.via == "token":
+        raise Forbidden("This needs client credentials; an access token is not enough.")
+    return actor
+
+
+class ScopePermission(BasePermission):
+    """Reads `scopes` (or `action_scopes[action]`) and `allow_tokens` of the view; default: the resource scopes."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        default = getattr(view, "scopes", RESOURCE_SCOPES)
+        scopes = getattr(view, "action_scopes", {}).get(getattr(view, "action", ""), default)
+        require(request.user, scopes, tokens=getattr(view, "allow_tokens", True))
+        return True

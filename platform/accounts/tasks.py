@@ -1,0 +1,10 @@
+"""Sweeps of this room."""
+
+from celery import shared_task
+
+from accounts import services
+
+
+@shared_task
+def forget_idempotency_keys() -> int:
+    return services.idempotency_forget()

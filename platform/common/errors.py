@@ -1,0 +1,135 @@
+"""Errors of the API: raised anywhere as exceptions, turned into one body in `common.responses`.
+
+A `DomainError` is something the caller did or has to know; its `code` is spelled as the specification spells it.
+The general codes of the wire contract (section 1) each have a class here; resources define their own beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class DomainError(Exception):
+    """Base of every error that reaches a caller.
+
+    `details` is a JSON object or None; `headers` are added to the response. Never put a secret into any of them.
+    """
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    message: ClassVar[str] = "Something went wrong on our side."
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        details: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.sentence = message or self.message
+        self.details = details
+        self.headers = headers or {}
+        super().__init__(self.sentence)
+
+    @property
+    def name(self) -> str:
+        """The value of `error` in the body; the same as the code but for authentication errors."""
+        return self.code
+
+
+class ValidationError(DomainError):
+    """A documented field has a wrong type or range. `details` maps each field to a list of sentences."""
+
+    code = "validation_error"
+    status = 400
+    message = "The request is not valid."
+
+
+class InvalidJson(DomainError):
+    code = "invalid_json"
+    status = 400
+    message = "The body is not valid JSON."
+
+
+class NotFound(DomainError):
+    code = "not_found"
+    status = 404
+    message = "There is no such resource."
+
+
+class MethodNotAllowed(DomainError):
+    code = "method_not_allowed"
+    status = 405
+    message = "This method is not available here."
+
+
+class InvalidState(DomainError):
+    """The move is out of turn. `details.status` tells the state the resource is in."""
+
+    code = "invalid_state"
+    status = 409
+    message = "The resource is not in a state in which this is possible."
+
+
+class Conflict(DomainError):
+    code = "conflict"
+    status = 409
+    message = "The request conflicts with the resource as it is."
+
+
+class PayloadTooLarge(DomainError):
+    code = "payload_too_large"
+    status = 413
+    message = "The body is larger than this route accepts."
+
+
+class UnsupportedMediaType(DomainError):
+    code = "unsupported_media_type"
+    status = 415
+    message = "Send the body as application/json."
+
+
+class RateLimited(DomainError):
+    code = "rate_limited"
+    status = 429
+    message = "Too many requests; try again later."
+
+
+class QuotaExceeded(DomainError):
+    code = "quota_exceeded"
+    status = 402
+    message = "The quota of the namespace is used up."
+
+
+class NamespaceSuspended(DomainError):
+    code = "namespace_suspended"
+    status = 403
+    message = "The namespace is suspended."
+
+
+class VMUnavailable(DomainError):
+    """The machines' side does not answer or has no room (specification, section Errors)."""
+
+    code = "VM_UNAVAILABLE"
+    status = 503
+    message = "The virtual machine backend cannot be reached; try again later."
+
+
+class Unauthorized(DomainError):
+    code = "unauthorized"
+    status = 401
+    message = "Missing or invalid credentials."
+
+    @property
+    def name(self) -> str:
+        return "Unauthorized"
+
+
+class Forbidden(DomainError):
+    code = "forbidden"
+    status = 403
+    message = "These credentials do not allow this."
+
+    @property
+    def name(self) -> str:
+        return "Forbidden"

@@ -1,0 +1,63 @@
+"""Serializer fields that take a JSON type for what it is: `"1"` is no number, `1` is no string, `"true"` no boolean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.durations import parse_duration
+
+
+class StrictChar(serializers.CharField):
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class StrictBoolean(serializers.BooleanField):
+    def to_internal_value(self, data: Any) -> bool:
+        if not isinstance(data, bool):
+            self.fail("invalid", input=data)
+        return data
+
+
+class StrictInteger(serializers.IntegerField):
+    """Whole numbers; 512.0 is one, 512.5 and "512" are none."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int | float) or data != int(data):
+            self.fail("invalid")
+        return super().to_internal_value(int(data))
+
+
+class StrictFloat(serializers.FloatField):
+    def to_internal_value(self, data: Any) -> float:
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Duration(serializers.Field):
+    """`30m`, `1h`, `24h` or a number of seconds; gives seconds."""
+
+    def __init__(self, *, min_seconds: int = 1, **kwargs: Any) -> None:
+        self.min_seconds = min_seconds
+        super().__init__(**kwargs)
+
+    def to_internal_value(self, data: Any) -> int:
+        try:
+            seconds = parse_duration(data)
+        except ValueError as exc:
+            raise serializers.ValidationError(str(exc)) from exc
+        if seconds < self.min_seconds:
+            raise serializers.ValidationError(f"The duration must be at least {self.min_seconds} s.")
+        return seconds
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+class JSONObject(serializers.DictField):
+    """An object with any values. DRF's own DictField also takes other mappings; JSON has but one."""

@@ -1,0 +1,22 @@
+"""Reading requests in views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.serializers import Serializer
+
+
+def validated(serializer: type[Serializer], request: Request) -> dict[str, Any]:
+    """The body's documented fields. Raises a validation_error that names each wrong one; unknown ones are ignored."""
+    checked = serializer(data=request.data)
+    checked.is_valid(raise_exception=True)
+    return checked.validated_data
+
+
+def validated_query(serializer: type[Serializer], request: Request) -> dict[str, Any]:
+    """The query's documented parameters, likewise."""
+    checked = serializer(data=request.query_params)
+    checked.is_valid(raise_exception=True)
+    return checked.validated_data

@@ -1,0 +1,128 @@
+"""The one place where bodies are made: `{"success": true, ...}` and `{"success": false, "error": ...}`.
+
+Used by DRF views (as EXCEPTION_HANDLER), plain and asynchronous views, middleware and Django's own error handlers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404, HttpRequest, JsonResponse
+from rest_framework import exceptions as drf
+from rest_framework.response import Response
+
+from common import errors
+from common.request_id import current_request_id
+
+logger = logging.getLogger(__name__)
+
+
+def ok(status: int = 200, /, **fields: Any) -> Response:
+    """A success body. Deletes give `message`."""
+    return Response({"success": True, **fields}, status=status)
+
+
+def error_body(error: errors.DomainError) -> dict[str, Any]:
+    """The body of an error, with the request id of the current request."""
+    body: dict[str, Any] = {
+        "success": False,
+        "error": error.name,
+        "code": error.code,
+        "message": error.sentence,
+        "request_id": current_request_id(),
+    }
+    if error.details is not None:
+        body["details"] = error.details
+    return body
+
+
+def error_response(error: errors.DomainError) -> JsonResponse:
+    """The response of an error outside DRF."""
+    return JsonResponse(error_body(error), status=error.status, headers=error.headers)
+
+
+def as_domain_error(exc: BaseException) -> errors.DomainError:
+    """Translate whatever was raised. What nobody expected is logged here, once, and becomes internal_error."""
+    if isinstance(exc, errors.DomainError):
+        return exc
+    known = _from_drf(exc) or _from_django(exc)
+    if known is not None:
+        return known
+    logger.error("unhandled exception", exc_info=exc)
+    return errors.DomainError()
+
+
+def _from_drf(exc: BaseException) -> errors.DomainError | None:
+    match exc:
+        case drf.ValidationError():
+            return errors.ValidationError(details=field_sentences(exc.detail))
+        case drf.ParseError():
+            return errors.InvalidJson(str(exc.detail))
+        case drf.NotAuthenticated() | drf.AuthenticationFailed():
+            return errors.Unauthorized()
+        case drf.PermissionDenied():
+            return errors.Forbidden()
+        case drf.NotFound():
+            return errors.NotFound()
+        case drf.MethodNotAllowed():
+            return errors.MethodNotAllowed()
+        case drf.UnsupportedMediaType() | drf.NotAcceptable():
+            return errors.UnsupportedMediaType()
+        case drf.Throttled(wait=wait):
+            return errors.RateLimited(headers={"Retry-After": str(int(wait or 1))})
+    return None
+
+
+def _from_django(exc: BaseException) -> errors.DomainError | None:
+    match exc:
+        case Http404():
+            return errors.NotFound()
+        case PermissionDenied():
+            return errors.Forbidden()
+        case RequestDataTooBig():
+            return errors.PayloadTooLarge()
+        case SuspiciousOperation():
+            return errors.ValidationError("The request is malformed.")
+    return None
+
+
+def field_sentences(detail: Any, prefix: str = "") -> dict[str, list[str]]:
+    """Flatten DRF's nested error detail to dotted field -> sentences."""
+    if isinstance(detail, dict):
+        found: dict[str, list[str]] = {}
+        for key, value in detail.items():
+            found.update(field_sentences(value, f"{prefix}.{key}" if prefix else str(key)))
+        return found
+    if isinstance(detail, list) and any(isinstance(item, dict | list) for item in detail):
+        found = {}
+        for index, item in enumerate(detail):
+            found.update(field_sentences(item, f"{prefix}[{index}]"))
+        return found
+    sentences = detail if isinstance(detail, list) else [detail]
+    return {prefix or "body": [str(sentence) for sentence in sentences]} if sentences else {}
+
+
+def drf_exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
+    """DRF's EXCEPTION_HANDLER. Marks the transaction for rollback as DRF's own does."""
+    from rest_framework.views import set_rollback
+
+    set_rollback()
+    error = as_domain_error(exc)
+    return Response(error_body(error), status=error.status, headers=error.headers)
+
+
+def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
+    """handler404."""
+    return error_response(errors.NotFound("There is no such route or resource."))
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
+    """handler400: what Django refuses before a view runs (a lying Host header, a malformed request)."""
+    return error_response(errors.ValidationError("The request is malformed."))
+
+
+def server_error(request: HttpRequest) -> JsonResponse:
+    """handler500."""
+    return error_response(errors.DomainError())

@@ -1,0 +1,63 @@
+"""Celery's settings and the beat schedule. Reasons for the numbers: docs/decisions.md."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from config.env import load
+
+_env = load()
+_redis = _env.redis_url or f"unix://{_env.state.resolve() / 'run' / 'redis.sock'}"
+
+
+def _celery_url(url: str) -> str:
+    """Celery spells a unix socket `redis+socket://`."""
+    parts = urlsplit(url)
+    return f"redis+socket://{parts.path}" if parts.scheme == "unix" else url
+
+
+broker_url = _celery_url(_redis)
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None
+broker_transport_options = {
+    # Far above every hard time limit: a shorter one delivers a running task again.
+    "visibility_timeout": 6 * 3600,
+    "socket_timeout": 15,
+    "socket_connect_timeout": 3,
+    "socket_keepalive": False,
+    "max_retries": 0,
+}
+result_backend = None
+task_ignore_result = True
+task_serializer = "json"
+accept_content = ["json"]
+task_default_queue = "default"
+task_acks_late = False
+task_publish_retry = False
+worker_prefetch_multiplier = 1
+worker_cancel_long_running_tasks_on_connection_loss = False
+worker_hijack_root_logger = False
+worker_send_task_events = False
+timezone = "UTC"
+
+beat_schedule_filename = os.environ.get("PLATFORM_BEAT_SCHEDULE", str(_env.state.resolve() / "run" / "beat"))
+# A periodic task expires before its next turn, so that an outage does not leave a queue of the same sweep.
+beat_schedule: dict[str, dict[str, Any]] = {
+    "reconcile-hosts": {
+        "task": "workspaces.tasks.reconcile_hosts",
+        "schedule": float(_env.reconcile_seconds),
+        "options": {"expires": _env.reconcile_seconds * 0.9},
+    },
+    "expire-operations": {
+        "task": "workspaces.tasks.expire_operations",
+        "schedule": 10.0,
+        "options": {"expires": 9},
+    },
+    "forget-idempotency-keys": {
+        "task": "accounts.tasks.forget_idempotency_keys",
+        "schedule": 3600.0,
+        "options": {"expires": 3000},
+    },
+}

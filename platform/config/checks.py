@@ -1,0 +1,40 @@
+"""System checks: settings that are valid each but do not fit together. Run by every management command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+SOCKET_PATH_MAX = 107
+
+
+@register()
+def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """Each message names the environment variable and what to do."""
+    env = settings.ENV
+    found: list[CheckMessage] = []
+    if not env.secret_key and not env.debug:
+        found.append(Warning("PLATFORM_SECRET_KEY is not set.", hint="`make run` makes one.", id="platform.W001"))
+    if env.secret_key and len(env.secret_key) < 32:
+        found.append(Error("PLATFORM_SECRET_KEY is shorter than 32 characters.", id="platform.E001"))
+    if env.api_waiters >= env.api_threads:
+        found.append(
+            Error(
+                "PLATFORM_API_WAITERS must be below PLATFORM_API_THREADS.",
+                hint="Requests that wait for a machine would take every thread.",
+                id="platform.E002",
+            )
+        )
+    if env.subnet.prefixlen > 28 or not env.subnet.is_private:
+        found.append(Error("PLATFORM_SUBNET must be a private network of /28 or larger.", id="platform.E003"))
+    if settings.REDIS_URL.startswith("unix://") and len(settings.REDIS_URL) - len("unix://") > SOCKET_PATH_MAX:
+        found.append(Error("The Redis socket's path is too long.", hint="Shorten PLATFORM_STATE.", id="platform.E004"))
+    if not settings.BASE_URL.startswith(("http://", "https://")):
+        found.append(Error("PLATFORM_BASE_URL must begin with http:// or https://.", id="platform.E005"))
+    if env.stop_grace_seconds >= env.power_seconds:
+        found.append(
+            Error("PLATFORM_STOP_GRACE_SECONDS must be below PLATFORM_POWER_SECONDS.", id="platform.E006")
+        )
+    return found

@@ -1,0 +1,55 @@
+"""The database setting: SQLite by default, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def database(url: str, state: Path) -> dict[str, Any]:
+    """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`; empty: SQLite in state.
+
+    `postgresql:///name?host=/run/postgresql` reaches a unix socket.
+    """
+    if not url:
+        return sqlite(state / "db.sqlite3")
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return sqlite(Path(unquote(parts.path)))
+    if parts.scheme in ("postgres", "postgresql"):
+        return _postgresql(url)
+    raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use sqlite:///PATH or postgresql://...")
+
+
+def sqlite(path: Path) -> dict[str, Any]:
+    # IMMEDIATE: a deferred transaction that turns into a writer fails at once when another one writes.
+    return {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": path,
+        "OPTIONS": {
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16000;",
+        },
+        "CONN_MAX_AGE": 0,
+        "TEST": {"NAME": path.with_name("test-" + path.name)},
+    }
+
+
+def _postgresql(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")) or "platform",
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": query.pop("host", parts.hostname or ""),
+        "PORT": str(parts.port or query.pop("port", "")),
+        # A pool instead of persistent connections, which leak under ASGI (docs/decisions.md).
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": int(query.pop("pool_size", 20)), "timeout": 10}, **query},
+    }

@@ -1,0 +1,35 @@
+"""`GET /healthz`: whether this process can serve. Needs no credential and tells nothing else."""
+
+from __future__ import annotations
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, JsonResponse
+
+
+def healthz(request: HttpRequest) -> JsonResponse:
+    """200 with `{"success": true}` while the database answers; `redis` tells whether doorbells ring.
+
+    Without Redis operations go on, later, so it is told and is no failure.
+    """
+    database, doorbell = _database_answers(), _redis_answers()
+    body = {"success": database, "database": database, "redis": doorbell}
+    return JsonResponse(body, status=200 if database else 503)
+
+
+def _database_answers() -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return False
+    return True
+
+
+def _redis_answers() -> bool:
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
+            return bool(client.ping())
+    except (redis.RedisError, OSError):
+        return False

@@ -1,0 +1,131 @@
+"""Django's settings. Whatever an operator may change comes from `config.env`; the rest is fixed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from config.database import database
+from config.env import load
+
+ENV = load()
+ROOT = Path(__file__).resolve().parent.parent.parent
+STATE = ENV.state.resolve()
+
+SECRET_KEY = ENV.secret_key or "insecure-key-for-checks-and-builds-only"
+SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
+DEBUG = ENV.debug
+ALLOWED_HOSTS = list(ENV.allowed_hosts)
+BASE_URL = ENV.base_url.rstrip("/")
+CSRF_TRUSTED_ORIGINS = [BASE_URL]
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
+
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_eventstream",
+    "config.apps.PlatformConfig",
+    "accounts",
+    "edge",
+    "namespaces",
+    "vmbackend",
+    "workspaces",
+]
+MIDDLEWARE = [
+    "common.middleware.ApiMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "config.middleware.AdminOnlyMiddleware",
+]
+# Sessions, CSRF and messages serve the admin alone; API requests do not pay for them.
+ADMIN_MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+# The admin's middleware is there, in AdminOnlyMiddleware, where these checks do not look.
+SILENCED_SYSTEM_CHECKS = ["admin.E408", "admin.E409", "admin.E410"]
+ROOT_URLCONF = "config.urls"
+APPEND_SLASH = False
+WSGI_APPLICATION = "config.wsgi.application"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+DATABASES = {"default": database(ENV.database_url, STATE)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+STATIC_URL = "/static/"
+STATIC_ROOT = STATE / "static"
+
+REDIS_URL = ENV.redis_url or f"unix://{STATE / 'run' / 'redis.sock'}"
+EVENTSTREAM_REDIS = {"unix_socket_path": REDIS_URL.removeprefix("unix://")} if REDIS_URL.startswith("unix://") else {}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.AccountAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["accounts.permissions.ScopePermission"],
+    "DEFAULT_PARSER_CLASSES": ["common.parsers.ObjectParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "common.negotiation.JSONAlways",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "common.responses.drf_exception_handler",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Micro-VM workspaces",
+    "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
+    "VERSION": "0.1.0",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": [],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+BODY_LIMIT = ENV.body_limit_bytes
+FILE_WRITE_LIMIT = ENV.file_write_limit_bytes
+DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_bytes
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"request_id": {"()": "common.request_id.RequestIdFilter"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
+    "root": {"handlers": ["stderr"], "level": ENV.log_level},
+    "loggers": {
+        # asyncssh tells every channel at INFO.
+        "asyncssh": {"level": "WARNING"},
+        # A 4xx is the caller's; each 5xx is logged where it is made.
+        "django.request": {"level": "CRITICAL"},
+    },
+}
+UNFOLD = {"SITE_TITLE": "Workspaces", "SITE_HEADER": "Workspaces", "SHOW_VIEW_ON_SITE": False}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs the Debian packages of packages.debian that are missing. Nothing missing: ends at once, needs no root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mapfile -t wanted < <(sed 's/#.*//; s/[[:space:]]//g; /^$/d' packages.debian)
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null | sed -n 's/^installed //p' || true)
+missing=()
+for package in "${wanted[@]}"; do
+    grep -qxF "$package" <<<"$installed" || missing+=("$package")
+done
+[ "${#missing[@]}" -gt 0 ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+    echo "These Debian packages are missing; install them as root and run this again:" >&2
+    echo "  apt-get update && apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+fi
+
+# The packages bring services (redis, caddy, libvirtd, postgresql) that the platform does not use: it starts processes
+# of its own. Policy 101 keeps them from starting while they are installed.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT TERM HUP
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+
+echo "Installing ${#missing[@]} Debian packages: ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -y -q --no-install-recommends "${missing[@]}"

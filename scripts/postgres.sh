@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs a command with PLATFORM_DATABASE_URL set to a PostgreSQL of its own, which is gone afterwards.
+# A cluster in a temporary folder, a Unix socket and no TCP port: nothing of a PostgreSQL on this machine is touched.
+set -euo pipefail
+
+bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
+folder=$(mktemp -d /tmp/mvm-pg.XXXXXX)
+as=()
+if [ "$(id -u)" -eq 0 ]; then
+    # initdb refuses root.
+    as=(runuser -u postgres --)
+    chown postgres "$folder"
+fi
+
+finish() {
+    status=$?
+    trap '' INT TERM HUP
+    "${as[@]}" "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1 || true
+    rm -rf "$folder"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM HUP
+
+cd "$folder"
+"${as[@]}" "$bin/initdb" -D "$folder/data" -U platform -A trust --no-sync -E UTF8 --locale=C.UTF-8 >/dev/null
+# What a crash would lose does not matter here, and tests commit often.
+options="-c listen_addresses= -c unix_socket_directories=$folder -c fsync=off -c synchronous_commit=off"
+options="$options -c full_page_writes=off -c max_connections=200"
+"${as[@]}" "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -o "$options" -w start >/dev/null
+"${as[@]}" "$bin/createdb" -h "$folder" -U platform platform
+chmod 755 "$folder"
+
+cd "$OLDPWD"
+PLATFORM_DATABASE_URL="postgresql://platform@/platform?host=$folder" "$@"

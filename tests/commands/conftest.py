@@ -1,0 +1,64 @@
+"""Instances of stub processes: the real supervisor and launcher around programs that need no platform."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from config.instance import Instance, load_instance
+from config.supervise import control
+from config.supervise.processes import Process
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(autouse=True)
+def no_instance_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "STATE",
+        "PORT",
+        "PLATFORM_STATE",
+        "PLATFORM_PORT",
+        "PLATFORM_BASE_URL",
+        "PLATFORM_SUPERVISED",
+    ):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A folder with a path short enough for Unix sockets."""
+    path = Path(tempfile.mkdtemp(prefix="mvm-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def make_instance(short_dir: Path) -> Iterator[Callable[[str], Instance]]:
+    """Instances by name; whatever still runs of them at the end is stopped."""
+    made: list[Instance] = []
+
+    def make(name: str = "one") -> Instance:
+        made.append(load_instance(short_dir / name, free_port()))
+        return made[-1]
+
+    yield make
+    for instance in made:
+        control.stop(instance, lambda _: None)
+
+
+def sleeper(name: str, code: str = "") -> Process:
+    """A process that says `up` and sleeps; `code` runs before."""
+    program = f"import time\n{code}\nprint('up', flush=True)\ntime.sleep(600)"
+    return Process(name, (sys.executable, "-c", f"exec({program!r})"), stop_seconds=3, start_seconds=1)

@@ -1,0 +1,254 @@
+"""The edge: a real Caddy with the generated configuration before two tiny servers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from itertools import pairwise
+
+import httpx
+import pytest
+
+from config.instance import Instance
+from edge.caddy import caddyfile
+
+pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
+
+
+class Stub(BaseHTTPRequestHandler):
+    """Answers with its name and what it saw; `/events` sends one event each half second."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path == "/events":
+            return self._events()
+        return self._tell(0)
+
+    def do_PUT(self) -> None:
+        left, first = int(self.headers["Content-Length"]), 0.0
+        while left:
+            left -= len(self.rfile.read(min(left, 65536)))
+            first = first or time.monotonic()
+        self._tell(first)
+
+    def _tell(self, first_byte_at: float) -> None:
+        seen = {name.lower(): value for name, value in self.headers.items()}
+        server = self.server.name  # type: ignore[attr-defined]
+        body = json.dumps(
+            {"server": server, "path": self.path, "headers": seen, "first": first_byte_at}
+        ).encode()
+        self.send_response(404 if self.path == "/missing" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _events(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for number in range(4):
+            self.wfile.write(f"id: {number}\ndata: x\n\n".encode())
+            self.wfile.flush()
+            time.sleep(0.5)
+        self.close_connection = True
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+def serve(instance: Instance, name: str) -> Server:
+    path = instance.run_dir / f"{name}.sock"
+    path.unlink(missing_ok=True)
+    server = Server(str(path), Stub)
+    server.name = name  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return server
+
+
+def wait_for_edge(base: str) -> None:
+    for _ in range(100):
+        try:
+            httpx.get(base + "/static/none")
+            return
+        except httpx.ConnectError:
+            time.sleep(0.1)
+    pytest.fail("Caddy did not listen within ten seconds")
+
+
+@pytest.fixture
+def edge(make_instance: Callable[[str], Instance]) -> Iterator[tuple[Instance, str]]:
+    instance = make_instance("edge")
+    settings = instance.environment({})
+    path = instance.run_dir / "Caddyfile"
+    path.write_text(caddyfile(settings, instance.run_dir))
+    home = {
+        "XDG_CONFIG_HOME": str(instance.state),
+        "XDG_DATA_HOME": str(instance.state),
+        "HOME": str(instance.state),
+    }
+    servers = [serve(instance, "api"), serve(instance, "streams")]
+    caddy = subprocess.Popen(
+        [str(shutil.which("caddy")), "run", "--config", str(path), "--adapter", "caddyfile"],
+        env=home,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for_edge(settings["PLATFORM_BASE_URL"])
+        yield instance, settings["PLATFORM_BASE_URL"]
+    finally:
+        caddy.kill()
+        caddy.wait()
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+STREAMS = [
+    "/workspace/ws_1/overlay",
+    "/workspace/ws_1/overlay/read?path=/etc",
+    "/workspace/my-slug/exec",
+    "/workspace/ws_1/stats/stream",
+    "/workspace/ws_1/logs/stream/boot",
+    "/s/sbx_1/files/read",
+    "/events/x",
+]
+API = [
+    "/workspace",
+    "/workspace/quota",
+    "/workspace/ws_1",
+    "/workspace/ws_1/stats",
+    "/workspace/ws_1/logs",
+    "/workspace/ws_1/executions",
+    "/workspace/ws_1/overlays",
+    "/sandbox",
+    "/admin/",
+    "/missing",
+    "/eventsource",
+]
+
+
+def test_what_touches_a_guest_goes_to_streams_and_the_rest_to_the_api(edge: tuple[Instance, str]) -> None:
+    _, base = edge
+    for path in STREAMS:
+        assert httpx.get(base + path).json()["server"] == "streams", path
+    for path in API:
+        assert httpx.get(base + path).json()["server"] == "api", path
+    assert httpx.get(base + "/missing").status_code == 404
+
+
+def test_a_client_cannot_say_where_it_comes_from(edge: tuple[Instance, str]) -> None:
+    _, base = edge
+    headers = {"X-Forwarded-For": "9.9.9.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example"}
+    seen = httpx.get(base + "/workspace", headers=headers).json()["headers"]
+    assert seen["x-forwarded-for"] == "127.0.0.1"
+    assert seen["x-forwarded-proto"] == "http"
+    assert "evil" not in seen["x-forwarded-host"]
+
+
+@pytest.mark.parametrize("path", ["/internal", "/internal/route", "/internal/../internal/x", "//internal/x"])
+def test_internal_routes_are_not_there_from_outside(edge: tuple[Instance, str], path: str) -> None:
+    _, base = edge
+    status = subprocess.run(
+        ["curl", "-s", "--path-as-is", "-o", "/dev/null", "-w", "%{http_code}", base + path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert status == "404"
+
+
+def test_static_files_are_served_by_the_edge(edge: tuple[Instance, str]) -> None:
+    instance, base = edge
+    (instance.state / "static" / "a.css").write_text("body{}")
+    assert httpx.get(base + "/static/a.css").text == "body{}"
+    missing = httpx.get(base + "/static/../secrets.env")
+    assert "PLATFORM_SECRET_KEY" not in missing.text
+    nothing = httpx.get(base + "/static/none.css")
+    assert (nothing.status_code, nothing.json()["error"]) == (404, "not_found")
+
+
+def test_events_arrive_one_by_one(edge: tuple[Instance, str]) -> None:
+    _, base = edge
+    times = []
+    with httpx.stream("GET", base + "/events", timeout=10) as response:
+        for text in response.iter_lines():
+            if text.startswith("id:"):
+                times.append(time.monotonic())
+    assert len(times) == 4
+    assert min(later - earlier for earlier, later in pairwise(times)) > 0.2
+
+
+def test_an_upload_streams_through(edge: tuple[Instance, str]) -> None:
+    """The upstream reads the first bytes long before the client has sent the last."""
+    _, base = edge
+    last_sent = 0.0
+
+    def body() -> Iterator[bytes]:
+        nonlocal last_sent
+        for number in range(64):
+            if number == 63:
+                time.sleep(0.5)
+            yield bytes(1 << 20)
+        last_sent = time.monotonic()
+
+    headers = {"Content-Length": str(64 << 20)}
+    answer = httpx.put(base + "/workspace/ws_1/overlay", content=body(), headers=headers, timeout=60).json()
+    assert answer["server"] == "streams"
+    assert answer["first"] < last_sent
+
+
+def test_a_request_waits_for_a_process_that_restarts(edge: tuple[Instance, str]) -> None:
+    instance, base = edge
+    socket = instance.run_dir / "api.sock"
+    away = socket.with_name("away.sock")
+    socket.rename(away)
+    threading.Timer(1.5, lambda: away.rename(socket)).start()
+    started = time.monotonic()
+    assert httpx.get(base + "/workspace", timeout=10).json()["server"] == "api"
+    assert time.monotonic() - started > 1
+
+
+def test_a_process_that_stays_away_is_told_in_the_envelope(edge: tuple[Instance, str]) -> None:
+    instance, base = edge
+    (instance.run_dir / "api.sock").unlink()
+    answer = httpx.get(base + "/workspace", headers={"X-Request-ID": "mine-1"}, timeout=15)
+    body = answer.json()
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert body["success"] is False
+    assert body["error"] == body["code"] == "service_unavailable"
+    assert body["request_id"] == answer.headers["x-request-id"] == "mine-1"
+    assert httpx.get(base + "/s/sbx_1/x").json()["server"] == "streams"
+
+
+def test_a_request_id_cannot_break_out_of_the_envelope(edge: tuple[Instance, str]) -> None:
+    _, base = edge
+    answer = httpx.get(base + "/internal/x", headers={"X-Request-ID": 'a","success":true,"b":"'})
+    assert answer.json()["success"] is False
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert "success" not in answer.headers["x-request-id"]
+
+
+def test_an_https_base_url_makes_caddy_serve_that_name(make_instance: Callable[[str], Instance]) -> None:
+    instance = make_instance("tls")
+    given = {"PLATFORM_BASE_URL": "https://vm.example.org"}
+    made = caddyfile(instance.environment(given), instance.run_dir)
+    assert "https://vm.example.org {" in made
+    assert "auto_https off" not in made
+    behind = caddyfile(instance.environment({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
+    assert f"http://:{instance.port} {{" in behind
+    assert "trusted_proxies private_ranges" in behind

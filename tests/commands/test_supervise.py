@@ -1,0 +1,234 @@
+"""Starting and stopping an instance: with the real supervisor and stub processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from config.instance import ROOT, Instance, InstanceError
+from config.supervise import control
+from config.supervise.follow import LogFile, follow
+from config.supervise.leftovers import MARKER, environment_of
+from config.supervise.processes import Process, processes
+from tests.commands.conftest import sleeper
+
+Make = Callable[..., Instance]
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def start(instance: Instance, monkeypatch: pytest.MonkeyPatch, *listed: Process) -> subprocess.Popen[bytes]:
+    monkeypatch.setattr(control, "processes", lambda instance, settings: list(listed))
+    started = control.start(instance, instance.environment({}), tied=False)
+    until(lambda: len(running(instance)) == len(listed))
+    return started
+
+
+def running(instance: Instance) -> dict[str, int]:
+    return {row.name: row.pid for row in control.states(instance) if row.state == "RUNNING"}
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def of(instance: Instance) -> list[int]:
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and alive(pid)]
+
+
+def test_stopping_one_instance_leaves_the_other_alone(
+    make_instance: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = make_instance("one"), make_instance("two")
+    start(one, monkeypatch, sleeper("a"), sleeper("b"))
+    start(two, monkeypatch, sleeper("a"))
+    before = running(two)
+    assert control.stop(one, silent)
+    assert of(one) == []
+    assert running(two) == before
+
+
+def test_a_killed_process_comes_back(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = make_instance()
+    start(instance, monkeypatch, sleeper("a"))
+    pid = running(instance)["a"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: running(instance).get("a", pid) != pid)
+
+
+def test_children_of_a_killed_process_do_not_outlive_it(
+    make_instance: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance()
+    fork = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    start(instance, monkeypatch, sleeper("a", fork))
+    pid = running(instance)["a"]
+    until(lambda: len(of(instance)) == 3)
+    child = next(item for item in of(instance) if item not in {pid, control.supervisor_pid(instance)})
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: running(instance).get("a", pid) != pid)
+    assert not alive(child)
+
+
+def test_down_ends_what_a_killed_supervisor_left(
+    make_instance: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance()
+    supervisor = start(instance, monkeypatch, sleeper("a"), sleeper("b"))
+    supervisor.kill()
+    supervisor.wait()
+    assert len(of(instance)) == 2
+    assert control.stop(instance, silent)
+    assert of(instance) == []
+    assert not control.stop(instance, silent)
+
+
+def test_up_after_a_crash_replaces_what_was_left(
+    make_instance: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance()
+    supervisor = start(instance, monkeypatch, sleeper("a"))
+    left = running(instance)["a"]
+    supervisor.kill()
+    supervisor.wait()
+    start(instance, monkeypatch, sleeper("a"))
+    assert not alive(left)
+
+
+def test_a_pid_file_of_a_stranger_stops_nobody(make_instance: Make) -> None:
+    instance = make_instance()
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "supervisord"])
+    try:
+        (instance.run_dir / "supervisord.pid").write_text(str(stranger.pid))
+        assert not control.stop(instance, silent)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_a_process_that_ignores_sigterm_is_killed(
+    make_instance: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance()
+    stubborn = sleeper("a", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    start(instance, monkeypatch, stubborn)
+    until(lambda: (instance.log_dir / "a.log").read_text().startswith("up"))
+    before = time.monotonic()
+    control.stop(instance, silent)
+    assert of(instance) == []
+    assert time.monotonic() - before < 15
+
+
+def test_a_taken_port_is_told_and_nothing_is_started(make_instance: Make) -> None:
+    import socket
+
+    instance = make_instance()
+    taken = socket.create_server(("127.0.0.1", instance.port))
+    with taken, pytest.raises(InstanceError, match=str(instance.port)):
+        control.start(instance, instance.environment({}), tied=False)
+    assert of(instance) == []
+
+
+def test_a_tied_supervisor_ends_with_whoever_started_it(make_instance: Make) -> None:
+    instance = make_instance()
+    program = f"""
+import sys, time
+from config.instance import load_instance
+from config.supervise import control
+from tests.commands.conftest import sleeper
+control.processes = lambda instance, settings: [sleeper("a")]
+instance = load_instance({str(instance.state)!r}, {instance.port})
+control.start(instance, instance.environment({{}}), tied=True)
+time.sleep(600)
+"""
+    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
+    starter = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, **path})
+    try:
+        until(lambda: running(instance))
+    finally:
+        starter.kill()
+        starter.wait()
+    until(lambda: not of(instance))
+
+
+def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_living_one_is_not(short_dir: Path) -> None:
+    import socket
+
+    from config.supervise.child import _remove_dead_socket
+
+    path = short_dir / "x.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        _remove_dead_socket(path)
+        assert path.exists()
+    _remove_dead_socket(path)
+    assert not path.exists()
+
+
+def test_the_procfile_names_what_runs(make_instance: Make) -> None:
+    instance = make_instance()
+    documented = [
+        row.split(":")[0] for row in (ROOT / "Procfile").read_text().splitlines() if row[:1].isalpha()
+    ]
+    assert documented == [process.name for process in processes(instance, instance.environment({}))]
+
+
+def test_a_foreign_redis_is_not_started(make_instance: Make) -> None:
+    instance = make_instance()
+    settings = instance.environment({"PLATFORM_REDIS_URL": "redis://redis.example.org/0"})
+    assert "redis" not in [process.name for process in processes(instance, settings)]
+
+
+def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path) -> None:
+    path = tmp_path / "api.log"
+    path.write_text("old\n")
+    log = LogFile(path)
+    with path.open("a") as file:
+        file.write("one\nhal")
+    assert log.lines() == ["one"]
+    with path.open("a") as file:
+        file.write("f\nlast\n")
+    path.rename(tmp_path / "api.log.1")
+    path.write_text("first of the new\n")
+    assert log.lines() == ["half", "last", "first of the new"]
+
+
+def test_following_begins_with_the_last_lines_and_shows_files_that_come_later(tmp_path: Path) -> None:
+    (tmp_path / "api.log").write_text("".join(f"line {number}\n" for number in range(50)))
+    seen: list[tuple[str, str]] = []
+    stop = threading.Event()
+    logs = [tmp_path / "api.log", tmp_path / "worker.log"]
+    reader = threading.Thread(
+        target=follow,
+        args=(logs, lambda name, text: seen.append((name, text)), stop),
+        kwargs={"tail_lines": 3},
+    )
+    reader.start()
+    (tmp_path / "worker.log").write_text("hello\n")
+    until(lambda: ("worker", "hello") in seen)
+    stop.set()
+    reader.join(5)
+    assert [text for name, text in seen if name == "api"] == ["line 47", "line 48", "line 49"]

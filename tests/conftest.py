@@ -1,0 +1,80 @@
+"""Fixtures of all tests: accounts, callers, and a host with the fake driver in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from accounts.hooks import Pin
+from accounts.models import Account, Plan
+from accounts.scopes import Scope
+from accounts.services import account_create, credential_issue
+from tests.callers import Caller
+
+
+@pytest.fixture(autouse=True)
+def plans(request: pytest.FixtureRequest) -> None:
+    """A transactional test flushes the tables, and with them the plans that a migration made."""
+    if "transactional_db" not in request.fixturenames and "db" not in request.fixturenames:
+        return
+    if Plan.objects.exists():
+        return
+    from importlib import import_module
+
+    from django.apps import apps
+
+    import_module("accounts.migrations.0002_plans").add(apps, None)
+
+
+@pytest.fixture
+def new_account(db: None) -> Callable[..., Caller]:
+    """Make an account; returns its caller with an account-scope credential."""
+
+    def make(name: str = "acme", plan: str = "pro") -> Caller:
+        account, made = account_create(name=name, plan=plan)
+        return Caller(Client(), account, made.credential.client_id, made.secret)
+
+    return make
+
+
+@pytest.fixture
+def api(new_account: Callable[..., Caller]) -> Caller:
+    """A caller with an account-scope credential of an account on the plan `pro`."""
+    return new_account()
+
+
+@pytest.fixture
+def stranger(new_account: Callable[..., Caller]) -> Caller:
+    """A caller of another account."""
+    return new_account("stranger")
+
+
+@pytest.fixture
+def scoped() -> Callable[..., Caller]:
+    """A caller of an account with a credential of another scope."""
+
+    def make(caller: Caller, scope: Scope, **pin: str) -> Caller:
+        made = credential_issue(account=caller.account, name=scope, scope=scope, pin=Pin(**pin))
+        return Caller(Client(), caller.account, made.credential.client_id, made.secret)
+
+    return make
+
+
+@pytest.fixture
+def vmhost(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A host in this process: the fake driver, and operations carried out in threads as vmhost does."""
+    from tests.fakehost import FakeHost
+
+    host = FakeHost(settings.STATE, monkeypatch)
+    host.start()
+    yield host
+    host.stop()
+
+
+@pytest.fixture
+def account_of() -> Callable[[str], Account]:
+    return lambda name: Account.objects.get(name=name)

@@ -1,0 +1,58 @@
+"""A pytest plugin (`-p tests.environment`, in pyproject.toml) that is loaded before Django's settings are.
+
+It gives the tests a state folder and a Redis of their own, and removes both at the end. Tests that boot machines start
+whole instances with state folders of their own (tests/instances.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+# Short: socket paths have 107 characters.
+STATE = Path(tempfile.mkdtemp(prefix="mvmt-", dir="/tmp"))  # noqa: S108
+SOCKET = STATE / "redis.sock"
+
+os.environ.update(
+    {
+        "PLATFORM_STATE": str(STATE),
+        "PLATFORM_VM_BACKEND": "fake",
+        "PLATFORM_SECRET_KEY": "a-key-that-only-the-tests-use-0123456789",
+        "PLATFORM_REDIS_URL": f"unix://{SOCKET}",
+        "PLATFORM_ALLOWED_HOSTS": "testserver,localhost",
+        "PLATFORM_DEFAULT_IMAGE": "localhost/workspace:latest",
+        "PLATFORM_LEFTOVER_GRACE_SECONDS": "0",
+        "PLATFORM_LOG_LEVEL": "WARNING",
+    }
+)
+_redis: list[subprocess.Popen[bytes]] = []
+
+
+def start_redis() -> subprocess.Popen[bytes]:
+    """A private Redis on SOCKET, without a TCP port and without a file."""
+    process = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", str(SOCKET), "--save", "", "--dir", str(STATE)],
+        stdout=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 10
+    while not SOCKET.exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    return process
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    _redis.append(start_redis())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    for process in _redis:
+        process.kill()
+        process.wait()
+    shutil.rmtree(STATE, ignore_errors=True)

@@ -1,0 +1,116 @@
+"""What the tests of the hypervisor side share: one harness per driver, so that one suite speaks to all of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmbackend.driver import Boot, Driver, Event, EventKind, MachineSpec
+from vmbackend.fake import FakeDriver
+from vmbackend.fake_guest import fake_sessions
+from vmbackend.guest.pool import GuestPool
+from vmbackend.guest.session import GuestAddress, GuestSession
+
+
+@dataclass
+class Harness:
+    """A driver under test and what its kind needs. `boot_seconds` bounds one boot."""
+
+    make_driver: Callable[[], Driver]
+    open_session: Callable[[GuestAddress], GuestSession]
+    image: str
+    boot_seconds: float
+    driver: Driver = field(init=False)
+    events: list[Event] = field(default_factory=list)
+    # Lets a machine's process die, as kill -9 would.
+    kill: Callable[[Driver, str], None] = field(kw_only=True)
+    _used: int = 0
+    ids: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.driver = self.make_driver()
+        self.driver.open(self.events.append)
+        self.pool = GuestPool(self.open_session)
+
+    def spec(self, **changes: Any) -> MachineSpec:
+        """A small machine with an id and address of its own; `cmd`, `env` and the like go into its boot."""
+        self._used += 1
+        machine_id = changes.pop("id", f"t{os.getpid()}_{self._used}")
+        if machine_id not in self.ids:
+            self.ids.append(machine_id)
+        boot = {
+            k: changes.pop(k) for k in ("env", "cmd", "entrypoint", "working_dir", "user") if k in changes
+        }
+        fields: dict[str, Any] = {
+            "image": self.image,
+            "cpus": 1.0,
+            "memory_mb": 192,
+            "disk_mb": 64,
+            "ip": f"10.123.0.{10 + self._used}",
+        }
+        return MachineSpec(id=machine_id, boot=Boot(hostname="test", **boot), **(fields | changes))
+
+    def running(self, **changes: Any) -> GuestAddress:
+        """Prepare, start and await a machine."""
+        spec = self.spec(**changes)
+        identity = self.driver.prepare(spec)
+        self.driver.start(spec.id)
+        self.driver.wait_ready(spec.id, self.boot_seconds)
+        return GuestAddress(spec.id, identity.ip, identity.control_port, identity.ssh_host_key)
+
+    def event(self, machine_id: str, kind: EventKind, *, seen: int = 0) -> Event:
+        """Wait for the machine's next event of a kind after the first `seen` events."""
+        deadline = time.monotonic() + self.boot_seconds
+        while time.monotonic() < deadline:
+            for event in self.events[seen:]:
+                if (event.machine_id, event.kind) == (machine_id, kind):
+                    return event
+            time.sleep(0.01)
+        raise AssertionError(f"no {kind} of {machine_id} in {self.events}")
+
+    def attach_again(self) -> None:
+        """End the driver and open a new one over the same host."""
+        self.driver.close()
+        self.events.clear()
+        self.driver = self.make_driver()
+        self.driver.open(self.events.append)
+
+    def close(self) -> None:
+        """Remove every machine this test named."""
+        self.pool.close()
+        try:
+            for machine_id in self.ids:
+                self.driver.delete(machine_id)
+        finally:
+            self.driver.close()
+
+
+def _fake(root: Path) -> Harness:
+    def kill(driver: Driver, machine_id: str) -> None:
+        assert isinstance(driver, FakeDriver)
+        driver.kill(machine_id)
+
+    def make() -> Driver:
+        return FakeDriver(root, images={"sha256:image"}, run_commands=True, delays={"boot": 0.02})
+
+    return Harness(make, fake_sessions(root), "sha256:image", 5.0, kill=kill)
+
+
+@pytest.fixture(params=["fake", pytest.param("libvirt", marks=pytest.mark.vm)])
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
+    if request.param == "libvirt":
+        # Late: needs libvirt and a built guest kit, which the other tests do without.
+        factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
+        made = factory.make_harness(tmp_path)
+    else:
+        made = _fake(tmp_path / "host")
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,279 @@
+"""The driver contract, by behaviour. Every backend passes this file."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from vmbackend.driver import EventKind, MachineState, StopReason
+from vmbackend.errors import (
+    DeadlineExceeded,
+    GuestUnreachable,
+    ImageNotFound,
+    InvalidMachineState,
+    MachineExited,
+    MachineNotFound,
+    NoRoom,
+)
+
+from .conftest import Harness
+
+ABSENT = "never_made"
+
+
+async def _put(session):
+    async def content():
+        yield b"kept"
+
+    return await session.write("/kept", content())
+
+
+async def _get(session):
+    return b"".join([chunk async for chunk in session.read("/kept")])
+
+
+def test_a_prepared_machine_is_off_and_in_the_inventory(harness: Harness):
+    spec = harness.spec()
+    identity = harness.driver.prepare(spec)
+    assert identity.ip == spec.ip
+    assert identity.ssh_host_key.startswith("ssh-ed25519 ")
+    assert harness.driver.state(spec.id) is MachineState.OFF
+    inventory = harness.driver.inventory()
+    assert inventory.domains[spec.id] is MachineState.OFF
+    assert spec.id in inventory.directories
+    assert spec.id in inventory.ids()
+
+
+def test_preparing_again_keeps_the_disk_and_the_host_key(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip, disk_mb=96))
+    assert identity.ssh_host_key == address.host_key
+    harness.driver.start(address.machine_id)
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    assert harness.pool.call(address, _get) == b"kept"
+
+
+def test_preparing_again_takes_the_new_definition(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    harness.driver.prepare(harness.spec(id=spec.id, memory_mb=256))
+    assert harness.driver.definition(spec.id) != {}
+    assert list(harness.driver.inventory().domains).count(spec.id) == 1
+
+
+def test_a_running_machine_cannot_be_prepared(harness: Harness):
+    address = harness.running()
+    with pytest.raises(InvalidMachineState):
+        harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+
+
+def test_an_image_that_is_not_there_leaves_nothing_behind(harness: Harness):
+    spec = harness.spec(image="sha256:" + "0" * 64)
+    with pytest.raises(ImageNotFound):
+        harness.driver.prepare(spec)
+    assert spec.id not in harness.driver.inventory().ids()
+
+
+def test_a_disk_larger_than_the_host_is_refused_before_anything_is_written(harness: Harness):
+    spec = harness.spec(disk_mb=harness.driver.capacity().disk_mb * 4)
+    with pytest.raises(NoRoom):
+        harness.driver.prepare(spec)
+    assert spec.id not in harness.driver.inventory().ids()
+
+
+def test_a_machine_with_more_memory_than_the_host_never_runs(harness: Harness):
+    spec = harness.spec(memory_mb=harness.driver.capacity().memory_mb * 4)
+    with pytest.raises(NoRoom):
+        harness.driver.prepare(spec)
+        harness.driver.start(spec.id)
+    assert harness.driver.state(spec.id) in (MachineState.OFF, MachineState.ABSENT)
+
+
+def test_a_started_machine_becomes_ready_and_says_so(harness: Harness):
+    address = harness.running()
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    harness.event(address.machine_id, EventKind.READY)
+
+
+def test_starting_twice_changes_nothing(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.driver.start(address.machine_id)
+    assert harness.pool.call(address, _get) == b"kept"
+    assert not [event for event in harness.events if event.kind is EventKind.STOPPED]
+
+
+@pytest.mark.parametrize("method", ["start", "pause", "resume", "definition"])
+def test_an_unknown_machine_is_not_found(harness: Harness, method: str):
+    with pytest.raises(MachineNotFound):
+        getattr(harness.driver, method)(ABSENT)
+
+
+def test_waiting_for_an_unknown_machine_is_not_found(harness: Harness):
+    with pytest.raises(MachineNotFound):
+        harness.driver.wait_ready(ABSENT, 1.0)
+    with pytest.raises(MachineNotFound):
+        harness.driver.set_internet(ABSENT, True)
+
+
+def test_what_is_absent_is_destroyed_shut_down_and_deleted_at_once(harness: Harness):
+    harness.driver.destroy(ABSENT)
+    assert harness.driver.shutdown(ABSENT, 5.0) is True
+    harness.driver.delete(ABSENT)
+    assert harness.driver.state(ABSENT) is MachineState.ABSENT
+
+
+def test_destroy_stops_the_machine_and_keeps_its_definition(harness: Harness):
+    address = harness.running()
+    harness.driver.destroy(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.DESTROYED
+    harness.driver.destroy(address.machine_id)
+
+
+def test_a_guest_that_is_asked_to_goes_by_itself(harness: Harness):
+    address = harness.running()
+    assert harness.driver.shutdown(address.machine_id, harness.boot_seconds) is True
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SHUTDOWN
+    assert harness.driver.shutdown(address.machine_id, 1.0) is True
+
+
+def test_a_stopped_machine_starts_again(harness: Harness):
+    address = harness.running()
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    seen = len(harness.events)
+    harness.driver.start(address.machine_id)
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    harness.event(address.machine_id, EventKind.READY, seen=seen)
+
+
+def test_a_killed_machine_is_reported_as_crashed(harness: Harness):
+    address = harness.running()
+    harness.kill(harness.driver, address.machine_id)
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+
+
+def test_the_exit_code_of_the_main_process_arrives_before_the_stop(harness: Harness):
+    spec = harness.spec(cmd=("/bin/sh", "-c", "exit 7"))
+    harness.driver.prepare(spec)
+    harness.driver.start(spec.id)
+    stopped = harness.event(spec.id, EventKind.STOPPED)
+    exited = harness.event(spec.id, EventKind.MAIN_EXITED)
+    assert exited.exit_code == 7
+    assert stopped.reason is StopReason.SHUTDOWN
+    assert harness.events.index(exited) < harness.events.index(stopped)
+    assert harness.driver.state(spec.id) is MachineState.OFF
+
+
+def test_waiting_for_a_machine_that_ends_first_says_that_it_exited(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    harness.driver.start(spec.id)
+    harness.driver.destroy(spec.id)
+    with pytest.raises(MachineExited):
+        harness.driver.wait_ready(spec.id, harness.boot_seconds)
+
+
+def test_a_paused_machine_does_not_answer_and_goes_on_after_resume(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.driver.pause(address.machine_id)
+    harness.driver.pause(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.PAUSED
+    with pytest.raises((GuestUnreachable, DeadlineExceeded)):
+        harness.pool.call(address, _get, timeout=2.0)
+    harness.driver.resume(address.machine_id)
+    harness.driver.resume(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.pool.call(address, _get) == b"kept"
+
+
+def test_starting_a_paused_machine_resumes_it(harness: Harness):
+    address = harness.running()
+    harness.driver.pause(address.machine_id)
+    harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+
+
+def test_a_paused_machine_can_be_shut_down(harness: Harness):
+    address = harness.running()
+    harness.driver.pause(address.machine_id)
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+
+
+def test_a_machine_that_is_off_cannot_be_paused_or_resumed(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.pause(spec.id)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.resume(spec.id)
+
+
+def test_delete_removes_everything_and_may_be_repeated(harness: Harness):
+    address = harness.running()
+    harness.driver.delete(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.ABSENT
+    assert address.machine_id not in harness.driver.inventory().ids()
+    assert not harness.driver.boot_log(address.machine_id).exists()
+    harness.driver.delete(address.machine_id)
+
+
+def test_the_way_out_is_switched_on_machines_that_run_and_that_do_not(harness: Harness):
+    spec = harness.spec(allow_internet=False)
+    harness.driver.prepare(spec)
+    harness.driver.set_internet(spec.id, True)
+    harness.driver.start(spec.id)
+    harness.driver.set_internet(spec.id, False)
+    harness.driver.set_internet(spec.id, False)
+    assert spec.id in harness.driver.inventory().firewall
+
+
+def test_the_definition_holds_no_secret(harness: Harness):
+    spec = harness.spec(env={"TOKEN": "s3cr3t-value"}, cmd=("/bin/sh", "-c", "sleep 1 # s3cr3t-value"))
+    harness.driver.prepare(spec)
+    assert "s3cr3t-value" not in json.dumps(harness.driver.definition(spec.id), default=str)
+
+
+def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.attach_again()
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.pool.call(address, _get) == b"kept"
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    harness.kill(harness.driver, address.machine_id)
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
+
+
+def test_closing_twice_is_harmless(harness: Harness):
+    harness.driver.close()
+    harness.driver.close()
+    harness.driver = harness.make_driver()
+    harness.driver.open(harness.events.append)
+
+
+def test_capacity_counts_what_runs(harness: Harness):
+    before = harness.driver.capacity()
+    harness.running()
+    after = harness.driver.capacity()
+    assert after.memory_mb == before.memory_mb
+    assert after.memory_free_mb < before.memory_free_mb
+    assert before.arch in ("amd64", "arm64")
+
+
+def test_the_console_is_written_to_the_boot_log(harness: Harness):
+    address = harness.running()
+    deadline = time.monotonic() + harness.boot_seconds
+    while not harness.driver.boot_log(address.machine_id).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert harness.driver.boot_log(address.machine_id).stat().st_size > 0

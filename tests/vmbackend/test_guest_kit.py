@@ -1,0 +1,237 @@
+"""The guest kit in real machines: raw QEMU, an image with a shell and one with nothing in it at all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import asyncssh
+import pytest
+
+from tests.vmbackend import vm_harness as harness
+from vmbackend.driver import Boot
+from vmbackend.guest.kit import Kit, build_kit, find_kit
+
+pytestmark = pytest.mark.vm
+
+Start = Callable[..., harness.Machine]
+T = TypeVar("T")
+RUN = "/run/kit/bin/guest run "
+SSH_TIMEOUT = 60.0
+
+
+@pytest.fixture(scope="session")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
+    """The kit of KIT_DIR where one is named (to test with the own kernel), else one built here."""
+    named = os.environ.get("KIT_DIR")
+    return build_kit(Path(named) if named else tmp_path_factory.mktemp("kit"), lambda _percent, _words: None)
+
+
+@pytest.fixture(scope="session")
+def shell_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shell")
+    return harness.make_squashfs(harness.busybox_root(folder / "root"), folder / "base")
+
+
+@pytest.fixture(scope="session")
+def empty_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / "root").mkdir()
+    return harness.make_squashfs(folder / "root", folder / "base")
+
+
+@pytest.fixture
+def start(tmp_path: Path, kit: Kit, shell_image: Path) -> Iterator[Start]:
+    machines: list[harness.Machine] = []
+
+    def start(image: Path = shell_image, **boot: object) -> harness.Machine:
+        machines.append(harness.start(tmp_path / "m", kit, image, Boot(hostname="guest-1", **boot)))
+        return machines[-1]
+
+    yield start
+    for machine in machines:
+        machine.close()
+
+
+def over_ssh(machine: harness.Machine, work: Callable[[asyncssh.SSHClientConnection], Awaitable[T]]) -> T:
+    async def session() -> T:
+        async with machine.connect() as connection:
+            return await work(connection)
+
+    return asyncio.run(asyncio.wait_for(session(), SSH_TIMEOUT))
+
+
+def run(machine: harness.Machine, *commands: str) -> list[tuple[int | None, str]]:
+    async def work(connection: asyncssh.SSHClientConnection) -> list[tuple[int | None, str]]:
+        done = [await connection.run(command) for command in commands]
+        return [(each.exit_status, str(each.stdout)) for each in done]
+
+    return over_ssh(machine, work)
+
+
+def test_a_machine_gets_ready_and_powers_off_at_the_power_button(start: Start) -> None:
+    machine = start()
+    assert machine.line() == "ready"
+    machine.qmp("system_powerdown")
+    assert machine.wait_off() < 2.5
+
+
+def test_commands_get_the_machines_environment_user_and_directory(start: Start) -> None:
+    machine = start(env={"GREETING": "a b"})
+    assert machine.line() == "ready"
+    block = b"--env\0MORE=1\0--\0sh\0-c\0echo $MORE; cat\0"
+
+    async def framed(connection: asyncssh.SSHClientConnection) -> str:
+        done = await connection.run(f"{RUN} --stdin-args {len(block)}", input=block + b"rest", encoding=None)
+        return bytes(done.stdout).decode()
+
+    assert over_ssh(machine, framed) == "1\nrest"
+    results = run(
+        machine,
+        RUN + "--env X=1 --cwd /tmp --user dev -- sh -c 'echo $GREETING $X $PWD $HOME; id -u; id -G'",
+        RUN + "--user 12:34 -- sh -c 'id -u; id -g'",
+        RUN + "-- sh -c 'exit 7'",
+        RUN + "-- sh -c 'kill -9 $$'",
+        RUN + "-- nothing-of-that-name",
+        RUN + "--user nobody-here -- id",
+        RUN + "--cwd /not/there -- id",
+        RUN + "--timeout 0.5 -- sh -c 'sleep 77 & sleep 77'",
+        "for f in /proc/[0-9]*/cmdline; do cat $f; done | cat",
+    )
+    assert results[0] == (0, "a b 1 /tmp /home/dev\n1000\n1000 1005\n")
+    assert results[1] == (0, "12\n34\n")
+    assert [code for code, _ in results[2:8]] == [7, 137, 127, 126, 126, 124]
+    assert "sleep\x0077" not in results[8][1]
+
+
+def test_a_terminal_carries_the_exit_code_and_its_size(start: Start) -> None:
+    machine = start()
+    assert machine.line() == "ready"
+
+    async def work(connection: asyncssh.SSHClientConnection) -> tuple[int | None, str]:
+        command = RUN + "-- /run/kit/bin/busybox sh -c '/run/kit/bin/busybox stty size; echo $TERM; exit 5'"
+        done = await connection.run(command, term_type="xterm", term_size=(100, 40))
+        return done.exit_status, str(done.stdout)
+
+    code, output = over_ssh(machine, work)
+    assert code == 5
+    assert output.split() == ["40", "100", "xterm"]
+
+
+@pytest.mark.parametrize("image", ["shell_image", "empty_image"])
+def test_files_travel_by_sftp_whatever_the_image_holds(
+    start: Start, image: str, request: pytest.FixtureRequest
+) -> None:
+    machine = start(request.getfixturevalue(image))
+    assert machine.line() == "ready"
+
+    async def work(connection: asyncssh.SSHClientConnection) -> tuple[bytes, int]:
+        async with connection.start_sftp_client() as sftp:
+            async with sftp.open("/root/file", "wb") as file:
+                await file.write(b"x" * 300_000)
+            async with sftp.open("/root/file", "rb") as file:
+                content = await file.read()
+            usage = await sftp.statvfs("/run/kit/data")
+            return content, usage.blocks * usage.frsize
+
+    content, disk = over_ssh(machine, work)
+    assert content == b"x" * 300_000
+    assert 150 << 20 < disk <= 256 << 20
+    assert run(machine, "/run/kit/bin/busybox cat /etc/hostname") == [(0, "guest-1\n")]
+
+
+def test_control_survives_what_the_user_removes(start: Start) -> None:
+    machine = start()
+    assert machine.line() == "ready"
+    run(machine, "/run/kit/bin/busybox rm -rf /root /etc /bin /run /dev/null /dev/ptmx /tmp")
+    assert run(machine, RUN + "-- /run/kit/bin/busybox echo alive")[0] == (0, "alive\n")
+
+    async def names(connection: asyncssh.SSHClientConnection) -> list[str]:
+        async with connection.start_sftp_client() as sftp:
+            return [str(name) for name in await sftp.listdir("/")]
+
+    assert "bin" not in over_ssh(machine, names)
+
+
+def test_the_main_processes_end_is_told_and_powers_off(start: Start) -> None:
+    script = "echo $WORD; id -u; pwd; exit 3"
+    machine = start(cmd=("sh", "-c", script), env={"WORD": "secret"}, user="dev", working_dir="/home/dev")
+    assert machine.line() == "ready"
+    assert machine.line() == "exit 3 0"
+    machine.wait_off()
+    assert "secret" not in machine.console()
+    machine.close()
+    again = start()
+    assert again.line() == "ready"
+    assert run(again, "cat /var/log/workspace/cmd.log") == [(0, "secret\n1000\n/home/dev\n")]
+    assert "recovery" not in again.console()
+
+
+def test_a_main_process_ended_by_a_signal_has_a_code_above_128(start: Start) -> None:
+    machine = start(cmd=("sh", "-c", "kill -9 $$"))
+    assert [machine.line(), machine.line()] == ["ready", "exit 137 9"]
+    machine.wait_off()
+
+
+def test_a_main_process_that_cannot_start_exits_with_127(start: Start) -> None:
+    machine = start(cmd=("/not/there",))
+    assert [machine.line(), machine.line()] == ["ready", "exit 127 0"]
+
+
+def test_the_main_process_is_asked_to_end_at_the_power_button(start: Start) -> None:
+    machine = start(cmd=("sh", "-c", "trap 'echo bye; exit 9' TERM; while :; do sleep 0.1; done"))
+    assert machine.line() == "ready"
+    time.sleep(1)
+    machine.qmp("system_powerdown")
+    assert machine.line() == "exit 9 0"
+    assert machine.wait_off() < 5
+
+
+def test_an_entrypoints_end_changes_nothing(start: Start) -> None:
+    machine = start(entrypoint=("sh", "-c", "echo once >> /root/starts"))
+    assert machine.line() == "ready"
+    time.sleep(2)
+    assert run(machine, "cat /root/starts") == [(0, "once\n")]
+
+
+def test_the_agent_sets_the_clock_and_runs_commands(start: Start) -> None:
+    machine = start()
+    assert machine.line() == "ready"
+    assert machine.agent("guest-set-time", {"time": 2_000_000_000 * 10**9}) == {"return": {}}
+    path = "/run/kit/bin/guest"
+    begun = machine.agent("guest-exec", {"path": path, "arg": ["enter", "/bin/sh", "-c", "exit 4"]})
+    pid = begun["return"]["pid"]
+    for _ in range(100):
+        status = machine.agent("guest-exec-status", {"pid": pid})["return"]
+        if status["exited"]:
+            break
+        time.sleep(0.05)
+    assert status["exitcode"] == 4
+    assert int(run(machine, "/run/kit/bin/busybox date +%s")[0][1]) >= 2_000_000_000
+
+
+@pytest.mark.parametrize("command", ["poweroff", "reboot"])
+def test_the_guests_user_can_end_the_machine(start: Start, command: str) -> None:
+    machine = start()
+    assert machine.line() == "ready"
+    run(machine, f"{command}; sleep 1")
+    assert machine.wait_off(10) < 5
+
+
+def test_a_machine_without_its_disk_says_so_and_powers_off(start: Start, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\0" * 1_048_576)
+    machine = start(broken)
+    machine.wait_off(60)
+    assert "kit: the machine cannot start: cannot mount the disk 'base'" in machine.console()
+
+
+def test_a_kit_is_found_where_it_was_built_and_not_built_twice(kit: Kit) -> None:
+    folder = kit.kernel.parent.parent
+    before = kit.initrd.stat()
+    assert build_kit(folder, lambda _percent, _words: None) == find_kit(folder) == kit
+    assert kit.initrd.stat().st_mtime_ns == before.st_mtime_ns

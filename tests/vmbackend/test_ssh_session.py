@@ -1,0 +1,194 @@
+"""What is true of the SSH session alone: keys, lost connections, memory, many commands at once, files being full."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmbackend.errors import DeadlineExceeded, GuestDiskFull, GuestUnreachable
+from vmbackend.guest.connection import ConnectionSettings
+from vmbackend.guest.pool import GuestPool
+from vmbackend.guest.session import GuestAddress, GuestSession
+from vmbackend.guest.ssh import SSHGuestSession
+
+from .local_dropbear import LocalGuest
+from .test_guest_session import Guest, helper, local, ssh_pool
+
+__all__ = ["helper", "local"]
+pytestmark = pytest.mark.host
+MIB = 1 << 20
+
+
+@pytest.fixture
+def guest(local: LocalGuest) -> Iterator[Guest]:
+    pool = ssh_pool(local)
+    yield Guest(pool, local.address, str(local.root), local.root)
+    pool.close()
+
+
+async def zeros(mebibytes: int) -> AsyncIterator[bytes]:
+    block = bytes(MIB)
+    for _ in range(mebibytes):
+        yield block
+
+
+def test_another_host_key_is_refused(guest: Guest):
+    other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPkK4b6RIRacrcHLXFlithFdjnjjmZr9KHrm56BAluEq"
+    guest.address = replace(guest.address, host_key=other)
+    with pytest.raises(GuestUnreachable, match="host key"):
+        guest.run(["true"])
+
+
+def test_another_client_key_is_refused(local: LocalGuest, guest: Guest, tmp_path: Path):
+    import asyncssh
+
+    key = tmp_path / "other"
+    asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(key))
+    guest.pool = GuestPool(lambda address: SSHGuestSession(address, key, kit=local.kit))
+    with pytest.raises(GuestUnreachable, match="refuses"):
+        guest.run(["true"])
+    guest.pool.close()
+
+
+def test_nobody_listening_is_unreachable(guest: Guest, local: LocalGuest):
+    local.stop()
+    with pytest.raises(GuestUnreachable):
+        guest.run(["true"])
+
+
+def test_a_connection_cut_in_the_middle_of_a_read_is_unreachable_and_the_next_call_reconnects(
+    guest: Guest, local: LocalGuest
+):
+    with (local.root / "big").open("wb") as big:
+        big.truncate(64 * MIB)
+    chunks = guest.pool.stream(guest.address, lambda session: session.read(f"{guest.inside}/big"))
+    next(chunks)
+    local.cut()
+    with pytest.raises(GuestUnreachable):
+        list(chunks)
+    assert guest.run("echo again").stdout == b"again\n"
+
+
+def test_a_connection_cut_while_idle_is_not_noticed(guest: Guest, local: LocalGuest):
+    guest.write("file", b"1")
+    local.cut()
+    assert guest.read("file") == b"1"
+    local.cut()
+    assert guest.run("echo again").stdout == b"again\n"
+
+
+def test_a_command_whose_connection_is_cut_is_not_run_twice(guest: Guest, local: LocalGuest):
+    threading.Timer(1.0, local.cut).start()
+    with pytest.raises(GuestUnreachable):
+        guest.run(f"echo ran >> {local.root}/runs; sleep 20")
+    assert (local.root / "runs").read_text() == "ran\n"
+
+
+def test_fifty_commands_at_once_share_a_few_connections(guest: Guest, local: LocalGuest):
+    async def many(session: GuestSession) -> list[bytes]:
+        results = await asyncio.gather(*(session.execute(["echo", str(number)]) for number in range(50)))
+        return [result.stdout for result in results]
+
+    assert guest.do(many) == [f"{number}\n".encode() for number in range(50)]
+    assert len(local.connections()) <= 10
+
+
+def rss_bytes(status: Path = Path("/proc/self/status")) -> int:
+    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024
+
+
+def test_large_files_pass_in_constant_memory(guest: Guest, local: LocalGuest):
+    guest.write("warm", b"x" * MIB)
+    guest.read("warm")
+    before = rss_bytes()
+    highest = before
+    written = guest.do(lambda session: session.write(f"{guest.inside}/big", zeros(64)))
+    highest = max(highest, rss_bytes())
+    read = 0
+    for chunk in guest.pool.stream(guest.address, lambda session: session.read(f"{guest.inside}/big")):
+        assert len(chunk) <= 256 * 1024
+        read += len(chunk)
+        if read % (8 * MIB) == 0:
+            highest = max(highest, rss_bytes())
+    assert written == read == 64 * MIB
+    assert highest - before < 32 * MIB
+
+
+def test_output_without_end_takes_constant_memory(guest: Guest):
+    before = rss_bytes()
+    result = guest.run("head -c 100000000 /dev/zero", max_output=1000)
+    assert result.truncated
+    assert rss_bytes() - before < 32 * MIB
+
+
+def test_files_of_proc_have_no_size_but_contents(guest: Guest):
+    assert b"Linux" in guest.read("/proc/version")
+    assert guest.read("/proc/cpuinfo") != b""
+
+
+def test_a_device_is_refused(guest: Guest):
+    from vmbackend.errors import GuestPathInvalid
+
+    for path in ("/dev/zero", "/dev/tty"):
+        with pytest.raises(GuestPathInvalid):
+            guest.read(path)
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_file(guest: Guest, local: LocalGuest):
+    local.stop()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(local.root)], check=True)
+    try:
+        local.start()
+        guest.write("file", b"old")
+        with pytest.raises(GuestDiskFull):
+            guest.do(lambda session: session.write(f"{guest.inside}/file", zeros(8)))
+        assert guest.read("file") == b"old"
+        assert [entry.name for entry in guest.names()[0]] == ["file"]
+    finally:
+        guest.pool.close()
+        local.stop()
+        subprocess.run(["umount", "-l", str(local.root)], check=True)
+
+
+def test_a_file_server_that_hangs_is_left_after_the_request_timeout(local: LocalGuest):
+    settings = ConnectionSettings(request_timeout=1.0)
+    kit = replace(local.kit, sftp_server="/bin/sleep 60")
+    pool = GuestPool(lambda address: SSHGuestSession(address, local.private_key, settings=settings, kit=kit))
+    started = time.monotonic()
+    with pytest.raises(GuestUnreachable):
+        pool.call(local.address, lambda session: session.stat("/"))
+    assert time.monotonic() - started < 5
+    pool.close()
+
+
+def test_a_call_has_a_deadline_of_its_own(guest: Guest):
+    with pytest.raises(DeadlineExceeded):
+        guest.pool.call(guest.address, lambda session: session.execute(["sleep", "20"]), timeout=0.5)
+    assert guest.run("echo well").stdout == b"well\n"
+
+
+def test_asynchronous_callers_stream_on_a_loop_of_their_own(guest: Guest):
+    address: GuestAddress = guest.address
+    path = f"{guest.inside}/file"
+
+    async def both() -> int:
+        written = await guest.pool.apush(address, lambda s, chunks: s.write(path, chunks), zeros(3))
+        async with aclosing(guest.pool.astream(address, lambda s: s.read(path))) as chunks:
+            read = 0
+            async for chunk in chunks:
+                read += len(chunk)
+        assert written == read
+        async with aclosing(guest.pool.astream(address, lambda s: s.read(path))) as chunks:
+            await anext(chunks)
+        return (await guest.pool.acall(address, lambda s: s.stat(path))).size
+
+    assert asyncio.run(both()) == 3 * MIB

@@ -1,0 +1,211 @@
+"""One machine of raw QEMU for the tests of the guest kit: no hypervisor library, no bridge, no root."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncssh
+
+from vmbackend.driver import Boot
+from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode, generate_host_key
+from vmbackend.guest.kit import KERNEL_ARGS, Kit
+
+
+@dataclass
+class Machine:
+    """A running QEMU. `close` kills it whatever state it is in."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    events: socket.socket
+    port: int
+    host_key: str
+    client_key: asyncssh.SSHKey
+    started: float
+    seen: bytes = b""
+
+    def line(self, timeout: float = 60.0) -> str:
+        """The next line of the events port; raises TimeoutError or EOFError."""
+        until = time.monotonic() + timeout
+        while b"\n" not in self.seen:
+            self.events.settimeout(max(0.01, until - time.monotonic()))
+            got = self.events.recv(4096)
+            if not got:
+                raise EOFError(self.console())
+            self.seen += got
+        line, _, self.seen = self.seen.partition(b"\n")
+        return line.decode()
+
+    def console(self) -> str:
+        return (self.folder / "console").read_text(errors="replace")
+
+    def connect(self) -> asyncssh.SSHClientConnection:
+        known = asyncssh.import_known_hosts(f"[127.0.0.1]:{self.port} {self.host_key}\n")
+        return asyncssh.connect(
+            "127.0.0.1",
+            self.port,
+            username="root",
+            client_keys=[self.client_key],
+            known_hosts=known,
+            server_host_key_algs=["ssh-ed25519"],
+            config=None,
+        )
+
+    def qmp(self, command: str) -> None:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.folder / "qmp"))
+            stream = client.makefile("rw")
+            stream.readline()
+            for name in ("qmp_capabilities", command):
+                stream.write(json.dumps({"execute": name}) + "\n")
+                stream.flush()
+                stream.readline()
+
+    def agent(
+        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 10.0
+    ) -> object:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(timeout)
+            client.connect(str(self.folder / "agent"))
+            request = {"execute": command, **({"arguments": arguments} if arguments else {})}
+            client.sendall(json.dumps(request).encode() + b"\n")
+            return json.loads(client.makefile().readline())
+
+    def wait_off(self, timeout: float = 30.0) -> float:
+        """Seconds until QEMU ended."""
+        begun = time.monotonic()
+        self.process.wait(timeout)
+        return time.monotonic() - begun
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.events.close()
+
+
+def make_disk(path: Path, size_mb: int = 256) -> None:
+    with path.open("wb") as disk:
+        disk.truncate(size_mb << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1", str(path)], check=True)
+
+
+def make_squashfs(root: Path, target: Path) -> Path:
+    target.unlink(missing_ok=True)
+    command = ["mksquashfs", str(root), str(target), "-quiet", "-no-progress", "-all-root", "-comp", "zstd"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
+def busybox_root(folder: Path) -> Path:
+    """A root with a shell and users, without any dynamic library."""
+    for name in ("bin", "etc", "home/dev"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy("/bin/busybox", folder / "bin/busybox")
+    for name in (
+        "sh",
+        "id",
+        "cat",
+        "sleep",
+        "env",
+        "echo",
+        "rm",
+        "mv",
+        "poweroff",
+        "reboot",
+        "ls",
+        "pwd",
+        "stat",
+    ):
+        (folder / "bin" / name).symlink_to("busybox")
+    (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\n")
+    (folder / "etc/group").write_text("root:x:0:\ndev:x:1000:\nextra:x:1005:dev\n")
+    return folder
+
+
+def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
+    """Start a machine; its data disk is kept in `folder` between starts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "data").exists():
+        make_disk(folder / "data")
+    host_key = generate_host_key(folder / "host_key")
+    client_key = asyncssh.generate_private_key("ssh-ed25519")
+    config = GuestConfig(
+        boot=boot,
+        address="10.0.2.15/24",
+        gateway="10.0.2.2",
+        dns=("10.0.2.3",),
+        host_key=(folder / "host_key").read_bytes(),
+        authorized_key=client_key.export_public_key().decode(),
+    )
+    (folder / "config").write_bytes(encode(config))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for name in ("events", "agent", "qmp", "console"):
+        (folder / name).unlink(missing_ok=True)
+    begun = time.monotonic()
+    process = subprocess.Popen(_command(folder, kit, base, port), stderr=(folder / "qemu.err").open("wb"))
+    try:
+        events = _connected(folder / "events", process)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return Machine(folder, process, events, port, host_key, client_key, begun)
+
+
+def _connected(path: Path, process: subprocess.Popen[bytes]) -> socket.socket:
+    for _ in range(500):
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(str(path))
+        except OSError:
+            client.close()
+            if process.poll() is not None:
+                raise RuntimeError((path.parent / "qemu.err").read_text()) from None
+            time.sleep(0.01)
+        else:
+            return client
+    raise TimeoutError("QEMU opened no events port")
+
+
+def _command(folder: Path, kit: Kit, base: Path, port: int) -> list[str]:
+    drives = []
+    for serial, path, extra in (("base", base, ",readonly=on"), ("data", folder / "data", "")):
+        drives += ["-drive", f"file={path},if=none,id={serial},format=raw{extra}"]
+        drives += ["-device", f"virtio-blk-pci,drive={serial},serial={serial}"]
+    ports = ["-device", "virtio-serial-pci"]
+    for ident, name in (("agent", "org.qemu.guest_agent.0"), ("events", "org.microvm.events.0")):
+        ports += ["-chardev", f"socket,id={ident},path={folder / ident},server=on,wait=off"]
+        ports += ["-device", f"virtserialport,chardev={ident},name={name}"]
+    return [
+        *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", os.environ.get("KIT_TEST_CPU", "max")),
+        *("-m", "256", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
+        *(
+            "-kernel",
+            str(kit.kernel),
+            "-initrd",
+            str(kit.initrd),
+            "-append",
+            os.environ.get("KIT_TEST_ARGS", KERNEL_ARGS),
+        ),
+        *drives,
+        *ports,
+        *(
+            "-netdev",
+            f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:{CONTROL_PORT}",
+            "-device",
+            "virtio-net-pci,netdev=net",
+        ),
+        *("-device", "virtio-rng-pci", "-device", "virtio-balloon-pci"),
+        *("-fw_cfg", f"name={FW_CFG_NAME},file={folder / 'config'}"),
+        *("-serial", f"file:{folder / 'console'}", "-qmp", f"unix:{folder / 'qmp'},server=on,wait=off"),
+    ]

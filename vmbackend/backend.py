@@ -1,0 +1,122 @@
+"""From Django's settings to the driver, the image store and the guest pool of this process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncssh
+from django.conf import settings
+
+from vmbackend.driver import Driver
+from vmbackend.guest.pool import GuestPool
+from vmbackend.guest.session import GuestAddress, GuestSession
+from vmbackend.images.types import ImageSettings
+
+if TYPE_CHECKING:
+    from vmbackend.images.store import ImageStore
+
+# Backends are imported where they are chosen: only vmhost needs libvirt, and no test of the API does.
+
+
+def image_store() -> ImageStore:
+    """The host's image cache. Only vmhost and the image commands open it."""
+    env = settings.ENV
+    if env.vm_backend == "fake":
+        from vmbackend.fake_images import FakeImageStore
+
+        return FakeImageStore()  # type: ignore[return-value] the same face, and nothing on disk
+    from vmbackend.images.store import ImageStore
+
+    root = env.path(env.images_dir, "cache/images")
+    return ImageStore(
+        root,
+        ImageSettings(
+            auth_file=env.registry_auth_file,
+            insecure_registries=env.insecure_registries,
+            max_unpacked_bytes=env.image_max_mb << 20,
+            cache_bytes=env.image_cache_mb << 20,
+            pull_timeout=float(env.image_pull_seconds),
+            local_store=root / "oci",
+        ),
+    )
+
+
+def build_driver() -> Driver:
+    """The driver that PLATFORM_VM_BACKEND names, not yet open. Only vmhost calls this."""
+    env = settings.ENV
+    if env.vm_backend == "fake":
+        from vmbackend.fake import FakeDriver
+
+        return FakeDriver(machines_dir())
+    from vmbackend.libvirt.driver import LibvirtDriver
+    from vmbackend.libvirt.settings import LibvirtSettings
+
+    return LibvirtDriver(
+        LibvirtSettings(
+            uri=env.libvirt_uri or f"qemu:///embed?root={settings.STATE / 'libvirt'}",
+            machines_dir=machines_dir(),
+            instance=env.instance,
+            subnet=env.subnet,
+            dns=env.guest_dns,
+            kit_dir=env.path(env.kit_dir, "cache/kit"),
+            control_public_key=control_key().with_suffix(".pub").read_text().strip(),
+            images=image_store(),
+            memory_reserve_mb=env.memory_reserve_mb,
+            disk_reserve_mb=env.disk_reserve_mb,
+            accel=env.accel,
+        )
+    )
+
+
+def machines_dir() -> Path:
+    return settings.ENV.path(settings.ENV.machines_dir, "machines")
+
+
+def control_key() -> Path:
+    """The private key with which the platform enters its guests; made on first use, mode 0600, never leaves the state.
+
+    Two processes that start at once agree: the loser of the rename reads the winner's.
+    """
+    path: Path = settings.STATE / "keys" / "control_ed25519"
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = asyncssh.generate_private_key("ssh-ed25519", comment="control")
+        _write_once(path, made.export_private_key(), 0o600)
+    public = path.with_suffix(".pub")
+    if not public.exists():
+        _write_once(public, asyncssh.read_private_key(path).export_public_key(), 0o644)
+    return path
+
+
+def _write_once(path: Path, content: bytes, mode: int) -> None:
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+    try:
+        os.link(beside, path)  # fails where another process was first, unlike a rename
+    except FileExistsError:
+        pass
+    finally:
+        Path(beside).unlink()
+
+
+@lru_cache(maxsize=1)
+def guest_pool() -> GuestPool:
+    """This process's sessions to guests."""
+    return GuestPool(open_session)
+
+
+def open_session(address: GuestAddress) -> GuestSession:
+    """A session to one guest, by the backend that is configured."""
+    if settings.ENV.vm_backend == "fake":
+        from vmbackend.fake_guest import FakeGuestSession
+
+        return FakeGuestSession(machines_dir(), address.machine_id)
+    from vmbackend.guest.ssh import SSHGuestSession
+
+    return SSHGuestSession(address, control_key())

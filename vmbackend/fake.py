@@ -1,0 +1,164 @@
+"""A driver without a hypervisor: the same contract over files, for tests and for trying the platform out.
+
+Its state is in one directory, so that api, workers and vmhost of a test may be separate processes. Guests are
+folders (`fake_guest.py`). Everything is instant unless a delay is set.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from vmbackend.driver import (
+    Capacity,
+    Driver,
+    Event,
+    Inventory,
+    MachineIdentity,
+    MachineSpec,
+    MachineState,
+    StopReason,
+)
+from vmbackend.errors import BackendUnavailable, DeadlineExceeded, MachineExited, NoRoom
+from vmbackend.fake_host import IN_MEMORY, POLL, FakeHost
+
+CONTROL_PORT = 10022
+
+
+class FakeDriver(FakeHost, Driver):
+    """See the module.
+
+    `images`: the digests that exist (None: every one does). `run_commands`: the machine's `cmd` really
+    runs, as a
+    process of this host in the machine's folder, and its end is the machine's exit. `delays`: seconds by
+    method
+    name; `boot` is the time from start to ready. `crash_hook` is called with "METHOD:POINT" in the middle of
+    methods, and may raise or end the process.
+    """
+
+    def open(self, on_event: Callable[[Event], None]) -> None:
+        self._begin("open")
+        if self._reporter is not None:
+            raise BackendUnavailable("The driver is open already.")
+        # Like a real hypervisor, nobody tells what happened while nobody was attached.
+        self._store.drop_events()
+        self._closing.clear()
+        self._reporter = threading.Thread(
+            target=self._report, args=(on_event,), name="fake-events", daemon=True
+        )
+        self._reporter.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        reporter, self._reporter = self._reporter, None
+        if reporter is not None and reporter is not threading.current_thread():
+            reporter.join()
+
+    def capacity(self) -> Capacity:
+        self._begin("capacity")
+        return self._store.capacity()
+
+    def prepare(self, spec: MachineSpec) -> MachineIdentity:
+        self._begin("prepare")
+        with self._store.locked():
+            before = self._store.domain(spec.id)
+            self._check_prepare(spec, before)
+            try:
+                self._write_machine(spec)
+            except BaseException:
+                if before is None:
+                    self._remove(spec.id)
+                raise
+        return MachineIdentity(spec.ip, self._host_key(spec.id), CONTROL_PORT)
+
+    def start(self, machine_id: str) -> None:
+        self._begin("start")
+        with self._store.locked():
+            domain = self._known(machine_id)
+            if domain.state is MachineState.PAUSED:
+                self._store.save(domain, state=MachineState.RUNNING)
+            if domain.state in IN_MEMORY:
+                return
+            if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
+                raise NoRoom("The host has not enough free memory.")
+            self._hook("start:before_run")
+            self._run(domain)
+
+    def wait_ready(self, machine_id: str, timeout: float) -> None:
+        self._begin("wait_ready")
+        deadline = time.monotonic() + timeout
+        while True:
+            domain = self._known(machine_id)
+            if domain.state not in IN_MEMORY:
+                raise MachineExited("The machine ended before it was ready.", exit_code=domain.exit_code)
+            running = domain.state is MachineState.RUNNING
+            if running and domain.ready_at is not None and domain.ready_at <= time.time():
+                return
+            if time.monotonic() >= deadline:
+                raise DeadlineExceeded("The machine was not ready in time.")
+            time.sleep(POLL)
+
+    def shutdown(self, machine_id: str, grace: float) -> bool:
+        self._begin("shutdown")
+        with self._store.locked():
+            domain = self._store.domain(machine_id)
+            if domain is None or domain.state not in IN_MEMORY:
+                return True
+            obedient = not (self._store.directory(machine_id) / "stubborn").exists()
+            self._stop(domain, StopReason.SHUTDOWN if obedient else StopReason.DESTROYED)
+        return obedient
+
+    def destroy(self, machine_id: str) -> None:
+        self._begin("destroy")
+        with self._store.locked():
+            domain = self._store.domain(machine_id)
+            if domain is None:
+                return
+            if domain.state in IN_MEMORY:
+                self._stop(domain, StopReason.DESTROYED)
+            elif domain.state is MachineState.ASLEEP:
+                self._store.save(domain, state=MachineState.OFF)
+
+    def delete(self, machine_id: str) -> None:
+        self._begin("delete")
+        self.destroy(machine_id)
+        self._hook("delete:destroyed")
+        with self._store.locked():
+            self._remove(machine_id)
+
+    def pause(self, machine_id: str) -> None:
+        self._begin("pause")
+        self._switch(machine_id, MachineState.PAUSED)
+
+    def resume(self, machine_id: str) -> None:
+        self._begin("resume")
+        self._switch(machine_id, MachineState.RUNNING)
+
+    def set_internet(self, machine_id: str, allowed: bool) -> None:
+        self._begin("set_internet")
+        with self._store.locked():
+            self._known(machine_id)
+            self._store.write(self._store.root / "firewall" / machine_id, str(int(allowed)))
+
+    def state(self, machine_id: str) -> MachineState:
+        self._begin("state")
+        domain = self._store.domain(machine_id)
+        return MachineState.ABSENT if domain is None else domain.state
+
+    def inventory(self) -> Inventory:
+        self._begin("inventory")
+        with self._store.locked():
+            return Inventory(
+                domains={name: domain.state for name, domain in self._store.domains().items()},
+                directories=self._store.names("directories"),
+                taps=self._store.names("taps"),
+                firewall=self._store.names("firewall"),
+            )
+
+    def definition(self, machine_id: str) -> dict[str, object]:
+        self._begin("definition")
+        spec = self._known(machine_id).spec
+        # `boot` holds environment and command, which may be secret.
+        fields = ("id", "image", "cpus", "memory_mb", "disk_mb", "ip", "allow_internet")
+        return {name: getattr(spec, name) for name in fields}

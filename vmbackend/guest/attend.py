@@ -1,0 +1,72 @@
+"""Attending a running command: its input fed, both outputs drained, its exit code awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import suppress
+
+import asyncssh
+
+from vmbackend.errors import GuestUnreachable
+
+from .connection import Channel
+from .translate import UNREACHABLE, translated
+
+_CHUNK = 32 * 1024
+
+
+class Kept:
+    """The first `limit` bytes of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self.data = bytearray()
+        self.truncated = False
+        self._limit = limit
+
+    def add(self, block: bytes) -> None:
+        """Keep what still fits."""
+        room = self._limit - len(self.data)
+        self.data += block[:room]
+        self.truncated = self.truncated or len(block) > room
+
+
+async def attend(channel: Channel, stdin: bytes, out: Kept, err: Kept) -> int:
+    """Run the command to its end; returns its exit code.
+
+    Raises GuestUnreachable, TimeoutError of the caller's.
+    """
+    process = channel.process
+    feeding = asyncio.ensure_future(_feed(process.stdin, stdin))
+    try:
+        with translated():
+            await asyncio.gather(_drain(process.stdout, out), _drain(process.stderr, err))
+            await process.channel.wait_closed()
+    finally:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+    return _exit_code(process)
+
+
+async def _feed(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
+    # A command may end without reading its input; that is its own affair.
+    with suppress(OSError, asyncssh.Error):
+        for start in range(0, len(data), _CHUNK):
+            stdin.write(data[start : start + _CHUNK])
+            await stdin.drain()
+        stdin.write_eof()
+
+
+async def _drain(stream: asyncssh.SSHReader[bytes], kept: Kept) -> None:
+    while block := await stream.read(_CHUNK):
+        kept.add(block)
+
+
+def _exit_code(process: asyncssh.SSHClientProcess[bytes]) -> int:
+    killed = process.exit_signal
+    if killed is not None:
+        number = getattr(signal, f"SIG{killed[0]}", signal.SIGKILL)
+        return 128 + int(number)
+    if process.exit_status is None:
+        raise GuestUnreachable(UNREACHABLE)
+    return process.exit_status

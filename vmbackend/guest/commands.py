@@ -1,0 +1,90 @@
+"""How a command gets into the guest: one command line of the kit's helper, built here and nowhere else."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vmbackend.errors import GuestCommandInvalid
+
+TIMED_OUT = 124
+# Linux's MAX_ARG_STRLEN: no single argument or environment entry may be longer.
+MAX_ARGUMENT = 128 * 1024 - 1
+# Half of what the kernel takes with an 8 MiB stack; the machine's own environment needs some too.
+MAX_TOTAL = 1 << 20
+# The helper's own message on standard error where it cannot start the command; a command that itself exits
+# with 126 or 127 writes no such line.
+REFUSAL = b"guest: "
+
+
+@dataclass(frozen=True, slots=True)
+class KitPaths:
+    """Where the kit's programs and the writable disk are inside the guest."""
+
+    helper: str = "/run/kit/bin/guest"
+    sftp_server: str = "/run/kit/bin/sftp-server"
+    busybox: str = "/run/kit/bin/busybox"
+    data: str = "/run/kit/data"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCommand:
+    """What is asked of the SSH server, and what goes into its standard input before the caller's own bytes."""
+
+    line: str
+    preamble: bytes
+
+
+def build(
+    kit: KitPaths,
+    command: Sequence[str] | str,
+    *,
+    env: Mapping[str, str] | None,
+    working_dir: str | None,
+    user: str | None,
+    timeout: float,
+) -> RemoteCommand:
+    """The helper's command line. Raises GuestCommandInvalid for what no kernel would start."""
+    words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+    options = ["--timeout", f"{max(timeout, 0.001):.3f}"]
+    if working_dir is not None:
+        options += ["--cwd", working_dir]
+    if user is not None:
+        options += ["--user", user]
+    for name, value in (env or {}).items():
+        _check_name(name)
+        options += ["--env", f"{name}={value}"]
+    argv = [*options, "--", *words]
+    _check(words, argv)
+    # Not on the command line: dropbear ends the whole connection at one above 9000 bytes, and any process
+    # of the
+    # guest may read it. The helper takes exactly that many bytes; what follows is the command's own input.
+    block = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)
+    return RemoteCommand(shlex.join([kit.helper, "run", "--stdin-args", str(len(block))]), block)
+
+
+def refusal(exit_code: int, stderr: bytes) -> str | None:
+    """The helper's sentence where it could not start the command, else None."""
+    if exit_code not in (126, 127) or not stderr.startswith(REFUSAL):
+        return None
+    line = stderr[len(REFUSAL) :].split(b"\n", 1)[0][:200]
+    return line.decode("utf-8", "replace")
+
+
+def _check_name(name: str) -> None:
+    if not name or "=" in name:
+        raise GuestCommandInvalid("An environment variable's name is empty or holds '='.")
+
+
+def _check(words: Sequence[str], argv: Sequence[str]) -> None:
+    if not words or not words[0]:
+        raise GuestCommandInvalid("The command is empty.")
+    if any("\0" in word for word in argv):
+        raise GuestCommandInvalid("The command or its environment holds a NUL character.")
+    try:
+        sizes = [len(word.encode("utf-8", "surrogateescape")) for word in argv]
+    except UnicodeError as error:
+        raise GuestCommandInvalid("The command or its environment holds characters that are none.") from error
+    if max(sizes) > MAX_ARGUMENT or sum(sizes) > MAX_TOTAL:
+        raise GuestCommandInvalid("The command or its environment is too long.")

@@ -1,0 +1,301 @@
+"""One process's sessions to guests: one event loop in a thread of its own, connections kept between calls.
+
+Synchronous callers use `call`, asynchronous ones (on a loop of their own) `acall`; the body is the same
+coroutine.
+Streams are pulled: a chunk is asked of the other side only when the receiver wants it, so that a slow
+browser slows
+the guest and nothing is buffered but what the session has in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from vmbackend.errors import BackendError, DeadlineExceeded, GuestUnreachable
+
+from .session import GuestAddress, GuestSession
+
+T = TypeVar("T")
+OpenSession = Callable[[GuestAddress], GuestSession]
+Pull = Callable[[GuestSession], AsyncIterator[bytes]]
+
+
+@dataclass(slots=True)
+class _Lease:
+    session: GuestSession
+    users: int
+    last_used: float
+
+
+class _Sessions:
+    """The sessions of one loop; every method runs on it."""
+
+    def __init__(self, open_session: OpenSession, idle_seconds: float, max_connections: int) -> None:
+        self._open_session = open_session
+        self._idle_seconds = idle_seconds
+        self._max = max_connections
+        self._leases: dict[GuestAddress, _Lease] = {}
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def lease(self, address: GuestAddress) -> AsyncIterator[GuestSession]:
+        """A session nobody closes meanwhile. Waits where as many machines as allowed are in use."""
+        lease = await self._take(address)
+        try:
+            yield lease.session
+        finally:
+            lease.users -= 1
+            lease.last_used = asyncio.get_running_loop().time()
+            async with self._changed:
+                self._changed.notify_all()
+
+    async def _take(self, address: GuestAddress) -> _Lease:
+        async with self._changed:
+            while address not in self._leases and len(self._leases) >= self._max:
+                if not await self._close_oldest_idle():
+                    await self._changed.wait()
+            lease = self._leases.get(address)
+            if lease is None:
+                lease = self._leases[address] = _Lease(self._open_session(address), 0, 0.0)
+            lease.users += 1
+            return lease
+
+    async def _close_oldest_idle(self) -> bool:
+        idle = [address for address, lease in self._leases.items() if lease.users == 0]
+        if not idle:
+            return False
+        await self._drop(min(idle, key=lambda address: self._leases[address].last_used))
+        return True
+
+    async def _drop(self, address: GuestAddress) -> None:
+        lease = self._leases.pop(address)
+        with contextlib.suppress(BackendError):
+            await lease.session.close()
+
+    async def sweep_forever(self) -> None:
+        """Close what was idle for too long."""
+        while True:
+            await asyncio.sleep(self._idle_seconds / 2)
+            old = asyncio.get_running_loop().time() - self._idle_seconds
+            async with self._changed:
+                for address in [a for a, s in self._leases.items() if s.users == 0 and s.last_used <= old]:
+                    await self._drop(address)
+                self._changed.notify_all()
+
+    async def close(self) -> None:
+        """Close all, used or not."""
+        for address in list(self._leases):
+            await self._drop(address)
+
+
+class _Runtime:
+    """The loop thread of one process."""
+
+    def __init__(self, open_session: OpenSession, idle_seconds: float, max_connections: int) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="guest-pool", daemon=True)
+        self._thread.start()
+        self.sessions: _Sessions = self.submit(
+            self._begin(open_session, idle_seconds, max_connections)
+        ).result()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Any:
+        """Run on the loop; returns a concurrent future."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def close(self) -> None:
+        """Cancel what runs, close the sessions, end the thread."""
+        self.submit(self._end()).result(timeout=30)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout=30)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        self.loop.close()
+
+    async def _begin(self, open_session: OpenSession, idle_seconds: float, limit: int) -> _Sessions:
+        sessions = _Sessions(open_session, idle_seconds, limit)
+        # The loop holds tasks weakly.
+        self._sweeping = asyncio.ensure_future(sessions.sweep_forever())
+        return sessions
+
+    async def _end(self) -> None:
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.wait(others, timeout=10)
+        await self.sessions.close()
+
+
+class GuestPool:
+    """Sessions by address. Safe in many threads; a forked child starts a loop of its own at its first call.
+
+    `idle_seconds`: unused connections are closed after that long. `max_connections`: machines at once; a call
+    beyond waits for a place.
+    """
+
+    def __init__(
+        self, open_session: OpenSession, *, idle_seconds: float = 60.0, max_connections: int = 64
+    ) -> None:
+        self._arguments = (open_session, idle_seconds, max_connections)
+        self._lock = threading.Lock()
+        self._runtime: _Runtime | None = None
+        _every_pool.add(self)
+
+    def call(
+        self,
+        address: GuestAddress,
+        fn: Callable[[GuestSession], Awaitable[T]],
+        timeout: float | None = None,
+    ) -> T:
+        """Run `fn` with the guest's session and wait. Raises what `fn` does, DeadlineExceeded."""
+        result: T = self._start().submit(self._body(address, fn, timeout)).result()
+        return result
+
+    async def acall(
+        self,
+        address: GuestAddress,
+        fn: Callable[[GuestSession], Awaitable[T]],
+        timeout: float | None = None,
+    ) -> T:
+        """The same for a caller on another loop; cancelling it cancels `fn`."""
+        result: T = await asyncio.wrap_future(self._start().submit(self._body(address, fn, timeout)))
+        return result
+
+    def stream(self, address: GuestAddress, fn: Pull, timeout: float | None = None) -> Iterator[bytes]:
+        """Chunks of `fn`, pulled one by one; `timeout` is per chunk. Close the iterator to stop early."""
+        runtime = self._start()
+        chunks = self._chunks(address, fn)
+        try:
+            while (chunk := runtime.submit(_next(chunks, timeout)).result()) is not None:
+                yield chunk
+        finally:
+            runtime.submit(chunks.aclose()).result()
+
+    async def astream(
+        self, address: GuestAddress, fn: Pull, timeout: float | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The same for a caller on another loop. Use it within `contextlib.aclosing`."""
+        runtime = self._start()
+        chunks = self._chunks(address, fn)
+        try:
+            while (chunk := await asyncio.wrap_future(runtime.submit(_next(chunks, timeout)))) is not None:
+                yield chunk
+        finally:
+            # Shielded: a caller that is cancelled here must still give the session back.
+            await asyncio.shield(asyncio.wrap_future(runtime.submit(_finish(chunks))))
+
+    async def apush(
+        self,
+        address: GuestAddress,
+        fn: Callable[[GuestSession, AsyncIterator[bytes]], Awaitable[T]],
+        chunks: AsyncIterator[bytes],
+        timeout: float | None = None,
+    ) -> T:
+        """Run `fn` with an iterator that pulls `chunks` on the caller's loop.
+
+        Errors of `chunks` reach `fn`.
+        """
+        theirs = asyncio.get_running_loop()
+
+        async def pulled() -> AsyncIterator[bytes]:
+            while True:
+                future = asyncio.run_coroutine_threadsafe(_next(chunks, None), theirs)
+                chunk = await asyncio.wrap_future(future)
+                if chunk is None:
+                    return
+                yield chunk
+
+        return await self.acall(address, lambda session: fn(session, pulled()), timeout)
+
+    def push(
+        self,
+        address: GuestAddress,
+        fn: Callable[[GuestSession, AsyncIterator[bytes]], Awaitable[T]],
+        chunks: Iterator[bytes],
+        timeout: float | None = None,
+    ) -> T:
+        """The same for a synchronous iterator, which runs in a helper thread and not in the caller's."""
+
+        async def pulled() -> AsyncIterator[bytes]:
+            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                yield chunk
+
+        return self.call(address, lambda session: fn(session, pulled()), timeout)
+
+    def close(self) -> None:
+        """Close every connection and end the thread; calls under way are cancelled.
+
+        The pool may be used again.
+        """
+        with self._lock:
+            runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.close()
+
+    def _start(self) -> _Runtime:
+        with self._lock:
+            if self._runtime is None:
+                self._runtime = _Runtime(*self._arguments)
+            return self._runtime
+
+    def _forget(self) -> None:
+        """In a forked child the parent's thread does not exist, and its lock may be held for ever."""
+        self._lock = threading.Lock()
+        self._runtime = None
+
+    async def _body(
+        self, address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float | None
+    ) -> T:
+        async with _deadline(timeout), self._start().sessions.lease(address) as session:
+            return await fn(session)
+
+    async def _chunks(self, address: GuestAddress, fn: Pull) -> AsyncGenerator[bytes, None]:
+        async with self._start().sessions.lease(address) as session:
+            source = fn(session)
+            try:
+                async for chunk in source:
+                    yield chunk
+            finally:
+                if isinstance(source, AsyncGenerator):
+                    await source.aclose()
+
+
+@asynccontextmanager
+async def _deadline(timeout: float | None) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout) as scope:
+            yield
+    except TimeoutError as error:
+        if not scope.expired():
+            raise GuestUnreachable("The machine's control channel does not answer.") from error
+        raise DeadlineExceeded("The machine did not answer in time.") from error
+
+
+async def _next(chunks: AsyncIterator[bytes], timeout: float | None) -> bytes | None:
+    async with _deadline(timeout):
+        return await anext(chunks, None)
+
+
+async def _finish(chunks: AsyncGenerator[bytes, None]) -> None:
+    await chunks.aclose()
+
+
+_every_pool: weakref.WeakSet[GuestPool] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for pool in list(_every_pool):
+        pool._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

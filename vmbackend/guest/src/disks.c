@@ -1,0 +1,70 @@
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#define DISK_WAIT_MS 10000
+#define DISK_POLL_MS 5
+
+static bool has_serial(const char *disk, const char *serial)
+{
+	char path[512];
+	snprintf(path, sizeof path, "/sys/block/%s/serial", disk);
+	char *text = read_file(path, NULL);
+	if (!text)
+		return false;
+	text[strcspn(text, "\n")] = 0;
+	bool same = !strcmp(text, serial);
+	free(text);
+	return same;
+}
+
+static bool find_disk(const char *serial, char *device, size_t size)
+{
+	DIR *disks = opendir("/sys/block");
+	struct dirent *entry;
+	bool found = false;
+	while (disks && !found && (entry = readdir(disks))) {
+		if (!has_serial(entry->d_name, serial))
+			continue;
+		found = !make_node("/sys/block", entry->d_name, S_IFBLK);
+		snprintf(device, size, "/dev/%s", entry->d_name);
+	}
+	if (disks)
+		closedir(disks);
+	return found;
+}
+
+static void mount_disk(const char *serial, const char *target, const char *type, unsigned long flags)
+{
+	char device[300];
+	long long until = now_ms() + DISK_WAIT_MS;
+	while (!find_disk(serial, device, sizeof device)) {
+		if (now_ms() > until)
+			boot_fail("no disk with the serial '%s'", serial);
+		sleep_ms(DISK_POLL_MS);
+	}
+	if (mount(device, target, type, flags, NULL))
+		boot_fail("cannot mount the disk '%s' (%s): %s", serial, type, strerror(errno));
+}
+
+void mount_disks(void)
+{
+	mkdir("/base", 0755);
+	mkdir(NEWROOT, 0755);
+	mkdir(KIT "/data", 0700);
+	mount_disk("base", "/base", "squashfs", MS_RDONLY);
+	mount_disk("data", KIT "/data", "ext4", MS_NOATIME);
+	chmod(KIT "/data", 0700); /* what lies under the overlay is not for the guest's ordinary users */
+	if (!ensure_dir(KIT "/data/upper", 0755) || !ensure_dir(KIT "/data/work", 0700))
+		boot_fail("cannot prepare the writable disk: %s", strerror(errno));
+	if (mount("overlay", NEWROOT, "overlay", MS_NOATIME,
+		  "lowerdir=/base,upperdir=" KIT "/data/upper,workdir=" KIT "/data/work"))
+		boot_fail("cannot join the disks: %s", strerror(errno));
+}

@@ -1,0 +1,228 @@
+/* PID 1 of the initramfs. Builds the machine's root and hands over to tini.
+ *
+ * Two mount namespaces come out of it. The kit's own one keeps the initramfs as its root: the supervisor, the control
+ * SSH and the agent live there, where nothing that the machine's user removes or mounts reaches them. PID 1 and all
+ * the user's processes live in the other, whose root is the overlay; there /run/kit is a read-only view of the kit.
+ */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/reboot.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define FW_CFG "/sys/firmware/qemu_fw_cfg/by_name/opt/org.microvm.workspace/config/raw"
+#define ADD_ENTROPY _IOW('R', 0x03, int[2]) /* RNDADDENTROPY of linux/random.h */
+
+void boot_fail(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	dprintf(STDERR_FILENO, "\nkit: the machine cannot start: %s\n", line);
+	sync();
+	reboot(RB_POWER_OFF);
+	for (;;)
+		pause();
+}
+
+static void must_mount(const char *type, const char *target, unsigned long flags, const char *options)
+{
+	if (mount(type, target, type, flags, options))
+		boot_fail("cannot mount %s: %s", target, strerror(errno));
+}
+
+static void device(const char *path, unsigned major, unsigned minor)
+{
+	mknod(path, S_IFCHR | 0666, makedev(major, minor));
+	chmod(path, 0666);
+}
+
+static void kit_devices(void)
+{
+	device("/dev/null", 1, 3);
+	device("/dev/zero", 1, 5);
+	device("/dev/random", 1, 8);
+	device("/dev/urandom", 1, 9);
+	device("/dev/tty", 5, 0);
+	device("/dev/hwrng", 10, 183);
+	mkdir("/dev/pts", 0755);
+	must_mount("devpts", "/dev/pts", MS_NOSUID | MS_NOEXEC, "mode=620,gid=5,ptmxmode=666");
+	if (symlink("pts/ptmx", "/dev/ptmx") && errno != EEXIST)
+		boot_fail("cannot make /dev/ptmx: %s", strerror(errno));
+}
+
+/* The list is in load order, made when the kit is built; the kit's own kernel has none. */
+static void load_modules(void)
+{
+	char path[256], *list = read_file("/modules/order", NULL);
+	for (char *name = list ? strtok(list, "\n") : NULL; name; name = strtok(NULL, "\n")) {
+		snprintf(path, sizeof path, "/modules/%s", name);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || (syscall(SYS_finit_module, fd, "", 0) && errno != EEXIST))
+			dprintf(STDERR_FILENO, "kit: module %s: %s\n", name, strerror(errno));
+		close(fd);
+		unlink(path);
+	}
+	free(list);
+}
+
+/* Without this the first getrandom of an emulated machine waits up to a second for timing jitter. */
+static void seed_random(void)
+{
+	struct {
+		int bits, size;
+		uint8_t bytes[64];
+	} seed = {.bits = 512, .size = 64};
+	int source = open("/dev/hwrng", O_RDONLY | O_CLOEXEC), pool = open("/dev/random", O_WRONLY | O_CLOEXEC);
+	if (source >= 0 && pool >= 0 && read(source, seed.bytes, sizeof seed.bytes) == sizeof seed.bytes)
+		ioctl(pool, ADD_ENTROPY, &seed);
+	close(source);
+	close(pool);
+}
+
+static void read_config(void)
+{
+	size_t size = 0;
+	char *raw = read_file(FW_CFG, &size);
+	if (!raw || !write_file(CONFIG_FILE, raw, size, 0600))
+		boot_fail("no configuration from the host");
+	free(raw);
+	if (!config_load(CONFIG_FILE))
+		boot_fail("the host's configuration is cut off");
+}
+
+static void write_keys(void)
+{
+	const char *hex = config_get("host_key");
+	size_t size = strlen(hex) / 2;
+	char *key = malloc(size + 1);
+	for (size_t i = 0; i < size; i++) {
+		unsigned byte = 0;
+		sscanf(hex + 2 * i, "%2x", &byte);
+		key[i] = (char)byte;
+	}
+	char line[4096];
+	int length = snprintf(line, sizeof line, "%s\n", config_get("authorized_key"));
+	if (!write_file(KIT "/host_key", key, size, 0600) ||
+	    !write_file(KIT "/home/.ssh/authorized_keys", line, (size_t)length, 0600))
+		boot_fail("cannot write the control keys: %s", strerror(errno));
+	free(key);
+}
+
+static void write_names(void)
+{
+	char text[4096] = "", *host = (char *)config_get("hostname");
+	size_t position = 0;
+	const char *server;
+	int used = 0;
+	while ((server = config_next("dns", &position)) && used < 3000)
+		used += snprintf(text + used, sizeof text - (size_t)used, "nameserver %.64s\n", server);
+	write_file("/etc/resolv.conf", text, strlen(text), 0644);
+	char address[64];
+	snprintf(address, sizeof address, "%s", config_get("address"));
+	address[strcspn(address, "/")] = 0;
+	snprintf(text, sizeof text, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s %.255s\n", address, host);
+	write_file("/etc/hosts", text, strlen(text), 0644);
+	snprintf(text, sizeof text, "%.255s\n", host);
+	write_file("/etc/hostname", text, strlen(text), 0644);
+	sethostname(host, strlen(host));
+}
+
+static void bind(int fd, const char *target, bool read_only)
+{
+	char source[64];
+	snprintf(source, sizeof source, "/proc/self/fd/%d", fd);
+	if (mount(source, target, NULL, MS_BIND, NULL) ||
+	    (read_only && mount(NULL, target, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)))
+		boot_fail("cannot show %s to the machine: %s", target, strerror(errno));
+}
+
+static void guest_devices(int pts)
+{
+	must_mount("devtmpfs", "/dev", MS_NOSUID, "mode=755");
+	ensure_dir("/dev/pts", 0755);
+	bind(pts, "/dev/pts", false);
+	chmod("/dev/ptmx", 0666);
+	ensure_dir("/dev/shm", 01777);
+	must_mount("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
+	if (symlink("/proc/self/fd", "/dev/fd") || symlink("fd/0", "/dev/stdin") || symlink("fd/1", "/dev/stdout") ||
+	    symlink("fd/2", "/dev/stderr"))
+		return; /* there already */
+}
+
+/* Inside a chroot of the new root, so that an image's absolute symlinks resolve in the image. */
+static void furnish_root(int kit, int data, int pts)
+{
+	static const struct {
+		const char *path;
+		mode_t mode;
+	} wanted[] = {{"/proc", 0555}, {"/sys", 0555}, {"/dev", 0755}, {"/etc", 0755}, {"/run", 0755},
+		      {"/tmp", 01777}, {"/root", 0700}, {KIT, 0755}};
+	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+		if (!ensure_dir(wanted[i].path, wanted[i].mode))
+			boot_fail("cannot make %s: %s", wanted[i].path, strerror(errno));
+	must_mount("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	must_mount("sysfs", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	mount("cgroup2", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	guest_devices(pts);
+	bind(kit, KIT, true);
+	bind(data, KIT "/data", true);
+	write_names();
+}
+
+static void build_root(void)
+{
+	int initramfs = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), pts = open("/dev/pts", O_PATH | O_CLOEXEC);
+	int kit = open(KIT, O_PATH | O_CLOEXEC), data = open(KIT "/data", O_PATH | O_CLOEXEC);
+	if (chdir(NEWROOT) || chroot("."))
+		boot_fail("cannot enter the new root: %s", strerror(errno));
+	furnish_root(kit, data, pts);
+	if (fchdir(initramfs) || chroot("."))
+		boot_fail("cannot leave the new root: %s", strerror(errno));
+}
+
+static void hand_over(void)
+{
+	char number[16];
+	int kit_namespace = open("/proc/self/ns/mnt", O_RDONLY); /* inherited by the stage, which goes back into it */
+	snprintf(number, sizeof number, "%d", kit_namespace);
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || chdir(NEWROOT) ||
+	    mount(".", "/", NULL, MS_MOVE, NULL) || chroot(".") || chdir("/"))
+		boot_fail("cannot switch to the new root: %s", strerror(errno));
+	char *argv[] = {"tini", "--", KIT "/bin/guest", "stage", number, NULL};
+	char *environment[] = {"PATH=" DEFAULT_PATH, NULL};
+	execve(KIT "/bin/tini", argv, environment);
+	boot_fail("cannot start tini: %s", strerror(errno));
+}
+
+int init_main(void)
+{
+	umask(022);
+	must_mount("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	must_mount("sysfs", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	kit_devices();
+	load_modules();
+	seed_random();
+	read_config();
+	write_keys();
+	mount_disks();
+	configure_network();
+	build_root();
+	hand_over();
+	return 1;
+}

@@ -1,0 +1,41 @@
+#include "guest.h"
+
+#include <string.h>
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+/* runsv starts `./run` scripts whose first line names us, so the script's own path follows the applet's name. */
+int main(int argc, char **argv)
+{
+	const char *name = base_name(argv[0]);
+	if (!strcmp(name, "init"))
+		return init_main();
+	if (!strcmp(name, "shell") || !strcmp(name, "-shell"))
+		return shell_main(argc, argv);
+	/* The agent calls this after it set the clock to the host's time. The hardware clock is the host's too, so there
+	 * is nothing to write back; reading it (-s) is refused, as the small kernel has no device for it. */
+	if (!strcmp(name, "hwclock"))
+		return argc > 1 && !strcmp(argv[1], "-w") ? 0 : 1;
+	const char *applet = argc > 1 ? argv[1] : "";
+	if (!strcmp(applet, "stage") && argc > 2)
+		return stage_main(argv[2]);
+	if (!strcmp(applet, "run"))
+		return run_main(argc - 1, argv + 1);
+	if (!strcmp(applet, "enter") && argc > 2)
+		return enter_main(argv + 2);
+	if (!strcmp(applet, "control"))
+		return control_main();
+	if (!strcmp(applet, "agent"))
+		return agent_main();
+	if (!strcmp(applet, "process"))
+		return process_main();
+	if (!strcmp(applet, "log"))
+		return log_main();
+	if (!strcmp(applet, "finish") && argc > 4)
+		return finish_main(argv[3], argv[4]);
+	die(EXIT_NOT_FOUND, "no such applet: %s", applet);
+}

@@ -1,0 +1,92 @@
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool parse_id(const char *text, unsigned *id)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+	*id = (unsigned)value;
+	return *text >= '0' && *text <= '9' && !*end && value < 0xffffffffUL;
+}
+
+/* Names and numbers as container images mean them: root needs no /etc/passwd, an unknown number has group 0. */
+static struct passwd *look_up(const char *name)
+{
+	static struct passwd made;
+	unsigned id;
+	struct passwd *entry = getpwnam(name);
+	if (entry)
+		return entry;
+	if (!parse_id(name, &id)) {
+		if (strcmp(name, "root"))
+			return NULL;
+		id = 0;
+	}
+	entry = getpwuid(id);
+	if (entry)
+		return entry;
+	made = (struct passwd){.pw_name = (char *)name, .pw_uid = id, .pw_dir = id ? "/" : "/root"};
+	return &made;
+}
+
+static bool look_up_group(const char *name, gid_t *gid)
+{
+	struct group *entry = getgrnam(name);
+	unsigned id;
+	if (entry) {
+		*gid = entry->gr_gid;
+		return true;
+	}
+	bool number = parse_id(name, &id);
+	*gid = id;
+	return number;
+}
+
+int become_user(const char *spec)
+{
+	char name[256];
+	snprintf(name, sizeof name, "%s", *spec ? spec : "root");
+	char *group = strchr(name, ':');
+	if (group)
+		*group++ = 0;
+	struct passwd *user = look_up(*name ? name : "root");
+	gid_t gid = user ? user->pw_gid : 0;
+	if (!user || (group && *group && !look_up_group(group, &gid))) {
+		dprintf(STDERR_FILENO, "guest: no such user: %s\n", spec);
+		return -1;
+	}
+	/* With an explicit group the container rule holds: that group alone. */
+	int failed = group && *group ? setgroups(1, &gid) : initgroups(user->pw_name, gid);
+	if (failed || setgid(gid) || setuid(user->pw_uid)) {
+		dprintf(STDERR_FILENO, "guest: cannot become %s: %s\n", spec, strerror(errno));
+		return -1;
+	}
+	setenv("HOME", user->pw_dir, 0);
+	setenv("USER", user->pw_name, 0);
+	setenv("LOGNAME", user->pw_name, 0);
+	return 0;
+}
+
+void base_environment(void)
+{
+	size_t position = 0;
+	const char *pair;
+	clearenv();
+	setenv("PATH", DEFAULT_PATH, 1);
+	while ((pair = config_next("env", &position)))
+		putenv((char *)pair);
+}
+
+void exec_command(char **argv)
+{
+	execvp(argv[0], argv);
+	die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, "cannot start %s: %s", argv[0], strerror(errno));
+}

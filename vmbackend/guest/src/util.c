@@ -1,0 +1,142 @@
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+void die(int code, const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	dprintf(STDERR_FILENO, "guest: %s\n", line);
+	_exit(code);
+}
+
+char *read_file(const char *path, size_t *size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+	size_t used = 0, room = 4096;
+	char *data = malloc(room + 1);
+	ssize_t got;
+	/* Sizes in /proc and /sys lie, so the end is where read says so. */
+	while (data && (got = read(fd, data + used, room - used)) > 0) {
+		used += (size_t)got;
+		if (used == room)
+			data = realloc(data, (room *= 2) + 1);
+	}
+	close(fd);
+	if (!data)
+		return NULL;
+	data[used] = 0;
+	if (size)
+		*size = used;
+	return data;
+}
+
+bool write_file(const char *path, const char *data, size_t size, mode_t mode)
+{
+	/* A symlink of the image is replaced, never followed. */
+	if (unlink(path) && errno != ENOENT)
+		return false;
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (fd < 0)
+		return false;
+	bool whole = write(fd, data, size) == (ssize_t)size;
+	fchmod(fd, mode);
+	return !close(fd) && whole;
+}
+
+bool write_value(const char *path, const char *value)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	bool whole = write(fd, value, strlen(value)) == (ssize_t)strlen(value);
+	close(fd);
+	return whole;
+}
+
+bool ensure_dir(const char *path, mode_t mode)
+{
+	struct stat info;
+	if (!stat(path, &info) && S_ISDIR(info.st_mode))
+		return true;
+	unlink(path);
+	return !mkdir(path, mode) && !chmod(path, mode);
+}
+
+void sleep_ms(long milliseconds)
+{
+	struct timespec rest = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+	while (nanosleep(&rest, &rest) && errno == EINTR)
+		;
+}
+
+long long now_ms(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+int make_node(const char *sys_dir, const char *name, mode_t type)
+{
+	char path[512];
+	unsigned major, minor;
+	snprintf(path, sizeof path, "%s/%s/dev", sys_dir, name);
+	char *text = read_file(path, NULL);
+	int fields = text ? sscanf(text, "%u:%u", &major, &minor) : 0;
+	free(text);
+	if (fields != 2)
+		return -1;
+	snprintf(path, sizeof path, "/dev/%s", name);
+	return mknod(path, type | 0600, makedev(major, minor)) && errno != EEXIST ? -1 : 0;
+}
+
+int find_port(const char *wanted, char *name, size_t size)
+{
+	DIR *ports = opendir("/sys/class/virtio-ports");
+	struct dirent *entry;
+	int found = -1;
+	while (ports && found && (entry = readdir(ports))) {
+		char path[512];
+		snprintf(path, sizeof path, "/sys/class/virtio-ports/%s/name", entry->d_name);
+		char *text = entry->d_name[0] == '.' ? NULL : read_file(path, NULL);
+		if (text && !strncmp(text, wanted, strlen(wanted)) && text[strlen(wanted)] == '\n') {
+			snprintf(name, size, "%s", entry->d_name);
+			found = make_node("/sys/class/virtio-ports", name, S_IFCHR);
+		}
+		free(text);
+	}
+	if (ports)
+		closedir(ports);
+	return found;
+}
+
+void enter_guest(void)
+{
+	int fd = open("/proc/1/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNS) || chdir("/"))
+		die(EXIT_CANNOT_RUN, "cannot enter the machine's file system: %s", strerror(errno));
+	close(fd);
+}
+
+void set_oom(const char *adjustment)
+{
+	write_value("/proc/self/oom_score_adj", adjustment);
+}

@@ -1,0 +1,127 @@
+"""The guest session over SSH: commands by the kit's helper, files by the kit's sftp-server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from posixpath import basename
+
+from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
+
+from . import commands, listing, transfer
+from .attend import Kept, attend
+from .commands import KitPaths, RemoteCommand
+from .connection import CommandConnections, Connection, ConnectionSettings
+from .listing import check_path, entry
+from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession
+from .sftp import FileChannel
+
+# How much longer than the guest's own deadline we wait for the helper to say that it passed, in seconds.
+DEADLINE_SLACK = 5.0
+
+
+class SSHGuestSession(GuestSession):
+    """One guest over kept-open connections: one for files, one for each command at a time.
+
+    Belongs to the event loop that first uses it.
+    """
+
+    def __init__(
+        self,
+        address: GuestAddress,
+        private_key: Path,
+        *,
+        settings: ConnectionSettings | None = None,
+        kit: KitPaths | None = None,
+    ) -> None:
+        settings = settings or ConnectionSettings()
+        self._kit = kit or KitPaths()
+        self._connection = Connection(address, private_key, settings)
+        self._commands = CommandConnections(address, private_key, settings)
+        self._files = FileChannel(self._connection, self._kit.sftp_server, settings.request_timeout)
+
+    async def execute(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        timeout: float = 30.0,
+        max_output: int = 1 << 20,
+    ) -> ExecResult:
+        remote = commands.build(
+            self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout
+        )
+        result = await self._run(remote, stdin, timeout, max_output)
+        refusal = commands.refusal(result.exit_code, result.stderr)
+        if refusal is not None:
+            raise GuestCommandInvalid(f"The command cannot be started: {refusal}")
+        return result
+
+    async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
+        if (await self.stat(path)).type != "directory":
+            raise GuestPathInvalid(f"{path!r} is no directory.")
+        return await listing.list_directory(self._files, path, limit)
+
+    async def stat(self, path: str) -> Entry:
+        check_path(path)
+        client = await self._files.client()
+        found = await self._files.ask(client.stat(path), path)
+        return entry(basename(path.rstrip("/")) or "/", path, found)
+
+    async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
+        check_path(path)
+        async with aclosing(transfer.read(self._files, path, offset, length)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
+        check_path(path)
+        if path.endswith("/"):
+            raise GuestPathInvalid(f"{path!r} names a directory.")
+        return await transfer.write(self._files, path, chunks, mode)
+
+    async def disk_usage(self) -> DiskUsage:
+        client = await self._files.client()
+        found = await self._files.ask(client.statvfs(self._kit.data), self._kit.data)
+        unit = found.frsize
+        return DiskUsage(
+            total_bytes=found.blocks * unit,
+            used_bytes=(found.blocks - found.bfree) * unit,
+            available_bytes=found.bavail * unit,
+        )
+
+    async def sync(self) -> None:
+        result = await self._run(RemoteCommand(f"{self._kit.busybox} sync", b""), b"", 60.0, 1024)
+        if result.exit_code != 0:
+            raise GuestUnreachable("The machine did not write its disk out.")
+
+    async def close(self) -> None:
+        self._files.drop()
+        await self._connection.close()
+        await self._commands.close()
+
+    async def _run(self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int) -> ExecResult:
+        started = time.monotonic()
+        out, err = Kept(max_output), Kept(max_output)
+        async with self._commands.channel(remote.line) as channel:
+            try:
+                async with asyncio.timeout(timeout + DEADLINE_SLACK):
+                    code = await attend(channel, remote.preamble + stdin, out, err)
+            except TimeoutError:
+                code = commands.TIMED_OUT
+        elapsed = time.monotonic() - started
+        return ExecResult(
+            exit_code=code,
+            stdout=bytes(out.data),
+            stderr=bytes(err.data),
+            duration_ms=int(elapsed * 1000),
+            truncated=out.truncated or err.truncated,
+            # A command may exit with 124 of its own; only past the deadline is it the helper's word.
+            timed_out=code == commands.TIMED_OUT and elapsed >= timeout,
+        )

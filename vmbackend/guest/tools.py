@@ -1,0 +1,28 @@
+"""The one boundary to the programs that build the kit: their failures become BackendUnavailable."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from vmbackend.errors import BackendUnavailable
+
+ERROR_TAIL = 400  # characters of a program's last words that go into the sentence
+
+
+def run(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
+    """Run a build tool and return its output. Raises BackendUnavailable with the end of what it said."""
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False
+        )
+    except FileNotFoundError as error:
+        raise BackendUnavailable(
+            f"{command[0]} is missing: install the Debian packages of the guest kit."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise BackendUnavailable(f"{command[0]} did not end within {timeout:.0f} s.") from error
+    if done.returncode:
+        words = done.stderr.decode(errors="replace").strip()[-ERROR_TAIL:]
+        raise BackendUnavailable(f"{command[0]} failed with code {done.returncode}: {words}")
+    return done.stdout

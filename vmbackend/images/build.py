@@ -1,0 +1,208 @@
+"""Images made on this host for the local store: of a directory, and the default image from Debian."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from vmbackend.errors import ImageBroken, ImageNotFound
+from vmbackend.images.layout import blob, find_local, publish, read_index
+from vmbackend.images.locks import wait_lock
+from vmbackend.images.process import Finished, run
+from vmbackend.images.reference import parse_reference
+from vmbackend.images.types import ImageConfig, Job, never
+
+DEFAULT_NAME = "localhost/workspace:latest"
+SUITE = "bookworm"
+RECIPE_LABEL = "org.microvm.workspace.recipe"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BUILD_SECONDS = 1800.0
+PACKAGES = [
+    "ca-certificates",
+    "curl",
+    "git",
+    "python3-minimal",
+    "procps",
+    "iproute2",
+    "iputils-ping",
+    "less",
+    "nano",
+    "openssh-client",
+    "unzip",
+    "xz-utils",
+]
+_LEFT_OUT = ("/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/doc/*")
+_SOURCES = """\
+deb http://deb.debian.org/debian bookworm main
+deb http://deb.debian.org/debian bookworm-updates main
+deb http://deb.debian.org/debian-security bookworm-security main
+"""
+_HOST_SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.sources")
+_CONFIG = ImageConfig(cmd=("/bin/bash",), env={"PATH": PATH, "LANG": "C.UTF-8"}, working_dir="/root")
+
+
+def _silent(_percent: int, _sentence: str) -> None:
+    """For callers that need no progress."""
+
+
+def add_directory_image(
+    local_store: Path, name: str, rootfs_dir: Path, config: ImageConfig, *, arch: str = "amd64"
+) -> str:
+    """Put a directory into the local store as an image of one layer; returns the manifest's digest.
+
+    Owners, modes, xattrs, hard links and devices are kept. Replaces an image of that name.
+    Raises ImageBroken; on failure the store is as it was.
+    """
+    job = Job(_silent, time.monotonic() + BUILD_SECONDS, never)
+    with _scratch(local_store, job) as scratch:
+        layer = scratch / "layer.tar"
+        options = ["--create", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--sort=name"]
+        _checked(
+            run(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch)
+        )
+        return _add_layer(
+            local_store, _local_name(name), scratch, layer=layer, config=config, arch=arch, job=job
+        )
+
+
+def build_default_image(
+    local_store: Path,
+    name: str = DEFAULT_NAME,
+    progress: Callable[[int, str], None] = _silent,
+    *,
+    rebuild: bool = False,
+    arch: str = "amd64",
+) -> str:
+    """Make the default image (Debian, with what an agent's workspace needs) and return its digest.
+
+    Returns at once where the store has one of the same recipe, unless `rebuild` (for Debian's newer
+    packages). Takes about a minute and needs root and a Debian mirror: the host's own, else
+    deb.debian.org. Raises ImageBroken, DeadlineExceeded, BackendUnavailable; on failure the store is as
+    it was, after a death scratch is left that the next build removes.
+    """
+    job = Job(progress, time.monotonic() + BUILD_SECONDS, never)
+    full_name = _local_name(name)
+    recipe = _recipe(arch)
+    if not rebuild and (digest := _present(local_store, full_name, recipe)):
+        job.report(100, "The default image is there.")
+        return digest
+    with _scratch(local_store, job) as scratch:
+        layer = scratch / "layer.tar"
+        _bootstrap(scratch, layer, arch, job)
+        job.report(85, "Packing the default image.")
+        config = ImageConfig(
+            _CONFIG.entrypoint, _CONFIG.cmd, _CONFIG.env, "/root", labels={RECIPE_LABEL: recipe}
+        )
+        digest = _add_layer(local_store, full_name, scratch, layer=layer, config=config, arch=arch, job=job)
+    job.report(100, "The default image is built.")
+    return digest
+
+
+def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
+    sources = scratch / "sources.list"
+    sources.write_text(_SOURCES)
+    started = time.monotonic()
+
+    def tick() -> None:
+        # The bootstrapper says nothing countable; one of a minute is usual.
+        share = 1 - 0.5 ** ((time.monotonic() - started) / 30)
+        job.report(5 + 75 * share, "Installing Debian into the default image.")
+
+    argv: list[str | Path] = [
+        *("mmdebstrap", "--quiet", "--mode=root", "--variant=apt", f"--architectures={arch}", "--format=tar"),
+        '--aptopt=Apt::Install-Recommends "false"',
+        f"--include={','.join(PACKAGES)}",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT),
+        "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+        f"--customize-hook=upload {sources} /etc/apt/sources.list",
+        '--customize-hook=rm -f "$1"/etc/apt/sources.list.d/* "$1"/etc/hostname "$1"/etc/resolv.conf',
+        SUITE,
+        layer,
+        *_host_sources(),
+    ]
+    _checked(run(argv, job=job, tmp=scratch, tick=tick))
+
+
+def _host_sources() -> list[str]:
+    """The host's own mirrors where it runs the same suite: those are known to be reachable."""
+    paths = (Path(name) for name in _HOST_SOURCES)
+    return [str(path) for path in paths if path.is_file() and SUITE in path.read_text(errors="replace")]
+
+
+def _add_layer(
+    local_store: Path, name: str, scratch: Path, *, layer: Path, config: ImageConfig, arch: str, job: Job
+) -> str:
+    image = scratch / "oci"
+    tagged = f"{image}:image"
+    settings = [f"--architecture={arch}", "--os=linux", *_config_options(config)]
+    steps: list[list[str | Path]] = [
+        ["umoci", "init", "--layout", image],
+        ["umoci", "new", "--image", tagged],
+        ["umoci", "raw", "add-layer", "--image", tagged, layer],
+        ["umoci", "config", "--image", tagged, *settings],
+        ["umoci", "gc", "--layout", image],
+    ]
+    for step in steps:
+        _checked(run(step, job=job, tmp=scratch))
+    return publish(local_store, name, image, job)
+
+
+def _config_options(config: ImageConfig) -> list[str]:
+    options = [f"--config.entrypoint={word}" for word in config.entrypoint]
+    options += [f"--config.cmd={word}" for word in config.cmd]
+    options += [f"--config.env={key}={value}" for key, value in config.env.items()]
+    options += [f"--config.label={key}={value}" for key, value in config.labels.items()]
+    options += [f"--config.exposedports={port}" for port in config.exposed_ports]
+    options += [f"--config.workingdir={config.working_dir}"] if config.working_dir else []
+    return options + ([f"--config.user={config.user}"] if config.user else [])
+
+
+@contextmanager
+def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
+    """One build at a time; what a died build left is removed first. On the store's file system."""
+    local_store.mkdir(parents=True, exist_ok=True)
+    with wait_lock(local_store / ".build.lock", job.check):
+        for leftover in local_store.glob(".build-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store))
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _recipe(arch: str) -> str:
+    parts: tuple[object, ...] = (SUITE, arch, PACKAGES, _LEFT_OUT, _SOURCES, _CONFIG)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _present(local_store: Path, name: str, recipe: str) -> str | None:
+    """The digest of the image of that name, if it was made by that recipe."""
+    if not read_index(local_store):
+        return None
+    try:
+        digest = find_local(local_store, parse_reference(name))
+        manifest = json.loads(blob(local_store, digest).read_bytes())
+        document = json.loads(blob(local_store, manifest["config"]["digest"]).read_bytes())
+        labels: Mapping[str, str] = document["config"]["Labels"]
+    except (ImageNotFound, OSError, ValueError, KeyError, TypeError):
+        return None
+    return digest if labels.get(RECIPE_LABEL) == recipe else None
+
+
+def _local_name(name: str) -> str:
+    reference = parse_reference(name)
+    if not reference.is_local or reference.digest:
+        raise ImageBroken("Images of the local store are named localhost/name:tag.")
+    return reference.tagged
+
+
+def _checked(finished: Finished) -> None:
+    if finished.returncode != 0:
+        raise ImageBroken(f"The image could not be built: {finished.stderr.strip()[-500:]}")

@@ -1,0 +1,136 @@
+"""From a source to a finished entry of the cache, all inside one scratch directory that the caller owns."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from vmbackend.errors import ImageBroken, ImageError, NoRoom
+from vmbackend.images.layout import sync_directory, write_synced
+from vmbackend.images.process import Finished, run
+from vmbackend.images.registry import Source, download, fetch_config, layer_bytes
+from vmbackend.images.types import ImageConfig, ImageSettings, Job
+from vmbackend.images.watch import Watch, check_room, too_large, tree_bytes
+
+log = logging.getLogger(__name__)
+SQUASHFS_OPTIONS = ["-comp", "zstd", "-Xcompression-level", "3", "-noappend", "-no-progress", "-quiet"]
+TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free room and progress only
+OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download
+
+
+def convert(
+    source: Source, manifest: dict[str, Any], scratch: Path, settings: ImageSettings, job: Job
+) -> tuple[Path, dict[str, Any]]:
+    """Download, unpack and pack; returns the squashfs (synced) and the image's configuration.
+
+    Raises every ImageError, NoRoom and DeadlineExceeded; whatever was written lies in `scratch`.
+    """
+    packed = layer_bytes(manifest)
+    if packed > settings.max_unpacked_bytes:
+        raise too_large(settings)
+    check_room(scratch, packed * (1 + TYPICAL_RATIO), settings)
+    config = fetch_config(source, settings, job, scratch)
+    job.report(5, "Downloading the image.")
+
+    def downloaded(used: int) -> None:
+        job.report(5 + 45 * min(1.0, used / max(1, packed)), "Downloading the image.")
+
+    download(source, scratch / "oci", settings, job, Watch(scratch, packed + OVERHEAD, settings, downloaded))
+    _unpack(scratch, packed, settings, job)
+    _pack(scratch, settings, job)
+    return scratch / "rootfs.squashfs", config
+
+
+def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> None:
+    rootfs = scratch / "rootfs"
+    rootfs.mkdir()
+
+    def unpacked(used: int) -> None:
+        share = min(1.0, used / max(1, packed * TYPICAL_RATIO))
+        job.report(50 + 30 * share, "Unpacking the image.")
+
+    job.report(50, "Unpacking the image.")
+    watch = Watch(rootfs, settings.max_unpacked_bytes, settings, unpacked)
+    argv: list[str | Path] = [
+        "umoci",
+        "--log=error",
+        "raw",
+        "unpack",
+        "--image",
+        f"{scratch / 'oci'}:image",
+        rootfs,
+    ]
+    finished = run(argv, job=job, tmp=scratch, tick=watch.look, max_file_bytes=settings.max_unpacked_bytes)
+    if finished.returncode != 0:
+        raise _failed(finished, "The image's layers could not be unpacked.")
+    if tree_bytes(rootfs) > settings.max_unpacked_bytes:
+        raise too_large(settings)
+    shutil.rmtree(scratch / "oci")
+
+
+def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
+    job.report(80, "Writing the base disk.")
+    target = scratch / "rootfs.squashfs"
+
+    def tick() -> None:
+        check_room(scratch, 0, settings)
+
+    finished = run(
+        ["mksquashfs", scratch / "rootfs", target, *SQUASHFS_OPTIONS], job=job, tmp=scratch, tick=tick
+    )
+    if finished.returncode != 0:
+        raise _failed(finished, "The image's base disk could not be written.")
+    with target.open("rb+") as handle:
+        os.fsync(handle.fileno())
+
+
+def _failed(finished: Finished, sentence: str) -> ImageError | NoRoom:
+    log.warning("%s %s", sentence, finished.stderr[-2000:].strip())
+    if "no space left" in finished.stderr.lower():
+        return NoRoom("The host has no disk room left for this image.")
+    return ImageBroken(sentence)
+
+
+def write_entry(directory: Path, metadata: dict[str, Any]) -> None:
+    """Write the metadata beside the squashfs, durably."""
+    write_synced(directory / "image.json", json.dumps(metadata, indent=1).encode())
+    sync_directory(directory)
+
+
+def parse_config(document: dict[str, Any]) -> ImageConfig:
+    """What we keep of an image's untrusted configuration. Raises ImageBroken."""
+    inner = document.get("config") or {}
+    if not isinstance(inner, dict):
+        raise ImageBroken("The image's configuration is damaged.")
+    return ImageConfig(
+        entrypoint=_strings(inner.get("Entrypoint")),
+        cmd=_strings(inner.get("Cmd")),
+        env=dict(_pair(item) for item in _strings(inner.get("Env"))),
+        working_dir=_string(inner.get("WorkingDir") or ""),
+        user=_string(inner.get("User") or ""),
+        exposed_ports=_strings(sorted(inner.get("ExposedPorts") or {})),
+        labels={_string(key): _string(value) for key, value in (inner.get("Labels") or {}).items()},
+    )
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise ImageBroken("The image's configuration is damaged.")
+    return tuple(_string(item) for item in value)
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ImageBroken("The image's configuration is damaged.")
+    return value

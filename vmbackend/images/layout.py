@@ -1,0 +1,128 @@
+"""OCI image layouts on disk: the local store, and the scratch layouts the tools work on.
+
+The local store is read without a lock: blobs are immutable and `index.json` is replaced by a rename.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from vmbackend.errors import ImageBroken, ImageNotFound
+from vmbackend.images.locks import wait_lock
+from vmbackend.images.reference import Reference
+from vmbackend.images.types import Job
+
+REF_NAME = "org.opencontainers.image.ref.name"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+Descriptor = dict[str, Any]
+
+
+def read_index(layout: Path) -> list[Descriptor]:
+    """The entries of a layout; empty where there is none. Raises ImageBroken."""
+    try:
+        entries = json.loads((layout / "index.json").read_bytes())["manifests"]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ImageBroken("The local image store cannot be read.") from error
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def find_local(layout: Path, reference: Reference) -> str:
+    """The digest a `localhost/...` reference names. Raises ImageNotFound, ImageBroken.
+
+    A digest stays good after its tag has moved on: workspaces are pinned to the image they were made from.
+    """
+    if reference.digest and blob(layout, reference.digest).is_file():
+        return reference.digest
+    for entry in read_index(layout):
+        if reference.digest is None and entry.get("annotations", {}).get(REF_NAME) == reference.tagged:
+            return str(entry.get("digest"))
+    raise ImageNotFound(f"There is no image {reference} in the local image store.")
+
+
+def blob(layout: Path, digest: str) -> Path:
+    """Where a layout keeps a blob. `digest` has been checked to be `sha256:<hex>`."""
+    algorithm, _, value = digest.partition(":")
+    return layout / "blobs" / algorithm / value
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Replace a file by a rename; after a crash it is the old one or the whole new one."""
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_view(view: Path, layout: Path, digest: str) -> None:
+    """A layout with one entry, tagged `image`, over the blobs of another: no later tag can move it.
+
+    Raises ImageBroken where the manifest is missing or no JSON.
+    """
+    manifest = blob(layout, digest)
+    try:
+        content = manifest.read_bytes()
+        media_type = json.loads(content)["mediaType"]
+    except KeyError:
+        media_type = OCI_MANIFEST  # umoci leaves the field out, and makes no lists
+    except (OSError, ValueError, TypeError) as error:
+        raise ImageBroken("The local image store is damaged.") from error
+    view.mkdir(exist_ok=True)
+    blobs = view / "blobs"
+    blobs.unlink(missing_ok=True)
+    blobs.symlink_to((layout / "blobs").resolve())
+    entry = {
+        "mediaType": media_type,
+        "digest": digest,
+        "size": len(content),
+        "annotations": {REF_NAME: "image"},
+    }
+    _write_layout(view, [entry])
+
+
+def _write_layout(layout: Path, entries: list[Descriptor]) -> None:
+    write_synced(layout / "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+    index = {"schemaVersion": 2, "manifests": entries}
+    write_synced(layout / "index.json", json.dumps(index, indent=1).encode())
+
+
+def publish(layout: Path, name: str, scratch: Path, job: Job) -> str:
+    """Move the one image of the layout `scratch` into `layout` under `name`; returns the manifest's digest.
+
+    Blobs go first and the index last, so a crash leaves at worst blobs that nothing names. `scratch`
+    must be on the same file system and is used up. Blobs of an image that had the name before stay,
+    as `find_local` promises.
+    """
+    (entry,) = read_index(scratch)
+    layout.mkdir(parents=True, exist_ok=True)
+    with wait_lock(layout / ".lock", job.check):
+        target = layout / "blobs" / "sha256"
+        target.mkdir(parents=True, exist_ok=True)
+        for source in (scratch / "blobs" / "sha256").iterdir():
+            _sync_file(source)
+            source.replace(target / source.name)
+        sync_directory(target)
+        others = [e for e in read_index(layout) if e.get("annotations", {}).get(REF_NAME) != name]
+        _write_layout(layout, [*others, entry | {"annotations": {REF_NAME: name}}])
+    return str(entry["digest"])
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())

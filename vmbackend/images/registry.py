@@ -1,0 +1,202 @@
+"""What an image reference leads to, asked through skopeo; its errors become ours here and nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmbackend.errors import (
+    ImageBroken,
+    ImageError,
+    ImageNotFound,
+    ImageUnreachable,
+    ImageWrongPlatform,
+    NoRoom,
+)
+from vmbackend.images.process import Finished, run
+from vmbackend.images.reference import Reference
+from vmbackend.images.types import ImageSettings, Job
+from vmbackend.images.watch import Watch
+
+log = logging.getLogger(__name__)
+MAX_DOCUMENT = 4 << 20  # bytes of a manifest or configuration
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_OLD_MANIFEST = "application/vnd.docker.distribution.manifest.v1"
+
+_PRIVATE = re.compile(
+    r"unauthorized|denied|authentication required|forbidden|invalid username/password", re.I
+)
+_ABSENT = re.compile(r"manifest unknown|name unknown|not found|repository name not known|\b404\b", re.I)
+_LIMITED = re.compile(r"toomanyrequests|too many requests|\b429\b", re.I)
+_FULL = re.compile(r"no space left on device|disk quota exceeded", re.I)
+_TLS = re.compile(r"x509|tls:|gave HTTP response to HTTPS", re.I)
+_CORRUPT = re.compile(
+    r"digest did not match|does not match|digest mismatch|unexpected size|gzip|invalid manifest", re.I
+)
+_NETWORK = re.compile(
+    r"no such host|connection refused|timeout|timed out|reset by peer|unreachable|EOF|no route|dial tcp", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where skopeo reads an image from, the options it needs, and how to speak of it."""
+
+    location: str
+    options: tuple[str, ...]  # of `copy`, prefixed with --src-; `inspect` takes them without
+    reference: Reference
+
+    def inspect_options(self) -> list[str]:
+        return [option.replace("--src-", "--", 1) for option in self.options]
+
+
+def registry_source(reference: Reference, settings: ImageSettings, digest: str | None = None) -> Source:
+    """The source of a reference in a registry, pinned to `digest` where given."""
+    domain = settings.registry_mirrors.get(reference.domain, reference.domain)
+    pinned = digest or reference.digest
+    suffix = f"@{pinned}" if pinned else f":{reference.tag}"
+    options = [f"--src-authfile={settings.auth_file}" if settings.auth_file else "--src-no-creds"]
+    if domain in settings.insecure_registries:
+        options.append("--src-tls-verify=false")
+    return Source(f"docker://{domain}/{reference.path}{suffix}", tuple(options), reference)
+
+
+def fetch_manifest(
+    source: Source, settings: ImageSettings, job: Job, tmp: Path
+) -> tuple[str, dict[str, Any]]:
+    """Digest and content of what the source names, a manifest or a list. Raises ImageError's family."""
+    raw = _inspect(source, settings, job, tmp, what="--raw")
+    manifest = _json(raw)
+    if str(manifest.get("mediaType", "")).startswith(_OLD_MANIFEST) or manifest.get("schemaVersion") != 2:
+        raise ImageBroken(f"The image {source.reference} is of a kind too old to be used.")
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}", manifest
+
+
+def fetch_config(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> dict[str, Any]:
+    """The image's configuration. Raises ImageWrongPlatform where it is meant for another machine."""
+    config = _json(_inspect(source, settings, job, tmp, what="--config"))
+    found = f"{config.get('os')}/{config.get('architecture')}"
+    if found != f"linux/{settings.arch}":
+        raise _wrong_platform(source.reference, [found], settings.arch)
+    return config
+
+
+def platform_digest(manifest: dict[str, Any], settings: ImageSettings, reference: Reference) -> str | None:
+    """The entry of a manifest list for our platform; None where it is no list. Raises ImageWrongPlatform."""
+    if "manifests" not in manifest:
+        return None
+    offered: list[str] = []
+    for entry in _objects(manifest["manifests"]):
+        platform = entry.get("platform")
+        if not isinstance(platform, dict):
+            continue
+        offered.append(f"{platform.get('os')}/{platform.get('architecture')}")
+        if offered[-1] == f"linux/{settings.arch}":
+            return checked_digest(entry.get("digest"))
+    raise _wrong_platform(reference, [name for name in offered if "unknown" not in name], settings.arch)
+
+
+def layer_bytes(manifest: dict[str, Any]) -> int:
+    """Sum of the layers' packed sizes as the manifest says. Raises ImageBroken."""
+    sizes = [layer.get("size") for layer in _objects(manifest.get("layers"))]
+    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise ImageBroken("The image's manifest is damaged.")
+    return sum(size for size in sizes if size)
+
+
+def download(source: Source, layout: Path, settings: ImageSettings, job: Job, watch: Watch) -> None:
+    """Copy the image into the layout directory as `image`, layers as gzip (umoci reads no zstd).
+
+    Raises ImageUnreachable after `pull_timeout` and whatever `watch` raises.
+    """
+    until = time.monotonic() + settings.pull_timeout
+    argv = ["skopeo", "copy", "--quiet", *source.options, "--dest-compress-format=gzip", source.location]
+
+    def tick() -> None:
+        watch.look()
+        if time.monotonic() > until:
+            raise _unreachable(source.reference, "was too slow in sending the image")
+
+    finished = run([*argv, f"oci:{layout}:image"], job=job, tmp=watch.directory, tick=tick)
+    if finished.returncode != 0:
+        raise translate(finished, source.reference)
+
+
+def checked_digest(value: object) -> str:
+    """A digest out of untrusted JSON. Raises ImageBroken."""
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ImageBroken("The image's manifest is damaged.")
+    return value
+
+
+def translate(finished: Finished, reference: Reference) -> ImageError | NoRoom:
+    """The error skopeo's words mean. They are logged; the sentence holds nothing of them."""
+    said = finished.stderr
+    log.warning("skopeo failed for %s: %s", reference, said[-2000:].strip())
+    for pattern, error in _meanings(reference):
+        if pattern.search(said):
+            return error
+    return _unreachable(reference, "answered with an error")
+
+
+def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | NoRoom]]:
+    """In the order in which they are tried: some answers hold words of several."""
+    host = "The local image store" if reference.is_local else reference.domain
+    private = f"{host} does not give out {reference}: it may be private, or the name may be wrong."
+    return [
+        (_FULL, NoRoom("The host has no disk room left for this image.")),
+        (_LIMITED, _unreachable(reference, "asks us to wait (too many requests)")),
+        (_PRIVATE, ImageNotFound(private)),
+        (_TLS, _unreachable(reference, "did not prove who it is (TLS)")),
+        (_NETWORK, _unreachable(reference, "did not answer")),
+        (_ABSENT, ImageNotFound(f"{host} has no image {reference}.")),
+        (_CORRUPT, ImageBroken(f"What {host} sent of {reference} is damaged.")),
+    ]
+
+
+def _inspect(source: Source, settings: ImageSettings, job: Job, tmp: Path, *, what: str) -> bytes:
+    until = time.monotonic() + settings.registry_timeout
+
+    def tick() -> None:
+        if time.monotonic() > until:
+            raise _unreachable(source.reference, "did not answer in time")
+
+    argv = ["skopeo", "inspect", what, *source.inspect_options(), source.location]
+    finished = run(argv, job=job, tmp=tmp, tick=tick, max_stdout=MAX_DOCUMENT)
+    if finished.returncode != 0:
+        raise translate(finished, source.reference)
+    if finished.truncated:
+        raise ImageBroken("The image's description is too large.")
+    return finished.stdout
+
+
+def _json(raw: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ImageBroken("The image's description is damaged.") from error
+    if not isinstance(value, dict):
+        raise ImageBroken("The image's description is damaged.")
+    return value
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ImageBroken("The image's manifest is damaged.")
+    return value
+
+
+def _unreachable(reference: Reference, why: str) -> ImageUnreachable:
+    place = "The local image store" if reference.is_local else f"The registry {reference.domain}"
+    return ImageUnreachable(f"{place} {why}; {reference} was not fetched.")
+
+
+def _wrong_platform(reference: Reference, offered: list[str], arch: str) -> ImageWrongPlatform:
+    has = ", ".join(sorted(set(offered)))[:200] or "no known platform"
+    return ImageWrongPlatform(f"The image {reference} is made for {has}; this host needs linux/{arch}.")

@@ -1,0 +1,220 @@
+"""The cache of base disks, keyed by digest.
+
+    ROOT/images/<hex>/rootfs.squashfs, image.json   finished; appears and disappears by one rename
+    ROOT/scratch/<hex>-*/                           of the holder of lock <hex>; else left over by a death
+    ROOT/locks/<hex>                                exclusive: being made or evicted; shared: being taken out
+
+A crash at any point leaves scratch only. It is removed by the next `ensure` of that digest and by `sweep`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from vmbackend.errors import ImageNotFound
+from vmbackend.images.convert import convert, parse_config, write_entry
+from vmbackend.images.layout import find_local, sync_directory, write_view
+from vmbackend.images.locks import try_lock, wait_lock
+from vmbackend.images.reference import Reference, parse_reference
+from vmbackend.images.registry import (
+    Source,
+    checked_digest,
+    fetch_manifest,
+    platform_digest,
+    registry_source,
+)
+from vmbackend.images.types import Image, ImageConfig, ImageSettings, Job, never
+
+__all__ = ["Image", "ImageConfig", "ImageSettings", "ImageStore"]
+
+
+class ImageStore:
+    """One host's images. Threads and processes may share one root."""
+
+    def __init__(self, root: Path, settings: ImageSettings) -> None:
+        self.settings = settings
+        self._images, self._scratch, self._locks = (root / name for name in ("images", "scratch", "locks"))
+        for directory in (self._images, self._scratch, self._locks):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def ensure(
+        self,
+        reference: str,
+        *,
+        progress: Callable[[int, str], None],
+        deadline: float,
+        cancelled: Callable[[], bool] = never,
+    ) -> Image:
+        """Have the image ready; return at once where it is (asking the registry only what a tag means today).
+
+        `deadline` is of time.monotonic(). One pull per digest at a time: others wait for it and share it.
+        Raises ImageError and its subclasses, ImageCancelled, NoRoom, DeadlineExceeded, BackendUnavailable.
+        On failure nothing is left behind; after a death of the process scratch is, see the module.
+        """
+        job = Job(progress, deadline, cancelled)
+        named = parse_reference(reference)
+        job.check()
+        if named.digest and (image := self.get(named.digest)):
+            job.report(100, "The image is ready.")
+            return image
+        job.report(0, "Looking the image up.")
+        digest = self._resolve(named, job)
+        image = self.get(digest) or self._make(named, digest, job)
+        job.report(100, "The image is ready.")
+        return image
+
+    def get(self, digest: str) -> Image | None:
+        """The image if it is ready; counts as a use. Raises ImageError where `digest` is none."""
+        hexed = checked_digest(digest).partition(":")[2]
+        with try_lock(self._locks / hexed, shared=True) as free:
+            # Not free: it is being made, evicted or swept; the caller's next step waits for that.
+            return self._load(hexed, touch=True) if free else None
+
+    def list(self) -> Sequence[Image]:
+        """Every image that is ready, the least recently used first. Counts as no use."""
+        found = ((self._last_used(path.name), path.name) for path in self._images.iterdir())
+        images = (self._load(name, touch=False) for _, name in sorted(found))
+        return [image for image in images if image is not None]
+
+    def evict(self, *, in_use: Collection[str]) -> builtins.list[str]:
+        """Remove least recently used images until the rest is within `cache_bytes`; returns their digests.
+
+        Never removes those `in_use`, those used within `evict_grace` seconds, and those being made now.
+        """
+        images = self.list()
+        excess = sum(image.size_bytes for image in images) - self.settings.cache_bytes
+        removed: builtins.list[str] = []
+        for image in images:
+            if excess <= 0:
+                break
+            if image.digest not in in_use and self._evict_one(image.digest.partition(":")[2]):
+                removed.append(image.digest)
+                excess -= image.size_bytes
+        return removed
+
+    def sweep(self) -> builtins.list[str]:
+        """Remove what died pulls left in scratch, and unused lock files; returns the names. For the start."""
+        removed: builtins.list[str] = []
+        for path in sorted(self._scratch.iterdir()):
+            with try_lock(self._locks / path.name[:64]) as free:
+                if free:
+                    shutil.rmtree(path, ignore_errors=True)
+                    removed.append(path.name)
+        for lock in self._locks.iterdir():
+            with try_lock(lock) as free:
+                if free and not (self._images / lock.name).exists():
+                    lock.unlink(missing_ok=True)
+        return removed
+
+    def _resolve(self, reference: Reference, job: Job) -> str:
+        if reference.is_local:
+            return self._resolve_local(reference)
+        source = registry_source(reference, self.settings)
+        return fetch_manifest(source, self.settings, job, self._scratch)[0]
+
+    def _resolve_local(self, reference: Reference) -> str:
+        if self.settings.local_store is None:
+            raise ImageNotFound("This host has no local image store, so there are no localhost/ images.")
+        return checked_digest(find_local(self.settings.local_store, reference))
+
+    def _make(self, reference: Reference, digest: str, job: Job) -> Image:
+        hexed = digest.partition(":")[2]
+
+        def waiting() -> None:
+            job.check()
+            job.report(0, "Another start is already fetching this image.")
+
+        with wait_lock(self._locks / hexed, waiting):
+            if image := self._load(hexed, touch=True):
+                return image
+            self._clear(hexed)
+            scratch = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))
+            try:
+                self._fill(reference, digest, scratch, job)
+                self._publish(scratch / "out", hexed)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+            image = self._load(hexed, touch=True)
+        if image is None:
+            raise ImageNotFound("The image was removed from the host while it was being made ready.")
+        return image
+
+    def _fill(self, reference: Reference, digest: str, scratch: Path, job: Job) -> None:
+        source, manifest = self._pinned(reference, digest, scratch, job)
+        squashfs, document = convert(source, manifest, scratch, self.settings, job)
+        out = scratch / "out"
+        out.mkdir(mode=0o700)
+        squashfs.rename(out / squashfs.name)
+        config = asdict(parse_config(document))
+        write_entry(
+            out, {"digest": digest, "arch": self.settings.arch, "name": str(reference), "config": config}
+        )
+
+    def _pinned(
+        self, reference: Reference, digest: str, scratch: Path, job: Job
+    ) -> tuple[Source, dict[str, Any]]:
+        """The source of one platform's image under `digest`, and its manifest."""
+        source = self._source(reference, digest, scratch)
+        _, manifest = fetch_manifest(source, self.settings, job, scratch)
+        inner = platform_digest(manifest, self.settings, reference)
+        if inner is None:
+            return source, manifest
+        source = self._source(reference, inner, scratch)
+        return source, fetch_manifest(source, self.settings, job, scratch)[1]
+
+    def _source(self, reference: Reference, digest: str, scratch: Path) -> Source:
+        if not reference.is_local or self.settings.local_store is None:
+            return registry_source(reference, self.settings, digest)
+        view = scratch / "source"
+        write_view(view, self.settings.local_store, digest)
+        return Source(f"oci:{view}:image", (), reference)
+
+    def _clear(self, hexed: str) -> None:
+        """Remove leftovers of this digest, whose lock is held, and an entry of another architecture."""
+        for path in (*self._scratch.glob(f"{hexed}-*"), self._images / hexed):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _publish(self, out: Path, hexed: str) -> None:
+        out.rename(self._images / hexed)
+        sync_directory(self._images)
+
+    def _load(self, hexed: str, *, touch: bool) -> Image | None:
+        directory = self._images / hexed
+        try:
+            metadata = json.loads((directory / "image.json").read_bytes())
+            size = (directory / "rootfs.squashfs").stat().st_size
+            if touch:
+                os.utime(directory / "image.json")
+        except (OSError, ValueError):
+            return None
+        if metadata["arch"] != self.settings.arch:
+            return None
+        config = metadata["config"]
+        for name in ("entrypoint", "cmd", "exposed_ports"):
+            config[name] = tuple(config[name])
+        return Image(metadata["digest"], directory / "rootfs.squashfs", size, ImageConfig(**config))
+
+    def _last_used(self, hexed: str) -> float:
+        with suppress(OSError):
+            return (self._images / hexed / "image.json").stat().st_mtime
+        return 0.0
+
+    def _evict_one(self, hexed: str) -> bool:
+        with try_lock(self._locks / hexed) as free:
+            # Read again under the lock: `get` may have handed it out since the list was made.
+            if not free or time.time() - self._last_used(hexed) < self.settings.evict_grace:
+                return False
+            grave = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))
+            (self._images / hexed).rename(grave / "evicted")
+            shutil.rmtree(grave, ignore_errors=True)
+            return True

@@ -1,0 +1,91 @@
+"""What the image code passes around: settings, the finished image, and a caller's patience."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vmbackend.errors import DeadlineExceeded, ImageError
+
+GIB = 1 << 30
+
+
+class ImageCancelled(ImageError):
+    """The caller's `cancelled()` said so. Nothing is left behind."""
+
+    code = "image_cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSettings:
+    """How images are fetched and how much room they may take."""
+
+    arch: str = "amd64"  # as OCI spells it
+    auth_file: Path | None = None  # containers-auth.json; None: every registry is asked anonymously
+    insecure_registries: tuple[
+        str, ...
+    ] = ()  # host:port of registries that speak HTTP or show an unknown certificate
+    registry_mirrors: Mapping[str, str] = field(
+        default_factory=dict
+    )  # registry -> host:port that is asked instead
+    max_unpacked_bytes: int = 16 * GIB
+    cache_bytes: int = 50 * GIB  # eviction starts above this
+    min_free_bytes: int = GIB  # never fill the disk further than to this
+    pull_timeout: float = 1800.0  # seconds for one download; past it the registry counts as unreachable
+    registry_timeout: float = 30.0  # seconds for one question to a registry
+    evict_grace: float = 600.0  # seconds after its last use in which an image is not evicted
+    local_store: Path | None = None  # OCI layout directory that answers for `localhost/...` names
+
+
+@dataclass(frozen=True, slots=True)
+class ImageConfig:
+    """What the image says about how to start it. Untrusted text, checked for type and NUL bytes only."""
+
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    working_dir: str = ""
+    user: str = ""
+    exposed_ports: tuple[str, ...] = ()  # "8080/tcp"
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A base disk that is ready. `digest` is that of the manifest (or manifest list) the reference led to."""
+
+    digest: str
+    rootfs: Path  # squashfs
+    size_bytes: int  # of the squashfs
+    config: ImageConfig
+
+
+def never() -> bool:
+    """The `cancelled` of a caller that never cancels."""
+    return False
+
+
+@dataclass(slots=True)
+class Job:
+    """One caller's patience and ears. `report` never goes backwards, whatever the phases estimate."""
+
+    progress: Callable[[int, str], None]
+    deadline: float  # time.monotonic()
+    cancelled: Callable[[], bool]
+    _percent: int = 0
+    _sentence: str = ""
+
+    def report(self, percent: float, sentence: str) -> None:
+        whole = max(self._percent, min(100, int(percent)))
+        if (whole, sentence) != (self._percent, self._sentence):
+            self._percent, self._sentence = whole, sentence
+            self.progress(whole, sentence)
+
+    def check(self) -> None:
+        """Raises ImageCancelled or DeadlineExceeded."""
+        if self.cancelled():
+            raise ImageCancelled("Preparing the image was cancelled.")
+        if time.monotonic() >= self.deadline:
+            raise DeadlineExceeded("Preparing the image took longer than allowed.")

@@ -1,0 +1,194 @@
+"""Machine -> libvirt domain XML. No policy, no I/O: what is decided elsewhere is written down here.
+
+The boot devices sit on the root bus with fixed addresses: behind a pcie-root-port each would cost a bridge to
+enumerate at every boot. The root ports that are there are spare, for devices plugged in later.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree as ET
+
+NAMESPACE = "urn:microvm-workspaces:machine"
+AGENT_PORT = "org.qemu.guest_agent.0"
+EVENTS_PORT = "org.microvm.events.0"
+SPARE_PORTS = 4
+
+ET.register_namespace("mvm", NAMESPACE)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainDefinition:
+    """All that goes into the XML of one machine."""
+
+    name: str
+    uuid: str
+    instance: str
+    machine_id: str
+    domain_type: Literal["kvm", "qemu", "test"]
+    vcpus: int
+    memory_mb: int
+    kernel: Path
+    initrd: Path
+    kernel_args: str
+    fw_cfg_name: str
+    fw_cfg_file: Path
+    base_disk: Path
+    data_disk: Path
+    direct_io: bool
+    bridge: str
+    tap: str
+    mac: str
+    agent_socket: Path
+    events_pipe: Path
+    console_pipe: Path
+
+
+def vcpus_for(cpus: float) -> int:
+    """Whole virtual CPUs that a fractional number of CPUs needs; the rest is a quota."""
+    return max(1, math.ceil(cpus))
+
+
+def to_xml(d: DomainDefinition) -> str:
+    """The domain's XML, with everything escaped."""
+    # libvirt's mock hypervisor knows Xen's machine only, and neither channels nor fw_cfg.
+    domain = ET.Element("domain", type=d.domain_type)
+    _text(domain, "name", d.name)
+    _text(domain, "uuid", d.uuid)
+    metadata = ET.SubElement(domain, "metadata")
+    ET.SubElement(metadata, f"{{{NAMESPACE}}}machine", instance=d.instance, id=d.machine_id)
+    _text(domain, "memory", str(d.memory_mb), unit="MiB")
+    _text(domain, "vcpu", str(d.vcpus), placement="static")
+    _boot(domain, d)
+    _behaviour(domain, d)
+    if d.domain_type != "test":
+        _devices(domain, d)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def machine_of(xml: str, instance: str) -> str | None:
+    """The machine id in a domain's XML, None where the domain is not of this instance."""
+    element = ET.fromstring(xml).find(f"metadata/{{{NAMESPACE}}}machine")  # noqa: S314 - libvirt's own output
+    if element is None or element.get("instance") != instance:
+        return None
+    return element.get("id")
+
+
+def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+    element = ET.SubElement(parent, tag, attributes)
+    element.text = text
+    return element
+
+
+def _boot(domain: ET.Element, d: DomainDefinition) -> None:
+    os_element = ET.SubElement(domain, "os")
+    if d.domain_type == "test":
+        _text(os_element, "type", "hvm")
+        return
+    _text(os_element, "type", "hvm", arch="x86_64", machine="q35")
+    _text(os_element, "kernel", str(d.kernel))
+    _text(os_element, "initrd", str(d.initrd))
+    _text(os_element, "cmdline", d.kernel_args)
+    sysinfo = ET.SubElement(domain, "sysinfo", type="fwcfg")
+    ET.SubElement(sysinfo, "entry", name=d.fw_cfg_name, file=str(d.fw_cfg_file))
+
+
+def _behaviour(domain: ET.Element, d: DomainDefinition) -> None:
+    features = ET.SubElement(domain, "features")
+    ET.SubElement(features, "acpi")
+    ET.SubElement(features, "apic")
+    if d.domain_type == "kvm":
+        ET.SubElement(domain, "cpu", mode="host-passthrough", migratable="off")
+    elif d.domain_type == "qemu":
+        ET.SubElement(domain, "cpu", mode="maximum")
+    clock = ET.SubElement(domain, "clock", offset="utc")
+    ET.SubElement(clock, "timer", name="hpet", present="no")
+    # Whether a machine comes back is the platform's decision, never the hypervisor's.
+    for what in ("on_poweroff", "on_reboot", "on_crash"):
+        _text(domain, what, "destroy")
+
+
+def _devices(domain: ET.Element, d: DomainDefinition) -> None:
+    devices = ET.SubElement(domain, "devices")
+    _controllers(devices)
+    _disk(devices, d.base_disk, "vda", "base", {"cache": "writeback", "io": "threads"}, slot=2)
+    cache = "none" if d.direct_io else "writeback"
+    options = {"cache": cache, "io": "threads", "discard": "unmap", "detect_zeroes": "unmap"}
+    _disk(devices, d.data_disk, "vdb", "data", options, slot=3)
+    _interface(devices, d)
+    _channels(devices, d)
+    rng = ET.SubElement(devices, "rng", model="virtio")
+    ET.SubElement(rng, "rate", bytes="65536", period="1000")
+    _text(rng, "backend", "/dev/urandom", model="random")
+    _pci(rng, 6)
+    balloon = ET.SubElement(
+        devices, "memballoon", model="virtio", autodeflate="on", freePageReporting="on"
+    )
+    ET.SubElement(balloon, "stats", period="2")
+    _pci(balloon, 7)
+
+
+def _pci(device: ET.Element, slot: int, function: int = 0, **more: str) -> None:
+    ET.SubElement(
+        device,
+        "address",
+        type="pci",
+        domain="0x0000",
+        bus="0x00",
+        slot=f"0x{slot:02x}",
+        function=f"0x{function:x}",
+        **more,
+    )
+
+
+def _controllers(devices: ET.Element) -> None:
+    ET.SubElement(devices, "controller", type="usb", model="none")
+    # The index-0 root must be spelled out, else libvirt numbers the first root port 0 when devices are plugged in.
+    ET.SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
+    for number in range(SPARE_PORTS):
+        port = ET.SubElement(devices, "controller", type="pci", index=str(number + 1), model="pcie-root-port")
+        _pci(port, 0x10, number, **({"multifunction": "on"} if number == 0 else {}))
+    serial = ET.SubElement(devices, "controller", type="virtio-serial", index="0")
+    _pci(serial, 5)
+
+
+def _disk(
+    devices: ET.Element, path: Path, target: str, serial: str, options: dict[str, str], *, slot: int
+) -> None:
+    disk = ET.SubElement(devices, "disk", type="file", device="disk")
+    ET.SubElement(disk, "driver", name="qemu", type="raw", **options)
+    ET.SubElement(disk, "source", file=str(path))
+    ET.SubElement(disk, "target", dev=target, bus="virtio")
+    if serial == "base":
+        ET.SubElement(disk, "readonly")
+    _text(disk, "serial", serial)
+    _pci(disk, slot)
+
+
+def _interface(devices: ET.Element, d: DomainDefinition) -> None:
+    interface = ET.SubElement(devices, "interface", type="bridge")
+    ET.SubElement(interface, "mac", address=d.mac)
+    ET.SubElement(interface, "source", bridge=d.bridge)
+    ET.SubElement(interface, "target", dev=d.tap)
+    ET.SubElement(interface, "model", type="virtio")
+    # libvirt isolates the port before the tap is up, so there is no moment in which guests see each other.
+    ET.SubElement(interface, "port", isolated="yes")
+    ET.SubElement(interface, "rom", enabled="no")
+    _pci(interface, 4)
+
+
+def _channels(devices: ET.Element, d: DomainDefinition) -> None:
+    console = ET.SubElement(devices, "serial", type="pipe")
+    ET.SubElement(console, "source", path=str(d.console_pipe))
+    ET.SubElement(console, "target", port="0")
+    agent = ET.SubElement(devices, "channel", type="unix")
+    ET.SubElement(agent, "source", mode="bind", path=str(d.agent_socket))
+    ET.SubElement(agent, "target", type="virtio", name=AGENT_PORT)
+    ET.SubElement(agent, "address", type="virtio-serial", controller="0", bus="0", port="1")
+    events = ET.SubElement(devices, "channel", type="pipe")
+    ET.SubElement(events, "source", path=str(d.events_pipe))
+    ET.SubElement(events, "target", type="virtio", name=EVENTS_PORT)
+    ET.SubElement(events, "address", type="virtio-serial", controller="0", bus="0", port="2")

@@ -1,0 +1,36 @@
+"""Runs the host's tools. The one place where their failures become errors of this package."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+from collections.abc import Collection, Sequence
+
+from vmbackend.errors import BackendUnavailable
+
+log = logging.getLogger(__name__)
+
+_NO_LOCALE = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def run(
+    command: Sequence[str], *, stdin: str | None = None, ok: Collection[int] = (0,), timeout: float = 60.0
+) -> str:
+    """The standard output of a tool; `timeout` in seconds.
+
+    Raises BackendUnavailable: the sentence names the tool only, its own words go to the log.
+    """
+    tool = command[0]
+    try:
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=_NO_LOCALE, check=False
+        )
+    except FileNotFoundError:
+        raise BackendUnavailable(f"The host lacks the program {tool}.") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.error("%s: %s", " ".join(command), error)
+        raise BackendUnavailable(f"The host's program {tool} did not finish.") from error
+    if done.returncode not in ok:
+        log.error("%s: rc %d: %s", " ".join(command), done.returncode, done.stderr.strip())
+        raise BackendUnavailable(f"The host's program {tool} failed.")
+    return done.stdout

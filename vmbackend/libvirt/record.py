@@ -1,0 +1,107 @@
+"""A machine's directory on the host and the small record in it.
+
+    <machines_dir>/<id>/machine.json   what network and disk were given (below); the firewall is rebuilt from it
+                        status.json    what the guest said since its last start
+                        data.raw       the writable disk
+                        config         the boot configuration, 0600
+                        host_key       private key of the guest's control port, 0600; host_key.pub its public line
+                        boot.log       console output, bounded
+                        events.out console.out (and .in)   named pipes to QEMU
+                        agent          QEMU's socket of the guest agent
+
+A directory whose machine.json is missing is what a death in the first preparation left: `delete` removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vmbackend.libvirt.disks import write_aside
+
+MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
+_PIPES = ("events.in", "events.out", "console.in", "console.out")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What survives a restart of host and driver beside the domain's XML."""
+
+    id: str
+    ip: str
+    image: str
+    cpus: float
+    memory_mb: int
+    disk_mb: int
+    allow_internet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is known of the last start. `running` is set before the process starts and cleared when its end was told."""
+
+    running: bool = False
+    ready: bool = False
+    exit_code: int | None = None
+
+
+class MachineDir:
+    """The files of one machine."""
+
+    def __init__(self, machines_dir: Path, machine_id: str) -> None:
+        self.id = machine_id
+        self.path = machines_dir / machine_id
+        self.data_disk = self.path / "data.raw"
+        self.config = self.path / "config"
+        self.host_key = self.path / "host_key"
+        self.public_key = self.path / "host_key.pub"
+        self.boot_log = self.path / "boot.log"
+        self.agent_socket = self.path / "agent"
+        self.events_pipe = self.path / "events"
+        self.console_pipe = self.path / "console"
+
+    def make(self) -> None:
+        """The directory and the pipes; harmless where they are there."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in _PIPES:
+            pipe = self.path / name
+            if not pipe.is_fifo():
+                pipe.unlink(missing_ok=True)
+                os.mkfifo(pipe, 0o600)
+
+    def remove(self) -> None:
+        """Everything; harmless where nothing is there. The record goes first: half a directory is a leftover."""
+        (self.path / "machine.json").unlink(missing_ok=True)
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.path.exists():
+            shutil.rmtree(self.path)
+
+    def read_record(self) -> Record | None:
+        try:
+            return Record(**json.loads((self.path / "machine.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write_record(self, record: Record) -> None:
+        write_aside(self.path / "machine.json", json.dumps(asdict(record)).encode())
+
+    def read_status(self) -> Status:
+        try:
+            return Status(**json.loads((self.path / "status.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return Status()
+
+    def write_status(self, status: Status) -> None:
+        write_aside(self.path / "status.json", json.dumps(asdict(status)).encode())
+
+
+def machine_dirs(machines_dir: Path) -> Iterator[MachineDir]:
+    """One for each directory that bears a machine's id."""
+    for entry in os.scandir(machines_dir):
+        if entry.is_dir(follow_symlinks=False) and MACHINE_ID.fullmatch(entry.name):
+            yield MachineDir(machines_dir, entry.name)

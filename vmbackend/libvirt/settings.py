@@ -1,0 +1,118 @@
+"""What the libvirt driver must be told about its host."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, ip_address
+from pathlib import Path
+from typing import Literal, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from vmbackend.errors import BackendUnavailable
+
+# Unix socket addresses hold 107 bytes. libvirt adds at most 56 to the root (`/lib/qemu/domain-NNNNN-` + 20 of the
+# name + `/monitor.sock`), the driver at most 47 to the machines' directory (`/` + 40 of the id + `/agent`).
+_SOCKET_PATH_MAX = 107
+ROOT_MAX = _SOCKET_PATH_MAX - 56
+MACHINES_DIR_MAX = _SOCKET_PATH_MAX - 47
+
+PRIVATE_NETWORKS = (
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/3",
+)
+
+
+class StoredImage(Protocol):
+    """What the driver needs of an image: the squashfs file of its root."""
+
+    @property
+    def rootfs(self) -> Path: ...
+
+
+class Images(Protocol):
+    """Where images that are ready on this host are looked up."""
+
+    def get(self, digest: str) -> StoredImage | None: ...
+
+
+def host_resolvers(resolv_conf: Path = Path("/etc/resolv.conf")) -> tuple[str, ...]:
+    """The host's IPv4 name servers that a guest could reach too, so none on a loopback address."""
+    try:
+        words = [line.split() for line in resolv_conf.read_text().splitlines()]
+    except OSError:
+        return ()
+    found = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
+    return tuple(a for a in found if _is_reachable_ipv4(a))
+
+
+def _is_reachable_ipv4(text: str) -> bool:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    return isinstance(address, IPv4Address) and not address.is_loopback
+
+
+@dataclass(frozen=True, slots=True)
+class LibvirtSettings:
+    """Everything that differs between two instances of the driver. Paths are absolute; sizes as the names say."""
+
+    uri: str
+    machines_dir: Path
+    instance: str  # six hex digits: part of the bridge's, the taps' and the tables' names
+    subnet: IPv4Network  # its first address is the host's
+    kit_dir: Path
+    control_public_key: str
+    images: Images
+    dns: tuple[str, ...] = field(default_factory=host_resolvers)
+    allowed_private: tuple[str, ...] = ()  # private networks that guests with internet may reach all the same
+    memory_reserve_mb: int = 512
+    disk_reserve_mb: int = 2048
+    accel: Literal["auto", "kvm", "qemu"] = "auto"
+    boot_log_bytes: int = 1 << 20
+    busy_root_seconds: float = 10.0  # how long `open` waits for a former owner of an embedded root to go
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{6}", self.instance):
+            raise ValueError("instance must be six hex digits")
+        if not 12 <= self.subnet.prefixlen <= 29:
+            raise ValueError("the subnet's prefix must be between /12 and /29")
+
+    @property
+    def embed_root(self) -> Path | None:
+        """The root of an embedded libvirt, None where libvirt is a daemon's."""
+        parts = urlsplit(self.uri)
+        if parts.scheme != "qemu" or parts.path != "/embed":
+            return None
+        root = parse_qs(parts.query).get("root", [""])[0]
+        if not root.startswith("/"):
+            raise BackendUnavailable("The libvirt URI qemu:///embed needs root=/an/absolute/directory.")
+        return Path(root)
+
+    @property
+    def is_test(self) -> bool:
+        """libvirt's own mock hypervisor: it has definitions and states, and no process, network or channel."""
+        return urlsplit(self.uri).scheme == "test"
+
+    @property
+    def gateway(self) -> str:
+        return str(self.subnet.network_address + 1)
+
+    def check(self) -> None:
+        """Raises BackendUnavailable where a path is too long for the sockets that will lie under it."""
+        root = self.embed_root
+        if root is not None and len(str(root)) > ROOT_MAX:
+            raise BackendUnavailable(f"The libvirt root is too long: at most {ROOT_MAX} characters.")
+        if len(str(self.machines_dir)) > MACHINES_DIR_MAX:
+            raise BackendUnavailable(
+                f"The machines' directory is too long: at most {MACHINES_DIR_MAX} characters."
+            )

@@ -1,0 +1,100 @@
+"""`manage.py doctor [--json]`: each need of this host and instance, found or missing, with what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+
+from vmbackend.hostcheck import Finding, Where, look, port_finding
+
+
+class Command(BaseCommand):
+    help = "Look at each need of this host; exit code 1 where something needed is missing."
+    requires_system_checks: list[str] = []  # a broken setting is something to tell, not to stop at
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", dest="as_json")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        findings = []
+        for finding in _findings():
+            findings.append(finding)
+            if not options["as_json"]:
+                self._tell(finding)
+        if options["as_json"]:
+            self.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=2))
+        if any(finding.needed and not finding.found for finding in findings):
+            raise SystemExit(1)
+
+    def _tell(self, finding: Finding) -> None:
+        word = "ok" if finding.found else ("MISSING" if finding.needed else "without")
+        style = (
+            self.style.SUCCESS
+            if finding.found
+            else self.style.ERROR
+            if finding.needed
+            else self.style.WARNING
+        )
+        self.stdout.write(f"{style(f'{word:<8}')} {finding.name:<14} {finding.sentence}")
+        if not finding.found and finding.mend:
+            self.stdout.write(f"{'':<24}mend: {finding.mend}")
+
+
+def _findings() -> Iterator[Finding]:
+    yield _database()
+    answers = _redis_answers()
+    yield _redis(answers)
+    port = os.environ.get("PLATFORM_PORT")
+    if port:
+        yield port_finding(int(port), ours=answers)
+    if settings.ENV.vm_backend == "libvirt":
+        root = Path(settings.ROOT)
+        kit_dir = settings.ENV.path(settings.ENV.kit_dir, "cache/kit")
+        yield from look(Where(root, kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
+        yield _default_image()
+
+
+def _database() -> Finding:
+    try:
+        executor = MigrationExecutor(connection)
+        waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError as error:
+        return Finding(
+            "database", False, str(error).strip(), "check PLATFORM_DATABASE_URL (docs/operations.md)"
+        )
+    if waiting:
+        return Finding("database", False, f"{waiting} migrations are waiting", "make up")
+    return Finding("database", True, f"{connection.vendor} answers, migrated")
+
+
+def _redis_answers() -> bool:
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2) as client:
+            return bool(client.ping())
+    except (redis.RedisError, OSError):
+        return False
+
+
+def _redis(answers: bool) -> Finding:
+    sentence = "answers" if answers else "does not answer; it runs while the instance is up"
+    # An instance that is down has no Redis of its own, which is nothing that wants mending on the host.
+    return Finding("redis", answers, sentence, "make up", needed=False)
+
+
+def _default_image() -> Finding:
+    name = settings.ENV.default_image
+    if not name.startswith("localhost/"):
+        return Finding("default image", True, f"{name} is pulled at its first use")
+    found = (settings.ENV.path(settings.ENV.images_dir, "cache/images") / "oci" / "index.json").exists()
+    return Finding("default image", found, name if found else f"{name} has not been built", "make image")

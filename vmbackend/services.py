@@ -1,0 +1,32 @@
+"""The only writers of hosts."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from vmbackend.driver import Capacity
+from vmbackend.models import Host
+
+
+def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
+    """The host's vmhost is alive and its hypervisor answers."""
+    Host.objects.update_or_create(
+        name=name,
+        defaults={
+            "subnet": subnet,
+            "arch": capacity.arch,
+            "accelerated": capacity.accelerated,
+            "cpus": capacity.cpus,
+            "memory_mb": capacity.memory_mb,
+            "memory_free_mb": capacity.memory_free_mb,
+            "disk_mb": capacity.disk_mb,
+            "disk_free_mb": capacity.disk_free_mb,
+            "last_seen_at": timezone.now(),
+            "problem": "",
+        },
+    )
+
+
+def host_troubled(*, name: str, problem: str) -> None:
+    """The host's vmhost is alive and its hypervisor does not answer."""
+    Host.objects.filter(name=name).update(last_seen_at=timezone.now(), problem=problem)

@@ -1,0 +1,75 @@
+"""Staff: workspaces, their operations and what happened to them. Actions call the services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+
+from common.errors import DomainError
+from workspaces.models import Activity, Operation, Workspace
+from workspaces.services.delete import workspace_delete
+from workspaces.services.power import workspace_start, workspace_stop
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Rows that only services write."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Workspace)
+class WorkspaceAdmin(ReadOnlyAdmin):
+    list_display = ("id", "name", "account", "namespace", "status", "ready", "image", "host", "created_at")
+    list_filter = ("status", "mode", "kind", "host")
+    list_select_related = ("account", "namespace", "host")
+    search_fields = ("id", "name", "slug", "account__name", "account__id")
+    exclude = ("env", "workloads")  # secrets of the owner
+    actions = ("start", "stop", "remove")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is None and super(ReadOnlyAdmin, self).has_change_permission(request, obj)
+
+    @admin.action(description="Start")
+    def start(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_start)
+
+    @admin.action(description="Stop")
+    def stop(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_stop)
+
+    @admin.action(description="Delete with all data")
+    def remove(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_delete)
+
+    def _each(self, request: HttpRequest, rows: QuerySet[Workspace], service: Any) -> None:
+        for row in rows.select_related("account__plan", "host", "namespace"):
+            try:
+                service(workspace=row, actor=f"staff {request.user}")
+            except DomainError as exc:
+                messages.error(request, f"{row}: {exc.sentence}")
+
+
+@admin.register(Operation)
+class OperationAdmin(ReadOnlyAdmin):
+    list_display = ("id", "kind", "workspace", "state", "step", "attempt", "actor", "created_at", "finished_at")
+    list_filter = ("state", "kind", "queue")
+    list_select_related = ("workspace",)
+    search_fields = ("id", "workspace__id", "workspace__name")
+
+
+@admin.register(Activity)
+class ActivityAdmin(ReadOnlyAdmin):
+    list_display = ("at", "workspace_id", "event", "actor", "detail")
+    list_filter = ("event",)
+    search_fields = ("workspace_id", "actor")

@@ -1,0 +1,128 @@
+"""Errors of the workspace routes, spelled as the specification spells them (sections Errors, Workspace create)."""
+
+from __future__ import annotations
+
+from common.errors import Conflict, DomainError, NotFound, Unauthorized
+
+
+class MissingUserId(Unauthorized):
+    """Authentication failed on create."""
+
+    code = "MISSING_USER_ID"
+    message = "Authentication failed: send valid client credentials."
+
+    @property
+    def name(self) -> str:
+        return self.code
+
+
+class InvalidNamespace(DomainError):
+    code = "INVALID_NAMESPACE"
+    status = 400
+    message = "A namespace is a string of letters, digits and hyphens."
+
+
+class InvalidNameLength(DomainError):
+    code = "INVALID_NAME_LENGTH"
+    status = 400
+    message = "A name has at most 255 characters."
+
+
+class InvalidImage(DomainError):
+    code = "INVALID_IMAGE"
+    status = 400
+    message = "The image must be a non-empty string: a container image reference."
+
+
+class InvalidConfig(DomainError):
+    """`details` maps each wrong field to sentences."""
+
+    code = "INVALID_CONFIG"
+    status = 400
+    message = "The config is not valid."
+
+
+class SandboxLimitReached(DomainError):
+    code = "SANDBOX_LIMIT_REACHED"
+    status = 402
+    message = "The plan's number of workspaces is reached."
+
+
+class ResourceNotAllowed(DomainError):
+    code = "RESOURCE_NOT_ALLOWED"
+    status = 403
+    message = "The resources are above what the plan allows for one workspace."
+
+
+class PoolLimitReached(DomainError):
+    code = "POOL_LIMIT_REACHED"
+    status = 402
+    message = "The plan's pool of owned resources is full."
+
+
+class RunningPoolReached(DomainError):
+    code = "RUNNING_POOL_REACHED"
+    status = 402
+    message = "The plan's pool of running resources is full."
+
+
+class NamespaceLimitReached(DomainError):
+    code = "NAMESPACE_LIMIT_REACHED"
+    status = 409
+    message = "The namespace's limit is reached."
+
+
+class CreateFailed(DomainError):
+    code = "CREATE_FAILED"
+    status = 500
+    message = "The workspace could not be created."
+
+
+class SlugTaken(Conflict):
+    code = "slug_taken"
+    message = "Another workspace of this account has this slug."
+
+
+class OperationInProgress(Conflict):
+    code = "operation_in_progress"
+    message = "Another operation on this workspace is in progress."
+
+
+class VmNotRunning(Conflict):
+    code = "vm_not_running"
+    message = "The workspace is not running."
+
+
+class VmMissing(Conflict):
+    code = "vm_missing"
+    message = "There is no virtual machine any more; the workspace must be created again."
+
+
+class PathNotFound(NotFound):
+    code = "path_not_found"
+    message = "There is no such path in the workspace."
+
+
+class PathInvalid(Conflict):
+    code = "path_invalid"
+    status = 400
+    message = "The path cannot be used for this."
+
+
+class GuestDiskFull(Conflict):
+    code = "guest_disk_full"
+    message = "The workspace's disk is full; nothing was changed."
+
+
+class CommandInvalid(DomainError):
+    code = "command_invalid"
+    status = 400
+    message = "The command cannot be started."
+
+
+class GuestUnreachable(DomainError):
+    """The machine runs and its control channel does not answer."""
+
+    code = "VM_UNAVAILABLE"
+    status = 503
+    message = "The workspace does not answer; try again."

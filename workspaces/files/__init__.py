@@ -1,0 +1,1 @@
+"""The filesystem of a workspace: `/workspace/:id/overlay...`. Served by the streams process."""

@@ -1,0 +1,174 @@
+"""A file write's body, `{"path": ..., "content": "<base64>"}`, taken in constant memory.
+
+JSON readers of the standard library and of PyPI give whole strings, which for a 64 MiB file is more than the file
+itself. So only the frame of the object is walked here: keys and all other values are read by the standard library's
+decoder, and the characters of `content` go to a spool file, decoded, as they come.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+from common.errors import InvalidJson, PayloadTooLarge, ValidationError
+
+CHUNK = 256 * 1024
+MAX_SMALL = 64 * 1024  # bytes of any key or value but the content
+_SPACE = re.compile(rb"[ \t\r\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A parsed body: `fields` without the content, which lies in the spool with `size` bytes."""
+
+    fields: dict[str, Any]
+    size: int
+
+
+def read_upload(read: Callable[[int], bytes], spool: IO[bytes], limit: int) -> Upload:
+    """Parse a body from `read(n)` into `spool`.
+
+    Raises InvalidJson, ValidationError (no object, no content, no base64), PayloadTooLarge (more than `limit` bytes
+    decoded). The spool is the caller's, also on failure.
+    """
+    return _Body(read, spool, limit).parse()
+
+
+class _Body:
+    def __init__(self, read: Callable[[int], bytes], spool: IO[bytes], limit: int) -> None:
+        self.read = read
+        self.content = _Content(spool, limit)
+        self.buffer = b""
+        self.ended = False
+
+    def parse(self) -> Upload:
+        fields: dict[str, Any] = {}
+        found = False
+        self._expect(b"{")
+        if self._peek() == b"}":
+            raise ValidationError(details={"content": ["This field is required."]})
+        while True:
+            key = self._small()
+            if not isinstance(key, str):
+                raise InvalidJson("The body is not valid JSON: a key is no string.")
+            self._expect(b":")
+            if key == "content" and self._peek() == b'"':
+                self._long_string()
+                found = True
+            else:
+                fields[key] = self._small()
+            if self._next() == b"}":
+                break
+        self._end()
+        if not found:
+            raise ValidationError(details={"content": ["A base64 string is required."]})
+        return Upload(fields, self.content.finish())
+
+    def _fill(self) -> bool:
+        chunk = b"" if self.ended else self.read(CHUNK)
+        self.ended = not chunk
+        self.buffer += chunk
+        return bool(chunk)
+
+    def _skip(self) -> None:
+        while True:
+            self.buffer = self.buffer[_SPACE.match(self.buffer).end() :]  # type: ignore[union-attr]
+            if self.buffer or not self._fill():
+                return
+
+    def _peek(self) -> bytes:
+        self._skip()
+        return self.buffer[:1]
+
+    def _expect(self, character: bytes) -> None:
+        if self._peek() != character:
+            raise InvalidJson(f"The body is not valid JSON: expected {character.decode()!r}.")
+        self.buffer = self.buffer[1:]
+
+    def _next(self) -> bytes:
+        """The separator after a value: a comma, which is taken, or the end of the object."""
+        found = self._peek()
+        if found not in (b",", b"}"):
+            raise InvalidJson("The body is not valid JSON: expected ',' or '}'.")
+        self.buffer = self.buffer[1:]
+        return found
+
+    def _end(self) -> None:
+        if self._peek():
+            raise InvalidJson("The body is not valid JSON: there is more after the object.")
+
+    def _small(self) -> Any:
+        """One key or value, by the standard library's decoder, of a bounded size."""
+        self._skip()
+        while True:
+            try:
+                text = self.buffer[:MAX_SMALL].decode("utf-8", errors="surrogateescape")
+                value, end = json.JSONDecoder().raw_decode(text)
+            except (ValueError, RecursionError) as exc:
+                if len(self.buffer) >= MAX_SMALL or not self._fill():
+                    raise InvalidJson("The body is not valid JSON, or a field but the content is too long.") from exc
+                continue
+            used = len(text[:end].encode("utf-8", errors="surrogateescape"))
+            # A number at the end of the buffer may go on in the next chunk.
+            if used == len(self.buffer) and not isinstance(value, str | dict | list) and self._fill():
+                continue
+            self.buffer = self.buffer[used:]
+            return value
+
+    def _long_string(self) -> None:
+        self.buffer = self.buffer[1:]
+        while (end := self.buffer.find(b'"')) < 0:
+            # An escape at the end of the chunk may be cut: keep what could be the head of one.
+            cut = len(self.buffer) - 6 if b"\\" in self.buffer[-6:] else len(self.buffer)
+            self.content.feed(self.buffer[: max(0, cut)])
+            self.buffer = self.buffer[max(0, cut) :]
+            if not self._fill():
+                raise InvalidJson("The body is not valid JSON: the content does not end.")
+        self.content.feed(self.buffer[:end])
+        self.buffer = self.buffer[end + 1 :]
+
+
+class _Content:
+    """Base64 characters to bytes in the spool, four characters at a time."""
+
+    def __init__(self, spool: IO[bytes], limit: int) -> None:
+        self.spool = spool
+        self.limit = limit
+        self.size = 0
+        self.rest = b""
+
+    def feed(self, text: bytes) -> None:
+        if b"\\" in text:
+            text = _unescaped(text)
+        whole = self.rest + text.translate(None, b"\r\n")
+        even = len(whole) - len(whole) % 4
+        self.rest = whole[even:]
+        if even:
+            self._decode(whole[:even])
+
+    def finish(self) -> int:
+        if self.rest:
+            raise ValidationError(details={"content": ["Not valid base64."]})
+        self.spool.seek(0)
+        return self.size
+
+    def _decode(self, text: bytes) -> None:
+        try:
+            data = binascii.a2b_base64(text, strict_mode=True)
+        except binascii.Error:
+            raise ValidationError(details={"content": ["Not valid base64."]}) from None
+        self.size += len(data)
+        if self.size > self.limit:
+            raise PayloadTooLarge(f"A file of at most {self.limit} bytes can be written.")
+        self.spool.write(data)
+
+
+def _unescaped(text: bytes) -> bytes:
+    try:
+        return json.loads(b'"' + text + b'"').encode()
+    except ValueError as exc:
+        raise InvalidJson(f"The body is not valid JSON: {exc}.") from exc

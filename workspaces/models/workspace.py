@@ -1,0 +1,166 @@
+"""The workspace row (specification, Workspace object, create config, lifecycle, provisioning)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts.models import Account
+from common.ids import new_id
+from common.secrets_at_rest import EncryptedJSONField
+from namespaces.models import Namespace
+from vmbackend.models import Host
+from workspaces.states import HOLDS_PROCESS, Provisioning, ProvisioningPhase, Status
+
+
+def new_workspace_id() -> str:
+    return new_id("ws")
+
+
+class Kind(models.TextChoices):
+    WORKSPACE = "workspace"
+    SANDBOX = "sandbox"
+
+
+class Mode(models.TextChoices):
+    PERMANENT = "permanent"
+    TEMPORARY = "temporary"
+
+
+class TtlAction(models.TextChoices):
+    STOP = "stop"
+    PAUSE = "pause"
+    REMOVE = "remove"
+
+
+class RestartPolicy(models.TextChoices):
+    NO = "no"
+    ALWAYS = "always"
+    ON_FAILURE = "on-failure"
+    UNLESS_STOPPED = "unless-stopped"
+
+
+class Workspace(models.Model):
+    """One micro-VM as it shall be and as it was last seen. `status` changes only through `states.transition`."""
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_workspace_id, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
+    namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="workspaces")
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.WORKSPACE)
+    name = models.CharField(max_length=255)
+    slug = models.CharField(max_length=128, null=True, blank=True)
+    logo = models.CharField(max_length=2048, null=True, blank=True)
+    type = models.CharField(max_length=64, blank=True, default="")
+    metadata = models.JSONField(default=dict, blank=True)
+
+    # What it runs. The digest is pinned by the first pull, so that a moved tag never changes an existing workspace.
+    image = models.CharField(max_length=512)
+    image_digest = models.CharField(max_length=80, blank=True, default="")
+    preset = models.CharField(max_length=120, blank=True, default="")
+    env = EncryptedJSONField(default=dict, blank=True)
+    cmd = models.JSONField(null=True, blank=True)
+    workloads = EncryptedJSONField(default=list, blank=True)
+    wait_for_init = models.BooleanField(default=False)
+    desktop_enabled = models.BooleanField(default=False)
+    macos = models.JSONField(null=True, blank=True)
+    proxy_assignment_id = models.BigIntegerField(null=True, blank=True)
+
+    # Resources. CPUs in thousandths, so that sums over a pool are exact.
+    cpu_millis = models.PositiveIntegerField()
+    memory_mb = models.PositiveIntegerField()
+    disk_size_mb = models.PositiveIntegerField()
+
+    # Where it is
+    host = models.ForeignKey(Host, null=True, on_delete=models.PROTECT, related_name="workspaces")
+    ip = models.GenericIPAddressField(protocol="IPv4", null=True)
+    static_network = models.BooleanField(default=False)
+    ssh_host_key = models.TextField(blank=True, default="")
+    control_port = models.PositiveIntegerField(default=0)
+
+    # Network policy
+    allow_internet = models.BooleanField(default=True)
+    public_access = models.BooleanField(default=False)
+    ingress_ports = models.JSONField(default=list, blank=True)
+    egress_ports = models.JSONField(default=list, blank=True)
+    egress = models.JSONField(default=list, blank=True)
+    ingress = models.JSONField(default=list, blank=True)
+    ssh_enabled = models.BooleanField(default=False)
+
+    # Power
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
+    ready = models.BooleanField(default=False)
+    user_requested_stop = models.BooleanField(default=False)
+    started_at = models.DateTimeField(null=True)
+    error_code = models.CharField(max_length=64, blank=True, default="")
+    error_message = models.TextField(blank=True, default="")
+
+    # Lifecycle
+    mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.TEMPORARY)
+    ttl_seconds = models.PositiveIntegerField(null=True)
+    ttl_action = models.CharField(max_length=16, choices=TtlAction.choices, default=TtlAction.STOP)
+    ttl_expires_at = models.DateTimeField(null=True)
+    remove_on_exit = models.BooleanField(default=False)
+    restart_policy = models.CharField(max_length=16, choices=RestartPolicy.choices, default=RestartPolicy.NO)
+    max_restarts = models.PositiveIntegerField(default=0)
+    restart_count = models.PositiveIntegerField(default=0)
+    last_exit_code = models.IntegerField(null=True)
+    last_exit_reason = models.CharField(max_length=32, blank=True, default="")
+    keep_logs = models.BooleanField(default=True)
+
+    # Provisioning
+    provisioning_state = models.CharField(
+        max_length=16, choices=Provisioning.choices, default=Provisioning.QUEUED
+    )
+    provisioning_phase = models.CharField(
+        max_length=24, choices=ProvisioningPhase.choices, default=ProvisioningPhase.QUEUED
+    )
+    provisioning_progress = models.PositiveSmallIntegerField(default=0)
+    provisioning_message = models.CharField(max_length=500, blank=True, default="")
+    provisioning_error_code = models.CharField(max_length=64, blank=True, default="")
+    provisioning_error = models.TextField(blank=True, default="")
+    provisioning_attempts = models.PositiveIntegerField(default=0)
+    provisioning_updated_at = models.DateTimeField(default=timezone.now)
+    provisioning_completed_at = models.DateTimeField(null=True)
+
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["account", "slug"], name="workspace_slug_once_per_account"),
+            models.UniqueConstraint(fields=["host", "ip"], name="workspace_ip_once_per_host"),
+            # The same commit that makes a workspace ready completes its provisioning.
+            models.CheckConstraint(
+                condition=Q(ready=False) | Q(provisioning_state=Provisioning.READY), name="ready_means_provisioned"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["account", "-created_at", "-id"], name="workspace_list"),
+            # Covers the sums of both pools.
+            models.Index(
+                fields=["account", "status", "cpu_millis", "memory_mb", "disk_size_mb"], name="workspace_pools"
+            ),
+            models.Index(fields=["host", "status", "memory_mb"], name="workspace_host"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+    @property
+    def cpus(self) -> float:
+        return self.cpu_millis / 1000
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the VM's process is there; stays true while it shuts down."""
+        return self.status in HOLDS_PROCESS
+
+    def uptime(self, now: datetime | None = None) -> int:
+        """Whole seconds since the last start; 0 while there is no process."""
+        if not self.is_running or self.started_at is None:
+            return 0
+        return max(0, int(((now or timezone.now()) - self.started_at).total_seconds()))

@@ -1,0 +1,49 @@
+"""What a step of an operation works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from django.utils import timezone
+
+from vmbackend.driver import Driver
+from workspaces.models import Operation, Workspace
+from workspaces.operations import queue
+
+if TYPE_CHECKING:
+    from vmbackend.images.store import ImageStore
+
+MAX_MESSAGE = 500
+
+
+class Cancelled(Exception):
+    """A delete wants the operation to end; its steps stop here and what they made is removed."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One attempt at one operation."""
+
+    operation: Operation
+    workspace: Workspace
+    driver: Driver
+    images: ImageStore
+    facts: dict[str, object] = field(default_factory=dict)
+
+    def remaining(self) -> float:
+        """Seconds to the deadline, at least one: what is past it is expired by the sweep."""
+        return max(1.0, (self.operation.deadline_at - timezone.now()).total_seconds())
+
+    def check(self) -> None:
+        """Raises Cancelled, or Preempted where the claim is gone."""
+        if queue.is_cancelled(self.operation):
+            raise Cancelled(self.operation.pk)
+
+    def provisioning(self, **fields: object) -> None:
+        """Tell how far a creation is; readers see it at once."""
+        now = timezone.now()
+        columns = {f"provisioning_{name}": value for name, value in fields.items()}
+        Workspace.objects.filter(pk=self.workspace.pk).update(
+            **columns, provisioning_updated_at=now, updated_at=now
+        )

@@ -1,0 +1,198 @@
+"""Creation: pull the image, prepare the machine, start it, wait for its guest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from vmbackend.errors import BackendError, MachineExited
+from vmbackend.images.types import Image, ImageCancelled
+from workspaces.models import Workspace
+from workspaces.models.operation import OperationState
+from workspaces.operations import queue
+from workspaces.operations.context import MAX_MESSAGE, Cancelled, Context
+from workspaces.operations.machine import image_reference, machine_spec
+from workspaces.services import exits
+from workspaces.services.activity import record
+from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status, transition
+
+# How progress runs from 0 to 100 over the phases.
+PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
+PROGRESS_EVERY = 0.5
+
+
+def begin(context: Context) -> None:
+    transition(
+        context.workspace,
+        Status.CREATING,
+        leaving=CREATING,
+        provisioning_state=Provisioning.RUNNING,
+        provisioning_phase=ProvisioningPhase.PULLING_IMAGE,
+        provisioning_progress=PULL_FROM,
+        provisioning_message="Getting the image.",
+        provisioning_attempts=context.workspace.provisioning_attempts + 1,
+        provisioning_updated_at=timezone.now(),
+    )
+
+
+def pull_image(context: Context) -> None:
+    """Make the image ready on this host and pin its digest on the row."""
+    ensure_image(context, progress=_PullProgress(context))
+
+
+def ensure_image(context: Context, progress: _PullProgress | None = None) -> None:
+    """The pinned image from the cache, else pulled. Puts it into `facts`."""
+    workspace = context.workspace
+    image = context.images.get(workspace.image_digest) if workspace.image_digest else None
+    if image is None:
+        image = _pull(context, progress or (lambda percent, sentence: None))
+    context.facts["image"] = image
+    if workspace.image_digest != image.digest:
+        Workspace.objects.filter(pk=workspace.pk).update(image_digest=image.digest)
+        workspace.image_digest = image.digest
+
+
+def _pull(context: Context, progress: Callable[[int, str], None]) -> Image:
+    try:
+        return context.images.ensure(
+            image_reference(context.workspace),
+            progress=progress,
+            deadline=time.monotonic() + context.remaining(),
+            cancelled=lambda: queue.is_cancelled(context.operation),
+        )
+    except ImageCancelled:
+        raise Cancelled(context.operation.pk) from None
+
+
+class _PullProgress:
+    """Writes the row at most twice a second, however chatty the pull is."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.written = 0.0
+
+    def __call__(self, percent: int, sentence: str) -> None:
+        if time.monotonic() - self.written < PROGRESS_EVERY:
+            return
+        self.written = time.monotonic()
+        span = PULL_TO - PULL_FROM
+        self.context.provisioning(
+            progress=PULL_FROM + span * max(0, min(100, percent)) // 100, message=sentence[:MAX_MESSAGE]
+        )
+
+
+def prepare_machine(context: Context) -> None:
+    """Disk, port and definition; the guest's identity goes to the row, so that others can reach it."""
+    context.provisioning(
+        phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk."
+    )
+    prepare(context)
+
+
+def prepare(context: Context) -> None:
+    """Bring the machine's definition to the row. What start and create share."""
+    identity = context.driver.prepare(machine_spec(context.workspace, context.facts["image"]))  # type: ignore[arg-type]
+    fields = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
+    Workspace.objects.filter(pk=context.workspace.pk).update(**fields)
+
+
+def start_machine(context: Context) -> None:
+    context.provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
+    context.driver.start(context.workspace.pk)
+
+
+def wait_ready(context: Context) -> None:
+    context.provisioning(
+        phase=ProvisioningPhase.INITIALIZING, progress=INIT_AT, message="Waiting for the machine to finish its boot."
+    )
+    wait_for_guest(context)
+
+
+def wait_for_guest(context: Context) -> None:
+    """Until the guest is ready. A main process that ended already was a success of the start; its exit is told next."""
+    timeout = min(context.remaining(), settings.ENV.ready_seconds)
+    try:
+        context.driver.wait_ready(context.workspace.pk, timeout)
+    except MachineExited as exc:
+        if exc.exit_code is None:
+            raise
+
+
+def complete(context: Context) -> None:
+    """Ready and provisioned in one commit, never one before the other."""
+    now = timezone.now()
+    with transaction.atomic():
+        transition(
+            context.workspace,
+            Status.RUNNING,
+            leaving=frozenset({Status.CREATING}),
+            ready=True,
+            started_at=now,
+            user_requested_stop=False,
+            provisioning_state=Provisioning.READY,
+            provisioning_phase=ProvisioningPhase.READY,
+            provisioning_progress=100,
+            provisioning_message="Ready.",
+            provisioning_updated_at=now,
+            provisioning_completed_at=now,
+        )
+        queue.finish(context.operation, OperationState.SUCCEEDED)
+        record(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
+    exits.settle_after_start(context.workspace, context.driver)
+
+
+STEPS = (
+    ("begin", begin),
+    ("pull_image", pull_image),
+    ("prepare_machine", prepare_machine),
+    ("start_machine", start_machine),
+    ("wait_ready", wait_ready),
+    ("complete", complete),
+)
+
+
+def failed(context: Context, code: str, sentence: str) -> None:
+    """Nothing of the machine stays; the record does, with the reason, and can be retried."""
+    _remove_quietly(context)
+    with transaction.atomic():
+        mark_failed(context.workspace, code, sentence)
+        queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
+
+
+def mark_failed(workspace: Workspace, code: str, sentence: str) -> None:
+    """The row of a creation that failed. Raises TransitionLost where a delete was first."""
+    now = timezone.now()
+    transition(
+        workspace,
+        Status.FAILED,
+        leaving=CREATING,
+        error_code=code,
+        error_message=sentence,
+        provisioning_state=Provisioning.FAILED,
+        provisioning_phase=ProvisioningPhase.FAILED,
+        provisioning_message=sentence[:MAX_MESSAGE],
+        provisioning_error_code=code,
+        provisioning_error=sentence,
+        provisioning_updated_at=now,
+        provisioning_completed_at=now,
+    )
+    record(workspace, "create_failed", sentence)
+
+
+def cancelled(context: Context) -> None:
+    """A delete comes next; it removes the row and whatever of the machine is still there."""
+    _remove_quietly(context)
+    with transaction.atomic():
+        queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")
+
+
+def _remove_quietly(context: Context) -> None:
+    try:
+        context.driver.delete(context.workspace.pk)
+    except BackendError as exc:
+        # The row says failed or deleting, so the reconcile loop finds the machine and removes it.
+        record(context.workspace, "cleanup_postponed", exc.sentence)

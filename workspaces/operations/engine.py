@@ -1,0 +1,106 @@
+"""Claiming an operation and carrying it out; runs in vmhost only.
+
+A kind is a list of named steps and three ends. Every step may be run again after a crash anywhere in it; an attempt
+after the first begins by putting the machine into a known state. The end of an operation and the move of its
+workspace are one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.operations import create, delete, faults, power, queue
+from workspaces.operations.context import Cancelled, Context
+from workspaces.operations.hostside import HostSide
+from workspaces.states import TransitionLost
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+# What a second try may well cure: the process or the connection died under us.
+WORTH_A_RETRY = (BackendUnavailable, GuestUnreachable, MachineExited)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`again` prepares a later attempt; `failed` and `cancelled` clean up and end the operation."""
+
+    steps: tuple[tuple[str, Callable[[Context], None]], ...]
+    again: Callable[[Context], None]
+    failed: Callable[[Context, str, str], None]
+    cancelled: Callable[[Context], None]
+
+
+KINDS: dict[str, Kind] = {
+    OperationKind.CREATE: Kind(create.STEPS, power.make_off, create.failed, create.cancelled),
+    OperationKind.START: Kind(power.START_STEPS, power.make_off, power.start_failed, power.start_cancelled),
+    OperationKind.STOP: Kind(power.STOP_STEPS, power.nothing, power.stop_failed, power.stop_cancelled),
+    OperationKind.DELETE: Kind(delete.STEPS, power.nothing, delete.failed, delete.cancelled),
+}
+
+
+def run(operation_id: str, side: HostSide) -> None:
+    """Claim and carry out one operation; nothing happens where it is not to be had."""
+    operation = queue.claim(operation_id)
+    if operation is None:
+        return
+    with side.holding(operation.claim):
+        try:
+            _attempt(operation, side)
+        except (queue.Preempted, TransitionLost) as exc:
+            logger.warning("%s %s was taken away: %s", operation.kind, operation.pk, exc)
+
+
+def _attempt(operation: Operation, side: HostSide) -> None:
+    workspace = Workspace.objects.select_related("namespace", "host", "account").get(pk=operation.workspace_id)
+    context = Context(operation, workspace, side.driver, side.images)
+    kind = KINDS[operation.kind]
+    try:
+        _steps(context, kind)
+    except Cancelled:
+        kind.cancelled(context)
+    except WORTH_A_RETRY as exc:
+        _again_or_fail(context, kind, exc)
+    except BackendError as exc:
+        fail(context, kind, exc.code, exc.sentence)
+    except (queue.Preempted, TransitionLost):
+        raise
+    except Exception:
+        logger.exception("%s %s failed on our side", operation.kind, operation.pk)
+        fail(context, kind, "internal_error", "Something went wrong on our side.")
+
+
+def _steps(context: Context, kind: Kind) -> None:
+    if context.operation.attempt > 1:
+        kind.again(context)
+    for name, step in kind.steps:
+        context.check()
+        queue.step(context.operation, name)
+        faults.point(context.operation.kind, name)
+        step(context)
+
+
+def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
+    operation = context.operation
+    if operation.attempt >= MAX_ATTEMPTS:
+        fail(context, kind, exc.code, exc.sentence)
+        return
+    with transaction.atomic():
+        if not queue.requeue(operation, because=exc.sentence):
+            raise queue.Preempted(operation.pk)
+
+
+def fail(context: Context, kind: Kind, code: str, sentence: str) -> None:
+    """End an operation as failed; what its clean-up cannot remove now, the reconcile loop removes later."""
+    try:
+        kind.failed(context, code, sentence)
+    except BackendError as exc:
+        logger.warning("clean-up after %s: %s", context.operation.pk, exc)
+        raise

@@ -1,0 +1,41 @@
+"""From a workspace row to the machine that the driver knows."""
+
+from __future__ import annotations
+
+from vmbackend.driver import Boot, MachineSpec
+from vmbackend.images.reference import parse_reference
+from vmbackend.images.types import Image
+from workspaces.models import Workspace
+
+# A shell without a terminal ends at once; it is what base images name as their command.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
+    """The machine as the row wants it; the image's own environment comes first, the workspace's wins."""
+    config = image.config
+    entrypoint = (*config.entrypoint, *config.cmd)
+    return MachineSpec(
+        id=workspace.pk,
+        image=image.digest,
+        cpus=workspace.cpus,
+        memory_mb=workspace.memory_mb,
+        disk_mb=workspace.disk_size_mb,
+        ip=workspace.ip or "",
+        allow_internet=workspace.allow_internet,
+        boot=Boot(
+            hostname=(workspace.slug or workspace.pk.replace("_", "-"))[:63].rstrip("-"),
+            env={"PATH": DEFAULT_PATH, **config.env, **workspace.env},
+            cmd=tuple(workspace.cmd) if workspace.cmd else None,
+            entrypoint=entrypoint or None,
+            working_dir=config.working_dir or "/",
+            user=config.user or "root",
+        ),
+    )
+
+
+def image_reference(workspace: Workspace) -> str:
+    """What to pull: the pinned digest where an earlier pull pinned it, so that a moved tag changes nothing."""
+    if not workspace.image_digest:
+        return workspace.image
+    return f"{parse_reference(workspace.image).repository}@{workspace.image_digest}"

@@ -1,0 +1,206 @@
+"""Operation rows: every write to them is here, each a guarded update.
+
+Who may write what: `enqueue` the views' services; `claim`, `beat`, `step`, `finish` the vmhost that holds the claim;
+`requeue`, `expire` the reconcile loop. A holder whose claim was taken away finds out at its next write (Preempted).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import redis
+from celery import current_app
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import F, QuerySet
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from workspaces.errors import OperationInProgress
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import LIVE, OperationKind, OperationState
+from workspaces.operations import waiting
+
+logger = logging.getLogger(__name__)
+
+RUN_TASK = "workspaces.tasks.run_operation"
+DEADLINES = {
+    OperationKind.CREATE: "create_seconds",
+    OperationKind.START: "power_seconds",
+    OperationKind.STOP: "power_seconds",
+    OperationKind.DELETE: "power_seconds",
+}
+
+
+class Preempted(Exception):
+    """The operation is no longer this process's: it was cancelled, expired or given to another attempt."""
+
+
+def enqueue(
+    workspace: Workspace, kind: OperationKind, *, actor: str, params: dict[str, Any] | None = None
+) -> Operation:
+    """Queue an operation in the caller's transaction and ring for it when that commits.
+
+    Raises OperationInProgress where one is live. The deadline starts now.
+    """
+    now = timezone.now()
+    seconds = getattr(settings.ENV, DEADLINES[kind])
+    try:
+        with transaction.atomic():
+            operation = Operation.objects.create(
+                workspace=workspace,
+                kind=kind,
+                params=params or {},
+                queue=workspace.host.queue if workspace.host else "default",
+                actor=actor[:160],
+                created_at=now,
+                rung_at=now,
+                deadline_at=now + timedelta(seconds=seconds),
+            )
+    except IntegrityError:
+        raise OperationInProgress from None
+    transaction.on_commit(lambda: ring(operation))
+    return operation
+
+
+def ring(operation: Operation) -> None:
+    """Tell the host's vmhost. A bell that cannot ring (Redis is away) is rung again by the keeper."""
+    try:
+        current_app.send_task(RUN_TASK, args=[operation.pk], queue=operation.queue, expires=3600)
+    except (OperationalError, redis.RedisError, OSError) as exc:
+        logger.warning("could not ring for %s: %s", operation.pk, exc)
+
+
+def live(workspace: Workspace, *kinds: OperationKind) -> Operation | None:
+    """The live operation of a workspace, if there is one (of these kinds)."""
+    found = Operation.objects.filter(workspace=workspace, state__in=LIVE)
+    return (found.filter(kind__in=kinds) if kinds else found).order_by("created_at").first()
+
+
+def claim(operation_id: str) -> Operation | None:
+    """Take a queued operation; None where it is not to be had.
+
+    A delete is to be had only once nothing else is in flight on its workspace: it follows what it cancelled.
+    """
+    operation = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED).first()
+    if operation is None:
+        return None
+    if operation.kind == OperationKind.DELETE and _others_live(operation):
+        return None
+    token = secrets.token_hex(16)
+    now = timezone.now()
+    taken = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=now).update(
+        state=OperationState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=now, step=""
+    )
+    if not taken:
+        return None
+    operation.refresh_from_db()
+    return operation
+
+
+def _others_live(operation: Operation) -> bool:
+    return (
+        Operation.objects.filter(workspace_id=operation.workspace_id, state__in=LIVE)
+        .exclude(pk=operation.pk)
+        .exists()
+    )
+
+
+def beat(claims: Iterable[str]) -> None:
+    """The holder is alive: one update for all its claims."""
+    Operation.objects.filter(claim__in=list(claims), state=OperationState.RUNNING).update(
+        heartbeat_at=timezone.now()
+    )
+
+
+def step(operation: Operation, name: str) -> None:
+    """Record which step comes next. Raises Preempted where the claim is gone."""
+    held = _held(operation)
+    if not held.update(step=name, heartbeat_at=timezone.now()):
+        raise Preempted(operation.pk)
+    operation.step = name
+
+
+def is_cancelled(operation: Operation) -> bool:
+    """Whether a delete wants this operation to end. Raises Preempted where the claim is gone."""
+    row = _held(operation).values_list("cancel_requested", flat=True).first()
+    if row is None:
+        raise Preempted(operation.pk)
+    return row
+
+
+def finish(
+    operation: Operation, state: OperationState, *, code: str = "", sentence: str = ""
+) -> None:
+    """End a claimed operation, in the transaction that moves its workspace. Raises Preempted; roll back then."""
+    changed = _held(operation).update(
+        state=state, finished_at=timezone.now(), error_code=code, error_message=sentence
+    )
+    if not changed:
+        raise Preempted(operation.pk)
+    operation.state, operation.error_code, operation.error_message = state, code, sentence
+    announce_on_commit(operation)
+
+
+def _held(operation: Operation) -> QuerySet[Operation]:
+    return Operation.objects.filter(
+        pk=operation.pk, claim=operation.claim, state=OperationState.RUNNING
+    )
+
+
+def announce_on_commit(operation: Operation) -> None:
+    """Wake the requests that wait, and ring for a delete that follows."""
+    transaction.on_commit(lambda: waiting.announce(operation.pk))
+    transaction.on_commit(lambda: ring_follower(operation.workspace_id))
+
+
+def ring_follower(workspace_id: str) -> None:
+    """Ring for what is queued on this workspace: a delete that waited for another operation's end."""
+    for operation in Operation.objects.filter(workspace_id=workspace_id, state=OperationState.QUEUED):
+        ring(operation)
+
+
+def cancel(workspace: Workspace) -> bool:
+    """Ask what is in flight to end. Queued ones end at once; a running one at its next step. True if one runs."""
+    others = Operation.objects.filter(workspace=workspace).exclude(kind=OperationKind.DELETE)
+    for operation in others.filter(state=OperationState.QUEUED):
+        ended = Operation.objects.filter(pk=operation.pk, state=OperationState.QUEUED).update(
+            state=OperationState.CANCELLED, finished_at=timezone.now()
+        )
+        if ended:
+            announce_on_commit(operation)
+    return bool(others.filter(state=OperationState.RUNNING).update(cancel_requested=True))
+
+
+def requeue(operation: Operation, *, because: str) -> bool:
+    """Give a running operation whose holder died to the next attempt. False where it moved on meanwhile."""
+    changed = _held(operation).update(state=OperationState.QUEUED, claim="", rung_at=timezone.now())
+    if changed:
+        logger.warning("%s %s is tried again: %s", operation.kind, operation.pk, because)
+        transaction.on_commit(lambda: ring(operation))
+    return bool(changed)
+
+
+def take_over(operation: Operation) -> Operation | None:
+    """Claim a live operation in order to fail it: past its deadline or out of attempts. None if it moved on."""
+    token = secrets.token_hex(16)
+    taken = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim).update(
+        state=OperationState.RUNNING, claim=token, heartbeat_at=timezone.now()
+    )
+    if not taken:
+        return None
+    operation.refresh_from_db()
+    return operation
+
+
+def unrung(queue: str, before: datetime) -> list[Operation]:
+    """Queued operations of a host whose bell was rung before that moment; marks them as rung now."""
+    found = list(
+        Operation.objects.filter(queue=queue, state=OperationState.QUEUED, rung_at__lt=before).order_by("rung_at")[:50]
+    )
+    Operation.objects.filter(pk__in=[o.pk for o in found]).update(rung_at=timezone.now())
+    return found

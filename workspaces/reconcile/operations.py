@@ -1,0 +1,90 @@
+"""Operations whose holder died, and operations past their deadline."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import LIVE, OperationKind, OperationState
+from workspaces.operations import queue
+from workspaces.operations.create import mark_failed
+from workspaces.operations.engine import MAX_ATTEMPTS
+from workspaces.operations.hostside import HostSide
+from workspaces.services.activity import record
+from workspaces.states import Status, TransitionLost, transition
+
+logger = logging.getLogger(__name__)
+
+SILENT_AFTER = timedelta(seconds=20)
+BATCH = 100
+
+
+def settle_orphans(side: HostSide) -> int:
+    """Running operations of this host that this process does not hold: their holder is dead.
+
+    One vmhost runs on a host at a time (the hypervisor's own lock sees to it), so no waiting is needed.
+    """
+    orphans = Operation.objects.filter(queue=side.queue_name, state=OperationState.RUNNING).exclude(
+        claim__in=side.claims
+    )
+    settled = 0
+    for operation in list(orphans[:BATCH]):
+        # Claimed by this process between the query and now?
+        if operation.claim not in side.claims:
+            settled += _settle(operation, "the process that ran it ended")
+    return settled
+
+
+def _settle(operation: Operation, because: str) -> bool:
+    if operation.attempt < MAX_ATTEMPTS or operation.kind == OperationKind.DELETE:
+        with transaction.atomic():
+            return queue.requeue(operation, because=because)
+    return fail(operation, "internal_error", f"It was tried {operation.attempt} times and {because} each time.")
+
+
+def expire() -> int:
+    """Fail operations past their deadline; the workspace goes to a state that its owner can act on."""
+    overdue = Operation.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now())
+    return sum(
+        fail(operation, "deadline_exceeded", "It did not finish in time.")
+        for operation in list(overdue.order_by("deadline_at")[:BATCH])
+    )
+
+
+def fail(operation: Operation, code: str, sentence: str) -> bool:
+    """End an operation from outside its holder, and move its workspace. False where it moved on meanwhile."""
+    with transaction.atomic():
+        taken = queue.take_over(operation)
+        if taken is None:
+            return False
+        workspace = Workspace.objects.get(pk=taken.workspace_id)
+        try:
+            _release(workspace, taken, code, sentence)
+        except TransitionLost:
+            logger.info("%s had moved on already", workspace.pk)
+        queue.finish(taken, OperationState.FAILED, code=code, sentence=sentence)
+        record(workspace, f"{taken.kind}_failed", sentence)
+    return True
+
+
+def _release(workspace: Workspace, operation: Operation, code: str, sentence: str) -> None:
+    """The state after a failure that nobody looked into: reconcile corrects it by what the host says."""
+    match operation.kind:
+        case OperationKind.CREATE:
+            mark_failed(workspace, code, sentence)
+        case OperationKind.START:
+            transition(workspace, Status.STOPPED, leaving=frozenset({Status.STARTING}), **_error(code, sentence))
+        case OperationKind.STOP:
+            transition(
+                workspace, Status.RUNNING, leaving=frozenset({Status.STOPPING}), ready=True, **_error(code, sentence)
+            )
+        case OperationKind.DELETE:
+            pass  # stays `deleting`; the next reconcile queues another delete
+
+
+def _error(code: str, sentence: str) -> dict[str, str]:
+    return {"error_code": code, "error_message": sentence}

@@ -1,0 +1,1 @@
+"""The only writers of workspaces. Views, admin actions, tasks and sweeps call these."""

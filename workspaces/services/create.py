@@ -1,0 +1,167 @@
+"""Creating a workspace: the row, its place, its pools and its first operation, in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from accounts.scopes import Actor, Scope
+from accounts.services import account_lock, idempotency_find, idempotency_record
+from common.errors import Forbidden, VMUnavailable
+from common.idempotency import IdempotencyConflict
+from namespaces import selectors as namespaces
+from namespaces.models import Namespace
+from workspaces import errors
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.models.workspace import Kind
+from workspaces.operations import queue
+from workspaces.services import quota, slugs
+from workspaces.services.activity import record
+from workspaces.services.placement import free_address, place
+from workspaces.services.quota import Amount
+from workspaces.states import Provisioning, ProvisioningPhase, Status, require, transition
+
+ADDRESS_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorkspace:
+    """A validated create request. `fields` are columns of the row beyond those named."""
+
+    image: str
+    amount: Amount
+    name: str | None = None
+    slug: str | None = None
+    namespace: str | None = None
+    kind: Kind = Kind.WORKSPACE
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """`replayed`: an earlier request with the same idempotency key made it; `operation` is the one to wait for."""
+
+    workspace: Workspace
+    operation: Operation | None
+    replayed: bool = False
+
+
+def workspace_create(
+    *, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = ""
+) -> Created:
+    """Make the row and queue its creation; the machine is made by vmhost afterwards.
+
+    With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
+    Raises NotFound (namespace), Forbidden (pinned elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
+    limit errors of `services.quota`, VMUnavailable. Nothing is left on any of them.
+    """
+    if actor.scope is Scope.WORKSPACE:
+        raise Forbidden("A workspace-scope credential cannot create workspaces.")
+    for _ in range(ADDRESS_TRIES):
+        try:
+            with transaction.atomic():
+                return _create_locked(actor, new, key, fingerprint)
+        except IntegrityError:
+            continue  # another account took the same address between the look and the insert
+    raise VMUnavailable("No address could be reserved; try again.")
+
+
+def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint: str) -> Created:
+    account = account_lock(actor.account)
+    replay = _replay(actor, key, fingerprint)
+    if replay is not None:
+        return replay
+    namespace = namespaces.for_create(actor, new.namespace)
+    quota.require_plan_allows(account.plan, new.amount)
+    quota.require_namespace_room(namespace, new.amount, new=True)
+    quota.require_create_allowed(account.plan, quota.usage(account), new.amount)
+    workspace = _insert(actor, namespace, new)
+    if key is not None:
+        idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
+    record(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
+    operation = queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
+    return Created(workspace, operation)
+
+
+def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
+    used = idempotency_find(account=actor.account, key=key) if key else None
+    if used is None:
+        return None
+    if used.fingerprint != fingerprint:
+        raise IdempotencyConflict
+    workspace = Workspace.objects.select_related("namespace").filter(pk=used.resource_id).first()
+    if workspace is None:
+        raise IdempotencyConflict("The workspace that this idempotency key made has been deleted.")
+    return Created(workspace, queue.live(workspace, OperationKind.CREATE), replayed=True)
+
+
+def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace) -> Workspace:
+    account = actor.account
+    name = new.name or slugs.name_from_image(new.image)
+    if new.slug is not None and slugs.is_taken(account, new.slug):
+        raise errors.SlugTaken(details={"slug": new.slug})
+    host = place(new.amount)
+    now = timezone.now()
+    ttl = new.fields.get("ttl_seconds")
+    return Workspace.objects.create(
+        account=account,
+        namespace=namespace,
+        kind=new.kind,
+        name=name,
+        slug=new.slug or slugs.free_slug(account, name),
+        image=new.image,
+        cpu_millis=new.amount.cpu_millis,
+        memory_mb=new.amount.memory_mb,
+        disk_size_mb=new.amount.disk_size_mb,
+        host=host,
+        ip=free_address(host),
+        ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
+        created_at=now,
+        updated_at=now,
+        provisioning_updated_at=now,
+        **new.fields,
+    )
+
+
+@transaction.atomic
+def provisioning_retry(*, actor: Actor, workspace: Workspace) -> Operation:
+    """Try a failed creation again, on whichever host has room now.
+
+    Raises InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
+    """
+    account = account_lock(actor.account)
+    workspace.refresh_from_db()
+    require(workspace, frozenset({Status.FAILED}), "be provisioned again")
+    namespaces.require_open(workspace.namespace)
+    amount = quota.amount_of(workspace)
+    quota.require_running_room(account.plan, quota.usage(account), amount)
+    host = place(amount)
+    moved = {} if workspace.host_id == host.pk else {"host": host, "ip": free_address(host)}
+    transition(
+        workspace,
+        Status.QUEUED,
+        provisioning_state=Provisioning.QUEUED,
+        provisioning_phase=ProvisioningPhase.QUEUED,
+        provisioning_progress=0,
+        provisioning_message="Queued.",
+        provisioning_error_code="",
+        provisioning_error="",
+        provisioning_updated_at=timezone.now(),
+        provisioning_completed_at=None,
+        error_code="",
+        error_message="",
+        **moved,
+    )
+    record(workspace, "retried", "Creation is tried again.", actor=actor.label)
+    return queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
+
+
+def default_image() -> str:
+    """The image of a create request that names none."""
+    return settings.ENV.default_image

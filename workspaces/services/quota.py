@@ -1,0 +1,184 @@
+"""The plan's ceilings and the two pools (specification, Workspace quota object; errors of Workspace create).
+
+Checks that precede a write run under the account's lock (`accounts.services.account_lock`), so that two requests at
+once can never both take the last of a pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Q, Sum
+
+from accounts.models import Account, Plan
+from common.errors import DomainError
+from namespaces.models import Namespace
+from workspaces import errors
+from workspaces.models import Workspace
+from workspaces.states import OWNS_NOTHING, USES_RUNNING_POOL
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Resources: thousandths of a CPU, MiB, MiB; and of how many workspaces."""
+
+    cpu_millis: int
+    memory_mb: int
+    disk_size_mb: int
+    count: int = 1
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            self.cpu_millis + other.cpu_millis,
+            self.memory_mb + other.memory_mb,
+            self.disk_size_mb + other.disk_size_mb,
+            self.count + other.count,
+        )
+
+    def shown(self) -> dict[str, Any]:
+        """As responses show it."""
+        return {
+            "cpus": self.cpu_millis / 1000,
+            "memory_mb": self.memory_mb,
+            "disk_size_mb": self.disk_size_mb,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an account owns and what of it runs."""
+
+    owned: Amount
+    running: Amount
+    records: int
+
+
+def amount_of(workspace: Workspace) -> Amount:
+    return Amount(workspace.cpu_millis, workspace.memory_mb, workspace.disk_size_mb)
+
+
+def plan_limits(plan: Plan) -> Amount:
+    return Amount(int(plan.cpus * 1000), plan.memory_mb, plan.disk_size_mb)
+
+
+def plan_pool(plan: Plan) -> Amount:
+    return Amount(int(plan.pool_cpus * 1000), plan.pool_memory_mb, plan.pool_disk_size_mb)
+
+
+def plan_running_pool(plan: Plan) -> Amount:
+    return Amount(int(plan.running_cpus * 1000), plan.running_memory_mb, plan.running_disk_size_mb)
+
+
+def usage(account: Account) -> Usage:
+    """One query over an index that covers it."""
+    owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
+    sums = {
+        f"{name}_{field}": Sum(field, filter=condition, default=0)
+        for name, condition in (("owned", owned), ("running", running))
+        for field in ("cpu_millis", "memory_mb", "disk_size_mb")
+    }
+    counts = {"owned_count": Count("pk", filter=owned), "running_count": Count("pk", filter=running)}
+    found = Workspace.objects.filter(account=account).order_by().aggregate(records=Count("pk"), **counts, **sums)
+    return Usage(
+        owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"]
+    )
+
+
+def _amount(found: dict[str, Any], name: str) -> Amount:
+    return Amount(
+        found[f"{name}_cpu_millis"],
+        found[f"{name}_memory_mb"],
+        found[f"{name}_disk_size_mb"],
+        found[f"{name}_count"],
+    )
+
+
+def require_create_allowed(plan: Plan, used: Usage, wanted: Amount) -> None:
+    """Raises ResourceNotAllowed, SandboxLimitReached, PoolLimitReached, RunningPoolReached; in this order."""
+    require_plan_allows(plan, wanted)
+    if used.records >= plan.max_workspaces:
+        raise errors.SandboxLimitReached(
+            f"The plan {plan.label} allows {plan.max_workspaces} workspaces.",
+            details={"current": used.records, "max": plan.max_workspaces},
+        )
+    _require_room(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
+    require_running_room(plan, used, wanted)
+
+
+def require_plan_allows(plan: Plan, wanted: Amount) -> None:
+    """The ceiling for one workspace. Raises ResourceNotAllowed."""
+    _require_room(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
+
+
+def require_running_room(plan: Plan, used: Usage, wanted: Amount) -> None:
+    """Raises RunningPoolReached."""
+    _require_room(errors.RunningPoolReached, used.running, wanted, plan_running_pool(plan))
+
+
+def _require_room(error: type[DomainError], used: Amount, wanted: Amount, limit: Amount) -> None:
+    for field, shown, unit in (
+        ("cpu_millis", "cpus", 1000),
+        ("memory_mb", "memory_mb", 1),
+        ("disk_size_mb", "disk_size_mb", 1),
+    ):
+        current, more, most = getattr(used, field), getattr(wanted, field), getattr(limit, field)
+        if current + more > most:
+            raise error(
+                f"{error.message} ({shown}: {current / unit:g} used, {more / unit:g} asked, {most / unit:g} allowed)",
+                details={
+                    "resource": shown,
+                    "current": current / unit,
+                    "requested": more / unit,
+                    "max": most / unit,
+                },
+            )
+
+
+def require_namespace_room(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
+    """The namespace's own caps. Raises NamespaceLimitReached."""
+    limits = namespace.resource_limits or {}
+    most = limits.get("max_workspaces")
+    if new and most is not None:
+        count = Workspace.objects.filter(namespace=namespace).count()
+        if count >= most:
+            raise errors.NamespaceLimitReached(
+                f"The namespace allows {most} workspaces.", details={"current": count, "max": most}
+            )
+    for key, value in (
+        ("max_vcpus", wanted.cpu_millis / 1000),
+        ("max_ram_mb", wanted.memory_mb),
+        ("max_disk_gb", wanted.disk_size_mb / 1024),
+    ):
+        cap = limits.get(key)
+        if cap is not None and value > cap:
+            raise errors.NamespaceLimitReached(
+                f"The namespace allows {cap:g} for {key}.", details={"limit": key, "current": value, "max": cap}
+            )
+
+
+def quota_object(account: Account) -> dict[str, Any]:
+    """The workspace quota object; `reason` is the code that a default create would meet."""
+    plan, used = account.plan, usage(account)
+    reason = _create_reason(plan, used)
+    return {
+        "plan": plan.code,
+        "planLabel": plan.label,
+        "limits": plan_limits(plan).shown(),
+        "pool": plan_pool(plan).shown(),
+        "pool_usage": {"count": used.owned.count, **used.owned.shown()},
+        "running_pool": plan_running_pool(plan).shown(),
+        "running_pool_usage": {"count": used.running.count, **used.running.shown()},
+        "maxSandboxes": plan.max_workspaces,
+        "currentSandboxes": used.records,
+        "canCreate": reason is None,
+        "reason": reason,
+    }
+
+
+def _create_reason(plan: Plan, used: Usage) -> str | None:
+    try:
+        require_create_allowed(plan, used, Amount(100, 128, 64))
+    except DomainError as exc:
+        return exc.code
+    return None

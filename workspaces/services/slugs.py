@@ -1,0 +1,31 @@
+"""Names and slugs that the caller left out."""
+
+from __future__ import annotations
+
+from django.utils.text import slugify
+
+from accounts.models import Account
+from common.ids import random_suffix
+from workspaces.models import Workspace
+
+MIN_SLUG, MAX_SLUG = 3, 128
+
+
+def name_from_image(image: str) -> str:
+    """`ghcr.io/team/tool:1.2@sha256:...` is called `tool`."""
+    return image.split("@")[0].rsplit("/", 1)[-1].split(":")[0] or "workspace"
+
+
+def free_slug(account: Account, name: str) -> str:
+    """A slug from the name, with a short suffix when taken. Call it under the account's lock."""
+    base = slugify(name)[: MAX_SLUG - 8].strip("-") or "workspace"
+    if len(base) >= MIN_SLUG and not is_taken(account, base):
+        return base
+    while True:
+        candidate = f"{base}-{random_suffix(6)}"
+        if not is_taken(account, candidate):
+            return candidate
+
+
+def is_taken(account: Account, slug: str) -> bool:
+    return Workspace.objects.filter(account=account, slug=slug).exists()

@@ -1,0 +1,152 @@
+"""The states of a workspace and the only way between them.
+
+    queued -> creating -> running            create; also from failed by a retry
+    queued, creating -> failed               creation failed; the record stays
+    stopped, lost, paused, failed -> starting -> running      start
+    running, paused, starting.. -> stopping -> stopped        stop
+    running -> stopped | lost                the VM ended, or vanished from its host
+    any -> deleting -> (row gone)            delete
+
+A transition is one guarded UPDATE: it names the states it may leave, and whoever comes second changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.utils import timezone
+
+from common.errors import InvalidState
+
+if TYPE_CHECKING:
+    from workspaces.models import Workspace
+
+
+class Status(models.TextChoices):
+    """`info.status` (wire contract, section 3)."""
+
+    QUEUED = "queued"
+    CREATING = "creating"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    PAUSED = "paused"
+    SLEEPING = "sleeping"
+    FAILED = "failed"
+    DESTROYED = "destroyed"
+    DELETING = "deleting"
+    LOST = "lost"
+    STARTING = "starting"
+    STOPPING = "stopping"
+    RESTARTING = "restarting"
+    PAUSING = "pausing"
+    RESUMING = "resuming"
+    SUSPENDING = "suspending"
+    WAKING = "waking"
+    REINSTALLING = "reinstalling"
+    RESIZING = "resizing"
+
+
+class Provisioning(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class ProvisioningPhase(models.TextChoices):
+    QUEUED = "queued"
+    PULLING_IMAGE = "pulling_image"
+    PREPARING_DISK = "preparing_disk"
+    STARTING = "starting"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    FAILED = "failed"
+    DELETING = "deleting"
+
+
+# States in which the VM's process may be there.
+HOLDS_PROCESS = frozenset(
+    {
+        Status.RUNNING,
+        Status.PAUSED,
+        Status.STOPPING,
+        Status.RESTARTING,
+        Status.PAUSING,
+        Status.RESUMING,
+        Status.SUSPENDING,
+        Status.RESIZING,
+    }
+)
+# States that use or are about to use the running pool.
+USES_RUNNING_POOL = HOLDS_PROCESS | {
+    Status.QUEUED,
+    Status.CREATING,
+    Status.STARTING,
+    Status.WAKING,
+    Status.REINSTALLING,
+}
+# States that own nothing any more.
+OWNS_NOTHING = frozenset({Status.DESTROYED})
+# States that something is being done in; their end is an operation's end.
+TRANSITIONAL = frozenset(
+    {
+        Status.QUEUED,
+        Status.CREATING,
+        Status.DELETING,
+        Status.STARTING,
+        Status.STOPPING,
+        Status.RESTARTING,
+        Status.PAUSING,
+        Status.RESUMING,
+        Status.SUSPENDING,
+        Status.WAKING,
+        Status.REINSTALLING,
+        Status.RESIZING,
+    }
+)
+CREATING = frozenset({Status.QUEUED, Status.CREATING})
+ANY = frozenset(Status)
+
+# What each state may follow. `deleting` may follow every state and nothing follows it.
+ALLOWED: dict[Status, frozenset[Status]] = {
+    Status.QUEUED: frozenset({Status.FAILED}),
+    Status.CREATING: frozenset({Status.QUEUED, Status.CREATING}),
+    Status.FAILED: frozenset({Status.QUEUED, Status.CREATING}),
+    Status.STARTING: frozenset(
+        {Status.STOPPED, Status.LOST, Status.PAUSED, Status.SLEEPING, Status.STARTING, Status.RUNNING}
+    ),
+    Status.RUNNING: frozenset({Status.CREATING, Status.STARTING, Status.LOST, Status.STOPPED, Status.STOPPING}),
+    Status.STOPPING: frozenset({Status.RUNNING, Status.PAUSED, Status.STOPPING}),
+    Status.STOPPED: frozenset({Status.STARTING, Status.STOPPING, Status.RUNNING, Status.LOST, Status.PAUSED}),
+    Status.PAUSED: frozenset({Status.RUNNING}),
+    Status.LOST: frozenset({Status.RUNNING, Status.PAUSED, Status.STARTING, Status.STOPPING}),
+    Status.DELETING: ANY,
+}
+
+
+class TransitionLost(Exception):
+    """The workspace was no longer in a state that this transition may leave; nothing was changed."""
+
+
+def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] | None = None, **fields: Any) -> None:
+    """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table).
+
+    `ready` is true only in `running`; callers set it there. Updates the instance too. Raises TransitionLost, changing
+    nothing, where another one was first.
+    """
+    allowed = ALLOWED[to] if leaving is None else leaving & ALLOWED[to]
+    fields = {"ready": False, "updated_at": timezone.now(), **fields, "status": to}
+    changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
+    if not changed:
+        raise TransitionLost(f"{workspace.pk} cannot become {to}")
+    for name, value in fields.items():
+        setattr(workspace, name, value)
+
+
+def require(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:
+    """Raise InvalidState, with the status in its details, unless the workspace is in one of the states."""
+    if workspace.status not in allowed:
+        raise InvalidState(
+            f"A workspace that is {workspace.status} cannot {doing}.", details={"status": workspace.status}
+        )

@@ -1,0 +1,42 @@
+"""Celery's entry points: one service call each."""
+
+from __future__ import annotations
+
+from celery import current_app, shared_task
+
+from vmbackend.models import Host
+from workspaces.logs import remote
+from workspaces.operations import engine
+from workspaces.reconcile.operations import expire
+from workspaces.vmhost import reconcile, side
+
+
+@shared_task
+def run_operation(operation_id: str) -> None:
+    """Rung on the queue of the workspace's host."""
+    engine.run(operation_id, side())
+
+
+@shared_task
+def reconcile_host() -> int:
+    """Rung on each host's queue."""
+    return reconcile(side())
+
+
+@shared_task
+def reconcile_hosts() -> None:
+    """Beat: ring for every host."""
+    for host in Host.objects.all():
+        current_app.send_task("workspaces.tasks.reconcile_host", queue=host.queue, expires=30)
+
+
+@shared_task
+def expire_operations() -> int:
+    """Beat: operations past their deadline."""
+    return expire()
+
+
+@shared_task
+def send_boot_log(workspace_id: str, key: str) -> None:
+    """Rung on the queue of the workspace's host by who waits for the log."""
+    remote.send(side().driver.boot_log(workspace_id), key)

@@ -1,0 +1,83 @@
+"""The vmhost process: one HostSide, opened when the Celery worker starts and closed when it stops.
+
+A worker becomes the vmhost of its machine by PLATFORM_ROLE=vmhost. If the hypervisor cannot be opened the process ends,
+and its supervisor starts it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from celery.signals import worker_init, worker_shutdown
+from django.conf import settings
+
+from vmbackend.backend import build_driver, image_store
+from vmbackend.errors import BackendError
+from workspaces.operations.hostside import HostSide
+from workspaces.reconcile.machines import compare
+from workspaces.reconcile.operations import settle_orphans
+from workspaces.selectors import digests_in_use
+from workspaces.services.exits import machine_event
+
+logger = logging.getLogger(__name__)
+
+_side: HostSide | None = None
+
+
+def side() -> HostSide:
+    """This process's host side. Raises RuntimeError in any other process than vmhost."""
+    if _side is None:
+        raise RuntimeError("this process is no vmhost")
+    return _side
+
+
+def open_host() -> HostSide:
+    """Open the driver, then settle what an earlier vmhost left, then reconcile once."""
+    global _side  # noqa: PLW0603 one for each process, by design
+    env = settings.ENV
+    made = HostSide(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
+    made.start(machine_event)
+    made.images.sweep()
+    _side = made
+    reconcile(made)
+    return made
+
+
+def close_host() -> None:
+    """Disconnect; machines go on, or are stopped where PLATFORM_STOP_VMS_ON_DOWN says so."""
+    global _side  # noqa: PLW0603
+    if _side is not None:
+        _side.stop()
+        _side = None
+
+
+def reconcile(on: HostSide) -> int:
+    """One pass over this host. Returns how many things were put right."""
+    mended = settle_orphans(on)
+    try:
+        mended += compare(on)
+        on.images.evict(in_use=digests_in_use(on.name))
+    except BackendError as exc:
+        logger.warning("reconcile: %s", exc)
+    return mended
+
+
+def is_vmhost() -> bool:
+    return os.environ.get("PLATFORM_ROLE") == "vmhost"
+
+
+@worker_init.connect
+def _start(**kwargs: Any) -> None:
+    if is_vmhost():
+        try:
+            open_host()
+        except BackendError as exc:
+            logger.error("vmhost cannot start: %s", exc)
+            raise SystemExit(1) from exc
+
+
+@worker_shutdown.connect
+def _stop(**kwargs: Any) -> None:
+    close_host()
