@@ -13,7 +13,7 @@ from django.db import connections
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake import FakeDriver
 from vmbackend.fake_images import FakeImageStore
-from workspaces import vmhost
+from workspaces import tasks, vmhost  # noqa: F401 registers the tasks
 from workspaces.operations.hostside import HostSide
 from workspaces.services.exits import machine_event
 

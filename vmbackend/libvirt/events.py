@@ -90,6 +90,7 @@ class Events:
             self._selector.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
+            self._wake_read = self._wake_write = -1
 
     def attach(self, files: MachineDir) -> Run:
         """Take up the channels of a machine that may run; known ones stay as they are."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from django.db import DatabaseError, close_old_connections
+from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from vmbackend import services as hosts
@@ -88,17 +88,16 @@ class HostSide:
                 on_event(event)
             except Exception:  # an event that cannot be handled is found again by the reconcile loop
                 logger.exception("event %s", event)
-            finally:
-                close_old_connections()
+        connections.close_all()
 
     def _keep(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
             try:
-                self.beat()
-            except DatabaseError as exc:
-                logger.warning("keeper: %s", exc)
-            finally:
                 close_old_connections()
+                self.beat()
+            except Exception as exc:  # the heart must not stop for anything that the next beat may find mended
+                logger.warning("keeper: %s", exc)
+        connections.close_all()
 
     def beat(self) -> None:
         """Heartbeat of the claims and of the host; bells that nobody heard are rung again."""

@@ -1,0 +1,309 @@
+"""The libvirt driver: the contract of `vmbackend.driver` over libvirt, QEMU, a bridge and nftables."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from vmbackend.driver import (
+    Capacity,
+    Driver,
+    Event,
+    Inventory,
+    MachineIdentity,
+    MachineSpec,
+    MachineState,
+)
+from vmbackend.errors import (
+    BackendError,
+    BackendUnavailable,
+    DeadlineExceeded,
+    InvalidMachineState,
+    MachineNotFound,
+    NoRoom,
+)
+from vmbackend.guest.bootconfig import CONTROL_PORT
+from vmbackend.guest.kit import find_kit
+from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt.events import Events
+from vmbackend.libvirt.host import Host, warm_capabilities
+from vmbackend.libvirt.machines import Preparer, port_of
+from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.probe import probe_kvm
+from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
+from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.watch import Watch
+
+log = logging.getLogger(__name__)
+
+_MEMINFO = Path("/proc/meminfo")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_UP = (MachineState.RUNNING, MachineState.PAUSED)
+
+
+class LibvirtDriver(Driver):
+    """One host's machines under libvirt."""
+
+    def __init__(self, settings: LibvirtSettings) -> None:
+        self._settings = settings
+        self._events = Events(settings.boot_log_bytes)
+        self._network = Network(settings)
+        self._domains = domain.Domains(settings.instance)
+        self._watch = Watch(self._domains, self._events)
+        self._host = Host(settings, self._connected)
+        self._preparer = Preparer(settings, self._network, self._domains)
+        self._quota_works = True
+
+    def open(self, on_event: Callable[[Event], None]) -> None:
+        self._settings.check()
+        self._settings.machines_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._preparer.domain_type = self._domain_type()
+        self._events.start(on_event)
+        try:
+            # Before libvirt: it may end a machine that was powering off, and with it what its pipes hold.
+            for files in self._directories():
+                if files.read_status().running:
+                    self._events.attach(files)
+            if not self._settings.is_test:
+                self._network.install(port_of(record) for record in self._records())
+            self._host.open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                log.exception("open")
+                raise BackendUnavailable("The host refused what the hypervisor needs (is this root?).") from error
+            raise
+
+    def close(self) -> None:
+        self._host.close()
+        self._events.stop()
+
+    def uninstall(self) -> None:
+        """Remove bridge, taps and firewall tables. Machines lose their network: for tear-down, after all are gone."""
+        self._network.uninstall()
+
+    def capacity(self) -> Capacity:
+        memory = _meminfo()
+        return Capacity(
+            arch=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
+            accelerated=self._preparer.domain_type == "kvm",
+            cpus=os.cpu_count() or 1,
+            memory_mb=memory["MemTotal"],
+            memory_free_mb=max(0, memory["MemAvailable"] - self._settings.memory_reserve_mb),
+            disk_mb=disks.total_mb(self._settings.machines_dir),
+            disk_free_mb=max(0, disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb),
+        )
+
+    def prepare(self, spec: MachineSpec) -> MachineIdentity:
+        self._watch.deleting.discard(spec.id)
+        return self._preparer.prepare(self._host.connection, spec)
+
+    def start(self, machine_id: str) -> None:
+        target, record = self._known(machine_id)
+        state = domain.state_of(target)
+        if state is MachineState.RUNNING:
+            return
+        if state is MachineState.PAUSED:
+            self.resume(machine_id)
+            return
+        self._require_memory(record.memory_mb)
+        self._admit(record)
+        files = self._files(machine_id)
+        self._events.begin(files, wake=state is MachineState.ASLEEP)
+        try:
+            domain.start(target)
+        except BaseException:
+            self._events.abandon(machine_id)
+            domain.destroy(target) if state is MachineState.OFF else None
+            raise
+        self._limit(target, record)
+
+    def wait_ready(self, machine_id: str, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        _, record = self._known(machine_id)
+        self._events.raise_if_exited(machine_id)
+        if self._settings.is_test:
+            return  # its machines have no guest
+        if not self._events.was_adopted(machine_id):
+            self._events.wait_ready(machine_id, deadline)
+        while not _shows_banner(record.ip, min(2.0, deadline - time.monotonic())):
+            self._events.raise_if_exited(machine_id)
+            if time.monotonic() >= deadline:
+                raise DeadlineExceeded("The machine was not ready in time.")
+            self._events.wait_stopped(machine_id, 0.02)
+
+    def shutdown(self, machine_id: str, grace: float) -> bool:
+        target = self._domains.find_or_none(self._host.connection, machine_id)
+        state = domain.state_of(target) if target is not None else MachineState.ABSENT
+        if state in (MachineState.OFF, MachineState.ABSENT):
+            return True
+        went = state in _UP and self._went_by_itself(target, machine_id, state, grace)
+        self.destroy(machine_id)
+        return went
+
+    def destroy(self, machine_id: str) -> None:
+        target = self._domains.find_or_none(self._host.connection, machine_id)
+        if target is not None:
+            domain.destroy(target)
+
+    def delete(self, machine_id: str) -> None:
+        target = self._domains.find_or_none(self._host.connection, machine_id)
+        files = self._files(machine_id)
+        if target is not None:
+            self._watch.deleting.add(machine_id)
+            domain.destroy(target)
+            domain.undefine(target)
+        if not self._settings.is_test:
+            self._leave_network(machine_id, files.read_record())
+        self._events.forget(machine_id)
+        _remove(files)
+
+    def pause(self, machine_id: str) -> None:
+        target = self._domains.find(self._host.connection, machine_id)
+        self._require_process(target)
+        with domain.translated("pause"):
+            if domain.state_of(target) is MachineState.RUNNING:
+                target.suspend()
+
+    def resume(self, machine_id: str) -> None:
+        target = self._domains.find(self._host.connection, machine_id)
+        self._require_process(target)
+        with domain.translated("resume"):
+            if domain.state_of(target) is MachineState.PAUSED:
+                target.resume()
+
+    def set_internet(self, machine_id: str, allowed: bool) -> None:
+        _, record = self._known(machine_id)
+        changed = replace(record, allow_internet=allowed)
+        # The record first: a firewall that is rebuilt meanwhile must already come out as it shall be.
+        self._files(machine_id).write_record(changed)
+        self._admit(changed)
+
+    def state(self, machine_id: str) -> MachineState:
+        target = self._domains.find_or_none(self._host.connection, machine_id)
+        return domain.state_of(target) if target is not None else MachineState.ABSENT
+
+    def inventory(self) -> Inventory:
+        found = self._domains.list(self._host.connection)
+        directories = frozenset(files.id for files in self._directories())
+        admitted = {} if self._settings.is_test else self._network.admitted()
+        owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}
+        owners |= {self._network.tap_for(record.ip): record.id for record in self._records()}
+        return Inventory(
+            domains={machine: domain.state_of(target) for machine, target in found.items()},
+            directories=directories,
+            # A tap that nobody owns goes by its own name, which `delete` takes too.
+            taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
+            firewall=frozenset(admitted),
+        )
+
+    def boot_log(self, machine_id: str) -> Path:
+        return self._files(machine_id).boot_log
+
+    def definition(self, machine_id: str) -> dict[str, object]:
+        target, record = self._known(machine_id)
+        with domain.translated("describe"):
+            return {"format": "libvirt-domain", "xml": target.XMLDesc(0), "machine": asdict(record)}
+
+    def _connected(self, connection: Any) -> None:
+        self._watch.register(connection)
+        if not self._settings.is_test:
+            warm_capabilities(connection, self._preparer.domain_type)
+        self._watch.settle(connection, list(self._directories()))
+
+    def _domain_type(self) -> Any:
+        if self._settings.is_test:
+            return "test"
+        if self._settings.accel != "auto":
+            return self._settings.accel
+        report = probe_kvm(find_kit(self._settings.kit_dir).kernel, self._settings.machines_dir / ".probe")
+        log.info("%s", report.sentence)
+        return "kvm" if report.works else "qemu"
+
+    def _files(self, machine_id: str) -> MachineDir:
+        return MachineDir(self._settings.machines_dir, machine_id)
+
+    def _directories(self) -> list[MachineDir]:
+        return list(machine_dirs(self._settings.machines_dir))
+
+    def _records(self) -> list[Record]:
+        return [record for files in self._directories() if (record := files.read_record()) is not None]
+
+    def _known(self, machine_id: str) -> tuple[Any, Record]:
+        target = self._domains.find(self._host.connection, machine_id)
+        record = self._files(machine_id).read_record()
+        if record is None:
+            raise MachineNotFound("The machine's files are not on this host.")
+        return target, record
+
+    def _require_memory(self, needed_mb: int) -> None:
+        free = _meminfo()["MemAvailable"] - self._settings.memory_reserve_mb
+        if needed_mb > free:
+            raise NoRoom(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
+
+    def _require_process(self, target: Any) -> None:
+        if domain.state_of(target) not in _UP:
+            raise InvalidMachineState("The machine does not run.")
+
+    def _admit(self, record: Record) -> None:
+        """Before each start again: rules that somebody flushed must not leave a guest unguarded."""
+        if self._settings.is_test:
+            return
+        try:
+            self._network.admit(port_of(record), port_of(record))
+        except BackendError:
+            self._network.install(port_of(known) for known in self._records())
+
+    def _limit(self, target: Any, record: Record) -> None:
+        if self._settings.is_test or not self._quota_works:
+            return
+        self._quota_works = domain.limit_cpu(target, record.cpus)
+        if not self._quota_works:
+            log.warning("This host's cgroups take no CPU quota: fractions of a CPU are not held.")
+
+    def _went_by_itself(self, target: Any, machine_id: str, state: MachineState, grace: float) -> bool:
+        deadline = time.monotonic() + grace
+        if state is MachineState.PAUSED:
+            self.resume(machine_id)
+        domain.power_button(target)
+        while domain.state_of(target) in _UP:
+            if time.monotonic() >= deadline:
+                return False
+            # The event wakes this; the second is for one that was lost with a connection.
+            self._events.wait_stopped(machine_id, min(1.0, max(0.01, deadline - time.monotonic())))
+        return True
+
+    def _leave_network(self, machine_id: str, record: Record | None) -> None:
+        ip = record.ip if record else self._network.admitted().get(machine_id)
+        tap = self._network.tap_for(ip) if ip else machine_id
+        if ip:
+            self._network.revoke(ip)
+        self._network.remove_tap(tap)
+
+
+def _remove(files: MachineDir) -> None:
+    try:
+        files.remove()
+    except OSError as error:
+        raise BackendUnavailable("The machine's files could not be removed.") from error
+
+
+def _meminfo() -> dict[str, int]:
+    """The kernel's figures in MiB."""
+    pairs = (line.split(":") for line in _MEMINFO.read_text().splitlines())
+    return {name: int(value.split()[0]) // 1024 for name, value in pairs}
+
+
+def _shows_banner(ip: str, seconds: float) -> bool:
+    """Whether an SSH server answers on the control port."""
+    try:
+        with socket.create_connection((ip, CONTROL_PORT), timeout=max(0.05, seconds)) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False

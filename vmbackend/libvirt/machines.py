@@ -1,0 +1,161 @@
+"""Preparing machines: from a specification to a directory, a firewall entry and a definition."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+from vmbackend.driver import MachineIdentity, MachineSpec, MachineState
+from vmbackend.errors import BackendUnavailable, ImageNotFound, InvalidMachineState
+from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode, generate_host_key
+from vmbackend.guest.kit import KERNEL_ARGS, find_kit
+from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.domainxml import DomainDefinition, to_xml, vcpus_for
+from vmbackend.libvirt.network import Network, Port, mac_for
+from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
+from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
+
+log = logging.getLogger(__name__)
+
+
+class Preparer:
+    """Makes one instance's machines. `domain_type` is known once the driver is open."""
+
+    def __init__(self, settings: LibvirtSettings, network: Network, domains: domain.Domains) -> None:
+        self._settings = settings
+        self._network = network
+        self._domains = domains
+        self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
+
+    def prepare(self, connection: Any, spec: MachineSpec) -> MachineIdentity:
+        """As `Driver.prepare`."""
+        files = MachineDir(self._settings.machines_dir, spec.id)
+        record = files.read_record()
+        image = self._check(connection, spec, files)
+        if record is not None:
+            return self._bring_to(connection, spec, files, image, record)
+        try:
+            return self._bring_to(connection, spec, files, image, None)
+        except BaseException:
+            self._undo(connection, spec, files)
+            raise
+
+    def _check(self, connection: Any, spec: MachineSpec, files: MachineDir) -> StoredImage:
+        """Everything that can be refused, before anything is written."""
+        if not MACHINE_ID.fullmatch(spec.id):
+            raise BackendUnavailable("The machine's id has characters that no machine can have.")
+        self._network.check_address(spec.ip)
+        existing = self._domains.find_or_none(connection, spec.id)
+        if existing is not None and domain.state_of(existing) not in (MachineState.OFF, MachineState.ABSENT):
+            raise InvalidMachineState("The machine runs or sleeps: stop it first.")
+        disks.check_size(spec.disk_mb)
+        image = self._settings.images.get(spec.image)
+        if image is None:
+            raise ImageNotFound("The machine's image is not on this host.")
+        missing = spec.disk_mb - disks.size_mb(files.data_disk)
+        if missing > 0:
+            disks.require_room(self._settings.machines_dir, missing, self._settings.disk_reserve_mb)
+        return image
+
+    def _bring_to(
+        self, connection: Any, spec: MachineSpec, files: MachineDir, image: StoredImage, former: Record | None
+    ) -> MachineIdentity:
+        files.make()
+        size = self._disk(files, spec.disk_mb, former)
+        public_key = self._configure(files, spec)
+        record = Record(
+            id=spec.id,
+            ip=spec.ip,
+            image=spec.image,
+            cpus=spec.cpus,
+            memory_mb=spec.memory_mb,
+            disk_mb=size,
+            allow_internet=spec.allow_internet,
+        )
+        xml = to_xml(self._definition(spec, files, image))
+        # Record before firewall and definition: whatever dies from here on, the record says what to take back.
+        files.write_record(record)
+        if not self._settings.is_test:
+            self._network.admit(port_of(record), port_of(former) if former else None)
+        domain.define(connection, xml)
+        return MachineIdentity(ip=spec.ip, ssh_host_key=public_key, control_port=CONTROL_PORT)
+
+    def _disk(self, files: MachineDir, wanted_mb: int, former: Record | None) -> int:
+        """The disk's size afterwards."""
+        if not files.data_disk.exists():
+            disks.create(files.data_disk, wanted_mb)
+            return wanted_mb
+        # A disk without a record is of a first preparation that died: it may be half grown.
+        known = former.disk_mb if former else 0
+        if wanted_mb > known:
+            disks.grow(files.data_disk, wanted_mb)
+        return max(wanted_mb, known)
+
+    def _configure(self, files: MachineDir, spec: MachineSpec) -> str:
+        if files.host_key.exists() and files.public_key.exists():
+            public_key = files.public_key.read_text().strip()
+        else:
+            public_key = generate_host_key(files.host_key)
+            write_aside(files.public_key, public_key.encode())
+        config = GuestConfig(
+            boot=spec.boot,
+            address=f"{spec.ip}/{self._settings.subnet.prefixlen}",
+            gateway=self._settings.gateway,
+            dns=self._settings.dns,
+            host_key=files.host_key.read_bytes(),
+            authorized_key=self._settings.control_public_key,
+        )
+        write_aside(files.config, _encoded(config))
+        return public_key
+
+    def _definition(self, spec: MachineSpec, files: MachineDir, image: StoredImage) -> DomainDefinition:
+        instance = self._settings.instance
+        kit = find_kit(self._settings.kit_dir)
+        return DomainDefinition(
+            name=domain.name_for(instance, spec.id),
+            uuid=domain.uuid_for(instance, spec.id),
+            instance=instance,
+            machine_id=spec.id,
+            domain_type=self.domain_type,
+            vcpus=vcpus_for(spec.cpus),
+            memory_mb=spec.memory_mb,
+            kernel=kit.kernel,
+            initrd=kit.initrd,
+            kernel_args=KERNEL_ARGS,
+            fw_cfg_name=FW_CFG_NAME,
+            fw_cfg_file=files.config,
+            base_disk=image.rootfs,
+            data_disk=files.data_disk,
+            direct_io=disks.direct_io_works(files.path),
+            bridge=self._network.bridge,
+            tap=self._network.tap_for(spec.ip),
+            mac=mac_for(spec.ip),
+            agent_socket=files.agent_socket,
+            events_pipe=files.events_pipe,
+            console_pipe=files.console_pipe,
+        )
+
+    def _undo(self, connection: Any, spec: MachineSpec, files: MachineDir) -> None:
+        """Take back a first preparation that failed; what cannot be taken back is a leftover for `delete`."""
+        try:
+            existing = self._domains.find_or_none(connection, spec.id)
+            if existing is not None:
+                domain.undefine(existing)
+            if not self._settings.is_test:
+                self._network.revoke(spec.ip)
+            files.remove()
+        except Exception:
+            log.exception("machine %s: a failed preparation left something behind", spec.id)
+
+
+def port_of(record: Record) -> Port:
+    return Port(record.id, record.ip, record.allow_internet)
+
+
+def _encoded(config: GuestConfig) -> bytes:
+    try:
+        return encode(config)
+    except ValueError as error:
+        # The platform checks what users send; what still comes through is a fault of ours, told without its content.
+        raise BackendUnavailable("The machine's boot configuration cannot be written down.") from error

@@ -1,0 +1,111 @@
+"""libvirt's events and what a new connection finds: both become stops, starts and `ready` of machines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from typing import Any
+
+import libvirt
+import libvirt_qemu
+
+from vmbackend.driver import MachineState, StopReason
+from vmbackend.errors import MachineNotFound
+from vmbackend.libvirt.domain import Domains, state_of, stop_reason_of
+from vmbackend.libvirt.events import Events
+from vmbackend.libvirt.record import MachineDir
+
+log = logging.getLogger(__name__)
+
+_STOPPED_DETAILS = {
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: StopReason.SHUTDOWN,
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: StopReason.DESTROYED,
+    libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED: StopReason.SAVED,
+}
+_SETTLE_SECONDS = 10.0
+
+
+class Watch:
+    """Registers for libvirt's events on each new connection and settles what happened while there was none."""
+
+    def __init__(self, domains: Domains, events: Events) -> None:
+        self._domains = domains
+        self._events = events
+        self.deleting: set[str] = set()  # undefined by us: no loss
+
+    def register(self, connection: Any) -> None:
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._lifecycle, None)
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, self._rebooted, None)
+        # libvirt's own events do not tell a guest's reset from its power-off where on_reboot is "destroy".
+        with suppress(libvirt.libvirtError):
+            libvirt_qemu.qemuMonitorEventRegister(connection, None, "SHUTDOWN", self._qemu_shutdown, None, 0)
+
+    def settle(self, connection: Any, directories: list[MachineDir]) -> None:
+        """Make the truth known about machines that ran before. Blocks until libvirt knows it itself."""
+        domains = self._domains.list(connection)
+        for domain in domains.values():
+            _wait_for_truth(domain)
+        for files in directories:
+            self._settle_one(files, domains.get(files.id))
+
+    def _settle_one(self, files: MachineDir, domain: Any) -> None:
+        state = state_of(domain) if domain is not None else MachineState.ABSENT
+        if state in (MachineState.RUNNING, MachineState.PAUSED):
+            run = self._events.attach(files)
+            if run.status.ready:
+                self._events.repeat_ready(files.id)
+        elif files.read_status().running:
+            self._events.stopped(files.id, _reason(domain))
+
+    def _lifecycle(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
+        machine_id = self._domains.machine_id(domain)
+        if machine_id is None:
+            return
+        if event == libvirt.VIR_DOMAIN_EVENT_STARTED:
+            self._events.started(machine_id)
+        elif event == libvirt.VIR_DOMAIN_EVENT_STOPPED:
+            self._events.stopped(machine_id, _STOPPED_DETAILS.get(detail, StopReason.CRASHED))
+        elif event == libvirt.VIR_DOMAIN_EVENT_CRASHED:
+            self._events.was_reset(machine_id)
+        elif event == libvirt.VIR_DOMAIN_EVENT_UNDEFINED and machine_id not in self.deleting:
+            self._events.stopped(machine_id, StopReason.LOST)
+
+    def _rebooted(self, _connection: Any, domain: Any, _opaque: object) -> None:
+        machine_id = self._domains.machine_id(domain)
+        if machine_id is not None:
+            self._events.was_reset(machine_id)
+
+    def _qemu_shutdown(
+        self, _connection: Any, domain: Any, _event: str, _s: int, _us: int, details: str | None, _opaque: object
+    ) -> None:
+        machine_id = self._domains.machine_id(domain)
+        if machine_id is not None and details and ("guest-reset" in details or "guest-panic" in details):
+            self._events.was_reset(machine_id)
+
+
+def _reason(domain: Any) -> StopReason:
+    if domain is None:
+        return StopReason.LOST
+    try:
+        return stop_reason_of(domain)
+    except MachineNotFound:
+        return StopReason.LOST
+
+
+def _wait_for_truth(domain: Any) -> None:
+    """Until libvirt has taken up a domain's process, or found it dead.
+
+    Right after it opened, libvirt says `running` of a process that died meanwhile, until its own thread has tried the
+    monitor. Balloon statistics go through that monitor: once they answer, the process is there.
+    """
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if not domain.isActive():
+                return
+            domain.memoryStats()
+            return
+        except libvirt.libvirtError:
+            time.sleep(0.1)
+    log.warning("libvirt did not settle the state of %s", domain.name())
