@@ -10,6 +10,4 @@ DEFAULT_SLUG = "default"
 
 def default_namespace_create(account: Account) -> None:
     """Every account's first namespace; runs in the transaction that makes the account."""
-    Namespace.objects.create(
-        account=account, name="Default", slug=DEFAULT_SLUG, type=Type.DEFAULT, is_default=True
-    )
+    Namespace.objects.create(account=account, name="Default", slug=DEFAULT_SLUG, type=Type.DEFAULT, is_default=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 # Short: socket paths have 107 characters.
-STATE = Path(tempfile.mkdtemp(prefix="mvmt-", dir="/tmp"))  # noqa: S108
+STATE = Path(tempfile.mkdtemp(prefix="mvmt-", dir="/tmp"))
 SOCKET = STATE / "redis.sock"
 
 os.environ.update(

@@ -28,7 +28,7 @@ def image_store() -> ImageStore:
     if env.vm_backend == "fake":
         from vmbackend.fake_images import FakeImageStore
 
-        return FakeImageStore()  # type: ignore[return-value] the same face, and nothing on disk
+        return FakeImageStore()  # type: ignore[return-value]  # the same face, and nothing on disk
     from vmbackend.images.store import ImageStore
 
     root = env.path(env.images_dir, "cache/images")

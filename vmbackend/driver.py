@@ -41,7 +41,9 @@ class EventKind(StrEnum):
     """What a driver reports without being asked."""
 
     READY = "ready"  # the guest finished its boot and its services answer
-    MAIN_EXITED = "main_exited"  # the machine's main process ended; `exit_code` is set; the VM powers off by itself next
+    MAIN_EXITED = (
+        "main_exited"  # the machine's main process ended; `exit_code` is set; the VM powers off by itself next
+    )
     STOPPED = "stopped"  # the hypervisor process is gone; `reason` says why
 
 

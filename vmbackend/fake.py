@@ -44,9 +44,7 @@ class FakeDriver(FakeHost, Driver):
         # Like a real hypervisor, nobody tells what happened while nobody was attached.
         self._store.drop_events()
         self._closing.clear()
-        self._reporter = threading.Thread(
-            target=self._report, args=(on_event,), name="fake-events", daemon=True
-        )
+        self._reporter = threading.Thread(target=self._report, args=(on_event,), name="fake-events", daemon=True)
         self._reporter.start()
 
     def close(self) -> None:

@@ -57,17 +57,13 @@ def look(where: Where) -> Iterator[Finding]:
             yield one(where)
         except (OSError, subprocess.SubprocessError, BackendError, ImportError) as error:
             needed = one not in (_kernel, _kvm)  # emulation and Debian's kernel serve as well
-            yield Finding(
-                one.__name__.strip("_"), False, f"could not be looked at: {error}", "make kit", needed
-            )
+            yield Finding(one.__name__.strip("_"), False, f"could not be looked at: {error}", "make kit", needed)
 
 
 def _root(where: Where) -> Finding:
     if os.geteuid() == 0 or not where.libvirt_uri.startswith("qemu:///embed"):
         return Finding("root", True, f"runs as user {os.geteuid()}")
-    return Finding(
-        "root", False, "machines are made by root with this libvirt address", "run the command with sudo"
-    )
+    return Finding("root", False, "machines are made by root with this libvirt address", "run the command with sudo")
 
 
 def _python(_: Where) -> Finding:
@@ -76,14 +72,10 @@ def _python(_: Where) -> Finding:
 
 
 def _packages(where: Where) -> Finding:
-    rows = [
-        row.partition("#")[0].strip() for row in (where.root / "packages.debian").read_text().splitlines()
-    ]
+    rows = [row.partition("#")[0].strip() for row in (where.root / "packages.debian").read_text().splitlines()]
     wanted = [row for row in rows if row]
     command = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n", *wanted]
-    shown = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=20
-    ).stdout.splitlines()
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.splitlines()
     missing = sorted(set(wanted) - {row.split()[1] for row in shown if row.startswith("installed ")})
     if not missing:
         return Finding("packages", True, f"all {len(wanted)} of packages.debian are installed")
@@ -104,9 +96,7 @@ def _nftables(_: Where) -> Finding:
     done = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=False, timeout=10)
     if done.returncode == 0:
         return Finding("nftables", True, "the kernel answers")
-    return Finding(
-        "nftables", False, done.stderr.strip()[:200], "apt-get install nftables; modprobe nf_tables"
-    )
+    return Finding("nftables", False, done.stderr.strip()[:200], "apt-get install nftables; modprobe nf_tables")
 
 
 def _bridge(_: Where) -> Finding:
@@ -163,9 +153,7 @@ def _kvm(where: Where) -> Finding:
 
     with tempfile.TemporaryDirectory(prefix="mvm-probe-") as folder:
         report = probe_kvm(find_kit(where.kit_dir).kernel, Path(folder))
-    mend = (
-        "" if report.works else "enable (nested) virtualisation for this machine; emulation serves until then"
-    )
+    mend = "" if report.works else "enable (nested) virtualisation for this machine; emulation serves until then"
     return Finding("kvm", report.works, report.sentence, mend, needed=False)
 
 

@@ -24,7 +24,9 @@ class Host(models.Model):
     disk_mb = models.PositiveBigIntegerField(default=0)
     disk_free_mb = models.PositiveBigIntegerField(default=0)
     last_seen_at = models.DateTimeField(null=True)
-    problem = models.TextField(blank=True, default="", help_text="Why the hypervisor does not answer; empty if it does.")
+    problem = models.TextField(
+        blank=True, default="", help_text="Why the hypervisor does not answer; empty if it does."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -62,7 +62,17 @@ class WorkspaceAdmin(ReadOnlyAdmin):
 
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
-    list_display = ("id", "kind", "workspace", "state", "step", "attempt", "actor", "created_at", "finished_at")
+    list_display = (
+        "id",
+        "kind",
+        "workspace",
+        "state",
+        "step",
+        "attempt",
+        "actor",
+        "created_at",
+        "finished_at",
+    )
     list_filter = ("state", "kind", "queue")
     list_select_related = ("workspace",)
     search_fields = ("id", "workspace__id", "workspace__name")

@@ -34,7 +34,9 @@ def get(actor: Actor, identifier: str) -> Workspace:
     return found
 
 
-def listed(actor: Actor, *, mode: str = "", status: str = "", namespace: str = "", search: str = "") -> QuerySet[Workspace]:
+def listed(
+    actor: Actor, *, mode: str = "", status: str = "", namespace: str = "", search: str = ""
+) -> QuerySet[Workspace]:
     """The list's rows, newest first."""
     found = visible(actor)
     if mode:
@@ -61,4 +63,9 @@ def pin(account: Account, identifier: str) -> Pin:
 
 def digests_in_use(host: str) -> set[str]:
     """Images that a workspace of this host stands on; never evicted."""
-    return set(Workspace.objects.filter(host_id=host).exclude(image_digest="").values_list("image_digest", flat=True).distinct())
+    return set(
+        Workspace.objects.filter(host_id=host)
+        .exclude(image_digest="")
+        .values_list("image_digest", flat=True)
+        .distinct()
+    )

@@ -40,7 +40,14 @@ class CredentialAdmin(ModelAdmin):
     list_filter = ("scope",)
     search_fields = ("client_id", "name", "account__name", "account__id")
     autocomplete_fields = ("account",)
-    readonly_fields = ("client_id", "namespace_id", "namespace_slug", "workspace_id", "last_used_at", "created_at")
+    readonly_fields = (
+        "client_id",
+        "namespace_id",
+        "namespace_slug",
+        "workspace_id",
+        "last_used_at",
+        "created_at",
+    )
     fields = ("account", "name", "scope", *readonly_fields)
 
     def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:

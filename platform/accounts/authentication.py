@@ -66,6 +66,12 @@ def _credential(**lookup: str) -> Credential | None:
     return Credential.objects.select_related("account__plan").filter(account__is_active=True, **lookup).first()
 
 
+class ApiRequest(Request):
+    """For annotations: a request that passed ScopePermission, so that its user is an Actor."""
+
+    user: Actor  # type: ignore[assignment]
+
+
 class AccountAuthentication(BaseAuthentication):
     """DRF's face of `actor_of`. The permission class refuses who is nobody."""
 

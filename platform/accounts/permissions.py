@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
@@ -31,5 +31,5 @@ class ScopePermission(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         default = getattr(view, "scopes", RESOURCE_SCOPES)
         scopes = getattr(view, "action_scopes", {}).get(getattr(view, "action", ""), default)
-        require(request.user, scopes, tokens=getattr(view, "allow_tokens", True))
+        require(cast(Actor | None, request.user), scopes, tokens=getattr(view, "allow_tokens", True))
         return True

@@ -127,9 +127,7 @@ def _within(actor: Actor, scope: Scope, pin: Pin) -> bool:
         return True
     if actor.scope is Scope.NAMESPACE:
         return scope is not Scope.ACCOUNT and pin.namespace_id == actor.namespace_id
-    return (
-        actor.scope is Scope.WORKSPACE and scope is Scope.WORKSPACE and pin.workspace_id == actor.workspace_id
-    )
+    return actor.scope is Scope.WORKSPACE and scope is Scope.WORKSPACE and pin.workspace_id == actor.workspace_id
 
 
 def idempotency_find(*, account: Account, key: str) -> IdempotencyKey | None:

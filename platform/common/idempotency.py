@@ -1,4 +1,4 @@
-"""Idempotency keys: where they come from and what counts as the same request. The rows are `accounts.IdempotencyKey`."""
+"""Idempotency keys: where they come from and what is the same request. The rows are `accounts.IdempotencyKey`."""
 
 from __future__ import annotations
 

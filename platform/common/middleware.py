@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
@@ -20,14 +21,15 @@ class ApiMiddleware:
     sync_capable = True
     async_capable = True
 
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
         self.get_response = get_response
-        if iscoroutinefunction(get_response):
+        self.is_async: bool = iscoroutinefunction(get_response)
+        if self.is_async:
             markcoroutinefunction(self)
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))
-        if iscoroutinefunction(self):
+        if self.is_async:
             return self._async_call(request, request_id)
         refused = refuse_large_body(request)
         response = refused or self.get_response(request)
@@ -35,7 +37,7 @@ class ApiMiddleware:
         return response
 
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        response = refuse_large_body(request) or await self.get_response(request)  # type: ignore[misc]
+        response = refuse_large_body(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
         return response
 

@@ -6,6 +6,7 @@ Used by DRF views (as EXCEPTION_HANDLER), plain and asynchronous views, middlewa
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
@@ -47,45 +48,11 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
     """Translate whatever was raised. What nobody expected is logged here, once, and becomes internal_error."""
     if isinstance(exc, errors.DomainError):
         return exc
-    known = _from_drf(exc) or _from_django(exc)
-    if known is not None:
-        return known
+    for kinds, make in _TRANSLATIONS:
+        if isinstance(exc, kinds):
+            return make(exc)
     logger.error("unhandled exception", exc_info=exc)
     return errors.DomainError()
-
-
-def _from_drf(exc: BaseException) -> errors.DomainError | None:
-    match exc:
-        case drf.ValidationError():
-            return errors.ValidationError(details=field_sentences(exc.detail))
-        case drf.ParseError():
-            return errors.InvalidJson(str(exc.detail))
-        case drf.NotAuthenticated() | drf.AuthenticationFailed():
-            return errors.Unauthorized()
-        case drf.PermissionDenied():
-            return errors.Forbidden()
-        case drf.NotFound():
-            return errors.NotFound()
-        case drf.MethodNotAllowed():
-            return errors.MethodNotAllowed()
-        case drf.UnsupportedMediaType() | drf.NotAcceptable():
-            return errors.UnsupportedMediaType()
-        case drf.Throttled(wait=wait):
-            return errors.RateLimited(headers={"Retry-After": str(int(wait or 1))})
-    return None
-
-
-def _from_django(exc: BaseException) -> errors.DomainError | None:
-    match exc:
-        case Http404():
-            return errors.NotFound()
-        case PermissionDenied():
-            return errors.Forbidden()
-        case RequestDataTooBig():
-            return errors.PayloadTooLarge()
-        case SuspiciousOperation():
-            return errors.ValidationError("The request is malformed.")
-    return None
 
 
 def field_sentences(detail: Any, prefix: str = "") -> dict[str, list[str]]:
@@ -102,6 +69,21 @@ def field_sentences(detail: Any, prefix: str = "") -> dict[str, list[str]]:
         return found
     sentences = detail if isinstance(detail, list) else [detail]
     return {prefix or "body": [str(sentence) for sentence in sentences]} if sentences else {}
+
+
+# What DRF and Django raise, the more special before the more general.
+_TRANSLATIONS: tuple[tuple[Any, Callable[[Any], errors.DomainError]], ...] = (
+    (drf.ValidationError, lambda exc: errors.ValidationError(details=field_sentences(exc.detail))),
+    (drf.ParseError, lambda exc: errors.InvalidJson(str(exc.detail))),
+    ((drf.NotAuthenticated, drf.AuthenticationFailed), lambda exc: errors.Unauthorized()),
+    ((drf.PermissionDenied, PermissionDenied), lambda exc: errors.Forbidden()),
+    ((drf.NotFound, Http404), lambda exc: errors.NotFound()),
+    (drf.MethodNotAllowed, lambda exc: errors.MethodNotAllowed()),
+    ((drf.UnsupportedMediaType, drf.NotAcceptable), lambda exc: errors.UnsupportedMediaType()),
+    (drf.Throttled, lambda exc: errors.RateLimited(headers={"Retry-After": str(int(exc.wait or 1))})),
+    (RequestDataTooBig, lambda exc: errors.PayloadTooLarge()),
+    (SuspiciousOperation, lambda exc: errors.ValidationError("The request is malformed.")),
+)
 
 
 def drf_exception_handler(exc: Exception, context: dict[str, Any]) -> Response:

@@ -8,7 +8,7 @@ import hmac
 import json
 import secrets
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
@@ -38,7 +38,13 @@ def _fernet() -> MultiFernet:
     )
 
 
-class EncryptedJSONField(models.TextField):
+if TYPE_CHECKING:
+    _AnyTextField = models.TextField[Any, Any]
+else:
+    _AnyTextField = models.TextField
+
+
+class EncryptedJSONField(_AnyTextField):
     """A JSON value that is encrypted in the database. Cannot be queried."""
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> Any:

@@ -34,7 +34,5 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     if not settings.BASE_URL.startswith(("http://", "https://")):
         found.append(Error("PLATFORM_BASE_URL must begin with http:// or https://.", id="platform.E005"))
     if env.stop_grace_seconds >= env.power_seconds:
-        found.append(
-            Error("PLATFORM_STOP_GRACE_SECONDS must be below PLATFORM_POWER_SECONDS.", id="platform.E006")
-        )
+        found.append(Error("PLATFORM_STOP_GRACE_SECONDS must be below PLATFORM_POWER_SECONDS.", id="platform.E006"))
     return found

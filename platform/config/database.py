@@ -51,5 +51,8 @@ def _postgresql(url: str) -> dict[str, Any]:
         "PORT": str(parts.port or query.pop("port", "")),
         # A pool instead of persistent connections, which leak under ASGI (docs/decisions.md).
         "CONN_MAX_AGE": 0,
-        "OPTIONS": {"pool": {"min_size": 1, "max_size": int(query.pop("pool_size", 20)), "timeout": 10}, **query},
+        "OPTIONS": {
+            "pool": {"min_size": 1, "max_size": int(query.pop("pool_size", 20)), "timeout": 10},
+            **query,
+        },
     }

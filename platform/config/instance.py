@@ -197,9 +197,7 @@ def _ensure_short_path(instance: Instance) -> None:
         instance.short.symlink_to(instance.state)
     except FileExistsError:
         if not instance.short.is_symlink() or instance.short.readlink() != instance.state:
-            raise InstanceError(
-                f"{instance.short} is in the way; remove it or choose a shorter STATE."
-            ) from None
+            raise InstanceError(f"{instance.short} is in the way; remove it or choose a shorter STATE.") from None
     except OSError as error:
         raise InstanceError(f"{instance.short} cannot be made: {error.strerror}.") from error
 

@@ -41,9 +41,7 @@ class Stub(BaseHTTPRequestHandler):
     def _tell(self, first_byte_at: float) -> None:
         seen = {name.lower(): value for name, value in self.headers.items()}
         server = self.server.name  # type: ignore[attr-defined]
-        body = json.dumps(
-            {"server": server, "path": self.path, "headers": seen, "first": first_byte_at}
-        ).encode()
+        body = json.dumps({"server": server, "path": self.path, "headers": seen, "first": first_byte_at}).encode()
         self.send_response(404 if self.path == "/missing" else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

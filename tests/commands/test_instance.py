@@ -69,9 +69,7 @@ def test_secrets_are_for_the_owner_alone(tmp_path: Path) -> None:
 
 def test_the_callers_setting_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
     made = load_instance(tmp_path / "a", 8001)
-    (made.state / "settings.env").write_text(
-        "PLATFORM_CACHE_DIR=/from/file\nPLATFORM_LOG_LEVEL=DEBUG\nOTHER=1\n"
-    )
+    (made.state / "settings.env").write_text("PLATFORM_CACHE_DIR=/from/file\nPLATFORM_LOG_LEVEL=DEBUG\nOTHER=1\n")
     values = made.environment({"PLATFORM_LOG_LEVEL": "ERROR", "PLATFORM_STATE": "/somewhere/else"})
     assert values["PLATFORM_LOG_LEVEL"] == "ERROR"
     assert values["PLATFORM_KIT_DIR"] == "/from/file/kit"

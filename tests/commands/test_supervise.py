@@ -57,9 +57,7 @@ def of(instance: Instance) -> list[int]:
     return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and alive(pid)]
 
 
-def test_stopping_one_instance_leaves_the_other_alone(
-    make_instance: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopping_one_instance_leaves_the_other_alone(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = make_instance("one"), make_instance("two")
     start(one, monkeypatch, sleeper("a"), sleeper("b"))
     start(two, monkeypatch, sleeper("a"))
@@ -77,9 +75,7 @@ def test_a_killed_process_comes_back(make_instance: Make, monkeypatch: pytest.Mo
     until(lambda: running(instance).get("a", pid) != pid)
 
 
-def test_children_of_a_killed_process_do_not_outlive_it(
-    make_instance: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     fork = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
     start(instance, monkeypatch, sleeper("a", fork))
@@ -91,9 +87,7 @@ def test_children_of_a_killed_process_do_not_outlive_it(
     assert not alive(child)
 
 
-def test_down_ends_what_a_killed_supervisor_left(
-    make_instance: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_down_ends_what_a_killed_supervisor_left(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     supervisor = start(instance, monkeypatch, sleeper("a"), sleeper("b"))
     supervisor.kill()
@@ -104,9 +98,7 @@ def test_down_ends_what_a_killed_supervisor_left(
     assert not control.stop(instance, silent)
 
 
-def test_up_after_a_crash_replaces_what_was_left(
-    make_instance: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_after_a_crash_replaces_what_was_left(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     supervisor = start(instance, monkeypatch, sleeper("a"))
     left = running(instance)["a"]
@@ -128,9 +120,7 @@ def test_a_pid_file_of_a_stranger_stops_nobody(make_instance: Make) -> None:
         stranger.wait()
 
 
-def test_a_process_that_ignores_sigterm_is_killed(
-    make_instance: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     stubborn = sleeper("a", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     start(instance, monkeypatch, stubborn)
@@ -190,9 +180,7 @@ def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_living_one_is_not(
 
 def test_the_procfile_names_what_runs(make_instance: Make) -> None:
     instance = make_instance()
-    documented = [
-        row.split(":")[0] for row in (ROOT / "Procfile").read_text().splitlines() if row[:1].isalpha()
-    ]
+    documented = [row.split(":")[0] for row in (ROOT / "Procfile").read_text().splitlines() if row[:1].isalpha()]
     assert documented == [process.name for process in processes(instance, instance.environment({}))]
 
 

@@ -44,9 +44,7 @@ class Harness:
         machine_id = changes.pop("id", f"t{os.getpid()}_{self._used}")
         if machine_id not in self.ids:
             self.ids.append(machine_id)
-        boot = {
-            k: changes.pop(k) for k in ("env", "cmd", "entrypoint", "working_dir", "user") if k in changes
-        }
+        boot = {k: changes.pop(k) for k in ("env", "cmd", "entrypoint", "working_dir", "user") if k in changes}
         fields: dict[str, Any] = {
             "image": self.image,
             "cpus": 1.0,

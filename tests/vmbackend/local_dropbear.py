@@ -106,6 +106,4 @@ class LocalGuest:
         (home / ".ssh").mkdir(parents=True, mode=0o700)
         home.chmod(0o700)
         (home / ".ssh" / "authorized_keys").write_bytes(key.export_public_key())
-        (directory / "passwd").write_text(
-            f"root:x:0:0:root:{home}:/bin/sh\nnobody:x:65534:65534:n:/:/bin/sh\n"
-        )
+        (directory / "passwd").write_text(f"root:x:0:0:root:{home}:/bin/sh\nnobody:x:65534:65534:n:/:/bin/sh\n")

@@ -49,9 +49,7 @@ def test_a_main_process_wins_over_the_entrypoint() -> None:
 
 def test_an_entrypoint_is_passed_unless_it_is_a_bare_shell() -> None:
     assert "entrypoint=serve" in records(Boot(hostname="x", entrypoint=("serve", "-v")))
-    assert not any(
-        line.startswith("entrypoint") for line in records(Boot(hostname="x", entrypoint=("/bin/bash",)))
-    )
+    assert not any(line.startswith("entrypoint") for line in records(Boot(hostname="x", entrypoint=("/bin/bash",))))
     assert not is_interactive_shell(("bash", "-c", "x"))
 
 

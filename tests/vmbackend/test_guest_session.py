@@ -110,9 +110,7 @@ def test_arguments_arrive_as_they_are(guest: Guest):
 
 def test_environment_and_directory_and_user(guest: Guest):
     guest.write("there/x", b"")
-    result = guest.run(
-        'printf %s "$A"; pwd >&2', env={"A": "1 2='x"}, working_dir=f"{guest.inside}/there", user="root"
-    )
+    result = guest.run('printf %s "$A"; pwd >&2', env={"A": "1 2='x"}, working_dir=f"{guest.inside}/there", user="root")
     assert result.stdout == b"1 2='x"
     assert result.stderr.strip().endswith(b"/there")
 
@@ -176,9 +174,7 @@ def test_a_background_process_does_not_hold_the_command(guest: Guest):
 
 def test_eight_mebibytes_there_and_back(guest: Guest):
     data = os.urandom(8 << 20)
-    assert guest.write("deep/er/data", *(data[i : i + 300_000] for i in range(0, len(data), 300_000))) == len(
-        data
-    )
+    assert guest.write("deep/er/data", *(data[i : i + 300_000] for i in range(0, len(data), 300_000))) == len(data)
     assert guest.read("deep/er/data") == data
     assert guest.read("deep/er/data", offset=70_000, length=200_001) == data[70_000:270_001]
     assert guest.read("deep/er/data", offset=len(data)) == b""

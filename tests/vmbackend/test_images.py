@@ -153,9 +153,7 @@ def test_progress_rises_to_a_hundred(store: ImageStore, rootfs: Path, tmp_path: 
     assert {words for _, words in seen} >= {"Downloading the image.", "Unpacking the image."}
 
 
-def test_whiteouts_and_opaque_directories_hide_lower_layers(
-    store: ImageStore, registry: str, tmp_path: Path
-) -> None:
+def test_whiteouts_and_opaque_directories_hide_lower_layers(store: ImageStore, registry: str, tmp_path: Path) -> None:
     def lower(tar: tarfile.TarFile) -> None:
         for name in ("gone", "kept", "dir/a", "dir/b", "opaque/old"):
             add(tar, name)
@@ -192,9 +190,7 @@ def test_layers_cannot_write_outside(store: ImageStore, registry: str, tmp_path:
     assert sorted(tmp_path.iterdir()) == sorted({*before, tmp_path / "root"})
 
 
-def test_layers_packed_with_zstd_are_unpacked(
-    store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
-) -> None:
+def test_layers_packed_with_zstd_are_unpacked(store: ImageStore, registry: str, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     options = ("--dest-compress-format=zstd", "--format=oci")
     push(tmp_path / "oci", "localhost/tiny:latest", f"{registry}/app:z", *options)
@@ -202,9 +198,7 @@ def test_layers_packed_with_zstd_are_unpacked(
     assert (files_of(image, tmp_path / "out") / "etc/passwd").exists()
 
 
-def test_an_image_by_digest_needs_no_registry_once_it_is_ready(
-    store: ImageStore, rootfs: Path, tmp_path: Path
-) -> None:
+def test_an_image_by_digest_needs_no_registry_once_it_is_ready(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     with running_registry(tmp_path / "registry") as address:
         push(tmp_path / "oci", "localhost/tiny:latest", f"{address}/app:1")
@@ -294,9 +288,7 @@ def blackhole() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_registry_that_never_answers_is_unreachable(
-    store: ImageStore, blackhole: str, tmp_path: Path
-) -> None:
+def test_a_registry_that_never_answers_is_unreachable(store: ImageStore, blackhole: str, tmp_path: Path) -> None:
     with pytest.raises(errors.ImageUnreachable):
         pull(insecure(store, tmp_path, blackhole, registry_timeout=0.5), f"{blackhole}/app:1")
 
@@ -311,9 +303,7 @@ def test_deadline_and_cancellation_end_the_wait(store: ImageStore, blackhole: st
     assert time.monotonic() - started < 3
 
 
-def test_an_image_above_the_limit_is_stopped_while_it_unpacks(
-    store: ImageStore, rootfs: Path, tmp_path: Path
-) -> None:
+def test_an_image_above_the_limit_is_stopped_while_it_unpacks(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     for number in range(6):
         (rootfs / f"zeros{number}").write_bytes(bytes(10 * MIB))  # packs to almost nothing
     add_directory_image(tmp_path / "oci", "localhost/bomb", rootfs, CONFIG)
@@ -324,9 +314,7 @@ def test_an_image_above_the_limit_is_stopped_while_it_unpacks(
     assert pull(store, "localhost/bomb").size_bytes < MIB
 
 
-def test_an_image_that_says_it_is_too_large_is_not_fetched(
-    store: ImageStore, rootfs: Path, tmp_path: Path
-) -> None:
+def test_an_image_that_says_it_is_too_large_is_not_fetched(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     (rootfs / "noise").write_bytes(os.urandom(2 * MIB))
     add_directory_image(tmp_path / "oci", "localhost/big", rootfs, CONFIG)
     seen: list[str] = []
@@ -346,9 +334,7 @@ def test_a_full_disk_is_no_room(store: ImageStore, rootfs: Path, tmp_path: Path)
 
 def test_damaged_layers_are_told(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
-    layer = max(
-        (tmp_path / "oci/blobs/sha256").iterdir(), key=lambda path: path.read_bytes()[:2] == b"\x1f\x8b"
-    )
+    layer = max((tmp_path / "oci/blobs/sha256").iterdir(), key=lambda path: path.read_bytes()[:2] == b"\x1f\x8b")
     layer.write_bytes(layer.read_bytes()[:-20] + bytes(20))
     with pytest.raises(errors.ImageBroken):
         pull(store, "localhost/tiny")
@@ -411,9 +397,7 @@ store.ensure("localhost/big", progress=progress, deadline=time.monotonic() + 60)
 """
 
 
-@pytest.mark.parametrize(
-    "phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."]
-)
+@pytest.mark.parametrize("phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."])
 @pytest.mark.parametrize("mended_by", ["sweep", "ensure"])
 def test_a_killed_pull_leaves_only_what_is_removed(
     store: ImageStore, big: str, tmp_path: Path, phase: str, mended_by: str

@@ -69,9 +69,7 @@ class Machine:
                 stream.flush()
                 stream.readline()
 
-    def agent(
-        self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 10.0
-    ) -> object:
+    def agent(self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 10.0) -> object:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(timeout)
             client.connect(str(self.folder / "agent"))

@@ -22,8 +22,16 @@ def test_a_created_workspace_is_ready_when_the_answer_comes(api: Caller, vmhost:
     workspace = body["workspace"]
     assert body["success"] is True
     assert re.fullmatch(r"ws_[a-z2-7]{16}", workspace["id"])
-    assert (workspace["name"], workspace["slug"], workspace["namespace"]) == ("First one", "first-one", "default")
-    assert (workspace["mode"], workspace["info"]["status"], workspace["ready"]) == ("temporary", "running", True)
+    assert (workspace["name"], workspace["slug"], workspace["namespace"]) == (
+        "First one",
+        "first-one",
+        "default",
+    )
+    assert (workspace["mode"], workspace["info"]["status"], workspace["ready"]) == (
+        "temporary",
+        "running",
+        True,
+    )
     assert workspace["resources"] == {"cpus": 1, "memory_mb": 512, "disk_size_mb": 512}
     assert workspace["provisioning"]["state"] == "ready"
     assert workspace["provisioning"]["progress"] == 100
@@ -137,7 +145,12 @@ def test_all_fields_are_stored_and_told(api: Caller, vmhost: FakeHost) -> None:
     assert created["network"]["public_access"] is True
     assert created["access"]["ssh_enabled"] is True
     shown = details["config"]
-    assert (shown["cpus"], shown["ttl"], shown["ttl_action"], shown["max_restarts"]) == (0.5, 5400, "pause", 3)
+    assert (shown["cpus"], shown["ttl"], shown["ttl_action"], shown["max_restarts"]) == (
+        0.5,
+        5400,
+        "pause",
+        3,
+    )
     assert [item["key"] for item in shown["env"]] == ["A", "B"]
     assert details["lifecycle"]["ttl"] == "90m"
     assert "secret-" not in str(details)

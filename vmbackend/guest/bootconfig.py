@@ -16,9 +16,7 @@ from vmbackend.errors import BackendUnavailable
 FW_CFG_NAME = "opt/org.microvm.workspace/config"
 CONTROL_PORT = 10022
 HOST_KEY_TIMEOUT = 30.0  # seconds; making an ed25519 key takes milliseconds
-INTERACTIVE_SHELLS = frozenset(
-    {"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox"}
-)
+INTERACTIVE_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +103,7 @@ def _dropbearkey(*arguments: str) -> str:
     try:
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=HOST_KEY_TIMEOUT)
     except FileNotFoundError as error:
-        raise BackendUnavailable(
-            "dropbearkey is missing: install the Debian package dropbear-bin."
-        ) from error
+        raise BackendUnavailable("dropbearkey is missing: install the Debian package dropbear-bin.") from error
     except (subprocess.SubprocessError, OSError) as error:
         raise BackendUnavailable("dropbearkey could not make or read a machine's host key.") from error
     return done.stdout

@@ -80,9 +80,7 @@ def _build(
     refresh: bool,
 ) -> Kit:
     progress(5, "Fetching the kit's Debian packages")
-    debs = _fetch(
-        kit_dir / "debs", initramfs.PACKAGES if kernel else (*initramfs.PACKAGES, _image_package()), refresh
-    )
+    debs = _fetch(kit_dir / "debs", initramfs.PACKAGES if kernel else (*initramfs.PACKAGES, _image_package()), refresh)
     progress(40, "Unpacking")
     for deb in debs:
         run("dpkg", "-x", str(deb), str(scratch / "root"))
@@ -123,9 +121,7 @@ def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
                 deb.rename(cache / deb.name)
     debs = [path for name in sorted(packages) for path in cache.glob(f"{name}_*.deb")]
     if len(debs) != len(packages):
-        raise BackendUnavailable(
-            "apt-get did not bring every package of the guest kit: run `apt-get update`."
-        )
+        raise BackendUnavailable("apt-get did not bring every package of the guest kit: run `apt-get update`.")
     return debs
 
 

@@ -103,9 +103,7 @@ class _Runtime:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="guest-pool", daemon=True)
         self._thread.start()
-        self.sessions: _Sessions = self.submit(
-            self._begin(open_session, idle_seconds, max_connections)
-        ).result()
+        self.sessions: _Sessions = self.submit(self._begin(open_session, idle_seconds, max_connections)).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Any:
         """Run on the loop; returns a concurrent future."""
@@ -143,9 +141,7 @@ class GuestPool:
     beyond waits for a place.
     """
 
-    def __init__(
-        self, open_session: OpenSession, *, idle_seconds: float = 60.0, max_connections: int = 64
-    ) -> None:
+    def __init__(self, open_session: OpenSession, *, idle_seconds: float = 60.0, max_connections: int = 64) -> None:
         self._arguments = (open_session, idle_seconds, max_connections)
         self._lock = threading.Lock()
         self._runtime: _Runtime | None = None

@@ -54,9 +54,7 @@ class SSHGuestSession(GuestSession):
         timeout: float = 30.0,
         max_output: int = 1 << 20,
     ) -> ExecResult:
-        remote = commands.build(
-            self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout
-        )
+        remote = commands.build(self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout)
         result = await self._run(remote, stdin, timeout, max_output)
         refusal = commands.refusal(result.exit_code, result.stderr)
         if refusal is not None:

@@ -13,13 +13,9 @@ ERROR_TAIL = 400  # characters of a program's last words that go into the senten
 def run(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
     """Run a build tool and return its output. Raises BackendUnavailable with the end of what it said."""
     try:
-        done = subprocess.run(
-            command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False
-        )
+        done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False)
     except FileNotFoundError as error:
-        raise BackendUnavailable(
-            f"{command[0]} is missing: install the Debian packages of the guest kit."
-        ) from error
+        raise BackendUnavailable(f"{command[0]} is missing: install the Debian packages of the guest kit.") from error
     except subprocess.TimeoutExpired as error:
         raise BackendUnavailable(f"{command[0]} did not end within {timeout:.0f} s.") from error
     if done.returncode:

@@ -198,9 +198,7 @@ async def _write_partial(
     return size
 
 
-async def _pour(
-    files: FileChannel, handle: asyncssh.SFTPClientFile, chunks: AsyncIterator[bytes], path: str
-) -> int:
+async def _pour(files: FileChannel, handle: asyncssh.SFTPClientFile, chunks: AsyncIterator[bytes], path: str) -> int:
     """Send the chunks, at most DEPTH blocks unanswered.
 
     The caller's iterator is awaited outside our boundary.

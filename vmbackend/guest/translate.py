@@ -40,9 +40,7 @@ def translated(path: str = "") -> Iterator[None]:
     except asyncssh.SFTPError as error:
         raise _of_sftp(error, path) from error
     except asyncssh.HostKeyNotVerifiable as error:
-        raise GuestUnreachable(
-            "The machine's control channel shows a host key that is not its own."
-        ) from error
+        raise GuestUnreachable("The machine's control channel shows a host key that is not its own.") from error
     except asyncssh.PermissionDenied as error:
         raise GuestUnreachable("The machine's control channel refuses the platform's key.") from error
     except (asyncssh.Error, OSError, EOFError, TimeoutError, asyncio.InvalidStateError) as error:

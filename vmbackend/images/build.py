@@ -63,12 +63,8 @@ def add_directory_image(
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
         options = ["--create", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--sort=name"]
-        _checked(
-            run(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch)
-        )
-        return _add_layer(
-            local_store, _local_name(name), scratch, layer=layer, config=config, arch=arch, job=job
-        )
+        _checked(run(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch))
+        return _add_layer(local_store, _local_name(name), scratch, layer=layer, config=config, arch=arch, job=job)
 
 
 def build_default_image(
@@ -96,9 +92,7 @@ def build_default_image(
         layer = scratch / "layer.tar"
         _bootstrap(scratch, layer, arch, job)
         job.report(85, "Packing the default image.")
-        config = ImageConfig(
-            _CONFIG.entrypoint, _CONFIG.cmd, _CONFIG.env, "/root", labels={RECIPE_LABEL: recipe}
-        )
+        config = ImageConfig(_CONFIG.entrypoint, _CONFIG.cmd, _CONFIG.env, "/root", labels={RECIPE_LABEL: recipe})
         digest = _add_layer(local_store, full_name, scratch, layer=layer, config=config, arch=arch, job=job)
     job.report(100, "The default image is built.")
     return digest

@@ -79,9 +79,7 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
     def tick() -> None:
         check_room(scratch, 0, settings)
 
-    finished = run(
-        ["mksquashfs", scratch / "rootfs", target, *SQUASHFS_OPTIONS], job=job, tmp=scratch, tick=tick
-    )
+    finished = run(["mksquashfs", scratch / "rootfs", target, *SQUASHFS_OPTIONS], job=job, tmp=scratch, tick=tick)
     if finished.returncode != 0:
         raise _failed(finished, "The image's base disk could not be written.")
     with target.open("rb+") as handle:

@@ -29,9 +29,7 @@ MAX_DOCUMENT = 4 << 20  # bytes of a manifest or configuration
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _OLD_MANIFEST = "application/vnd.docker.distribution.manifest.v1"
 
-_PRIVATE = re.compile(
-    r"unauthorized|denied|authentication required|forbidden|invalid username/password", re.I
-)
+_PRIVATE = re.compile(r"unauthorized|denied|authentication required|forbidden|invalid username/password", re.I)
 _ABSENT = re.compile(r"manifest unknown|name unknown|not found|repository name not known|\b404\b", re.I)
 _LIMITED = re.compile(r"toomanyrequests|too many requests|\b429\b", re.I)
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.I)
@@ -67,9 +65,7 @@ def registry_source(reference: Reference, settings: ImageSettings, digest: str |
     return Source(f"docker://{domain}/{reference.path}{suffix}", tuple(options), reference)
 
 
-def fetch_manifest(
-    source: Source, settings: ImageSettings, job: Job, tmp: Path
-) -> tuple[str, dict[str, Any]]:
+def fetch_manifest(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> tuple[str, dict[str, Any]]:
     """Digest and content of what the source names, a manifest or a list. Raises ImageError's family."""
     raw = _inspect(source, settings, job, tmp, what="--raw")
     manifest = _json(raw)

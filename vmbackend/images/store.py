@@ -156,13 +156,9 @@ class ImageStore:
         out.mkdir(mode=0o700)
         squashfs.rename(out / squashfs.name)
         config = asdict(parse_config(document))
-        write_entry(
-            out, {"digest": digest, "arch": self.settings.arch, "name": str(reference), "config": config}
-        )
+        write_entry(out, {"digest": digest, "arch": self.settings.arch, "name": str(reference), "config": config})
 
-    def _pinned(
-        self, reference: Reference, digest: str, scratch: Path, job: Job
-    ) -> tuple[Source, dict[str, Any]]:
+    def _pinned(self, reference: Reference, digest: str, scratch: Path, job: Job) -> tuple[Source, dict[str, Any]]:
         """The source of one platform's image under `digest`, and its manifest."""
         source = self._source(reference, digest, scratch)
         _, manifest = fetch_manifest(source, self.settings, job, scratch)

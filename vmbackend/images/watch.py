@@ -15,9 +15,7 @@ ENTRY_BYTES = 1024  # what an empty file costs; millions of them are a bomb as w
 
 def too_large(settings: ImageSettings) -> ImageTooLarge:
     """The one sentence for every place that finds an image too large."""
-    return ImageTooLarge(
-        f"The image unpacks to more than the {settings.max_unpacked_bytes >> 20} MiB allowed."
-    )
+    return ImageTooLarge(f"The image unpacks to more than the {settings.max_unpacked_bytes >> 20} MiB allowed.")
 
 
 def check_room(directory: Path, needed: int, settings: ImageSettings) -> None:

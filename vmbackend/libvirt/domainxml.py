@@ -124,9 +124,7 @@ def _devices(domain: ET.Element, d: DomainDefinition) -> None:
     ET.SubElement(rng, "rate", bytes="65536", period="1000")
     _text(rng, "backend", "/dev/urandom", model="random")
     _pci(rng, 6)
-    balloon = ET.SubElement(
-        devices, "memballoon", model="virtio", autodeflate="on", freePageReporting="on"
-    )
+    balloon = ET.SubElement(devices, "memballoon", model="virtio", autodeflate="on", freePageReporting="on")
     ET.SubElement(balloon, "stats", period="2")
     _pci(balloon, 7)
 
@@ -155,9 +153,7 @@ def _controllers(devices: ET.Element) -> None:
     _pci(serial, 5)
 
 
-def _disk(
-    devices: ET.Element, path: Path, target: str, serial: str, options: dict[str, str], *, slot: int
-) -> None:
+def _disk(devices: ET.Element, path: Path, target: str, serial: str, options: dict[str, str], *, slot: int) -> None:
     disk = ET.SubElement(devices, "disk", type="file", device="disk")
     ET.SubElement(disk, "driver", name="qemu", type="raw", **options)
     ET.SubElement(disk, "source", file=str(path))

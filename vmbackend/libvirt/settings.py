@@ -113,6 +113,4 @@ class LibvirtSettings:
         if root is not None and len(str(root)) > ROOT_MAX:
             raise BackendUnavailable(f"The libvirt root is too long: at most {ROOT_MAX} characters.")
         if len(str(self.machines_dir)) > MACHINES_DIR_MAX:
-            raise BackendUnavailable(
-                f"The machines' directory is too long: at most {MACHINES_DIR_MAX} characters."
-            )
+            raise BackendUnavailable(f"The machines' directory is too long: at most {MACHINES_DIR_MAX} characters.")

@@ -77,7 +77,14 @@ class Watch:
             self._events.was_reset(machine_id)
 
     def _qemu_shutdown(
-        self, _connection: Any, domain: Any, _event: str, _s: int, _us: int, details: str | None, _opaque: object
+        self,
+        _connection: Any,
+        domain: Any,
+        _event: str,
+        _s: int,
+        _us: int,
+        details: str | None,
+        _opaque: object,
     ) -> None:
         machine_id = self._domains.machine_id(domain)
         if machine_id is not None and details and ("guest-reset" in details or "guest-panic" in details):

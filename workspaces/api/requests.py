@@ -42,6 +42,8 @@ class EnvField(serializers.Field):
         return env
 
     def _item(self, item: Any) -> tuple[str, str]:
+        key: Any
+        value: Any
         if isinstance(item, str) and "=" in item:
             key, _, value = item.partition("=")
         elif isinstance(item, dict):
@@ -333,7 +335,7 @@ class ExecRequest(serializers.Serializer):
 
 
 class LogQuery(serializers.Serializer):
-    source = serializers.ChoiceField(["boot"], default="boot")
+    source = serializers.ChoiceField(["boot"], default="boot")  # type: ignore[assignment]  # the specification's name
     tail_lines = serializers.IntegerField(min_value=1, max_value=10_000, default=100)
 
 

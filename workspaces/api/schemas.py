@@ -52,7 +52,7 @@ class PublicPort(s.Serializer):
     port = s.IntegerField()
     hash = s.CharField()
     domain = s.CharField()
-    label = s.CharField()
+    label = s.CharField()  # type: ignore[assignment]  # the specification's name
     url = s.CharField()
 
 
@@ -137,15 +137,15 @@ class PoolUsage(ResourcesObject):
 
 class QuotaResponse(Success):
     plan = s.CharField()
-    planLabel = s.CharField()  # noqa: N815 the specification's spelling
+    planLabel = s.CharField()
     limits = ResourcesObject()
     pool = ResourcesObject()
     pool_usage = PoolUsage()
     running_pool = ResourcesObject()
     running_pool_usage = PoolUsage()
-    maxSandboxes = s.IntegerField()  # noqa: N815
-    currentSandboxes = s.IntegerField()  # noqa: N815
-    canCreate = s.BooleanField()  # noqa: N815
+    maxSandboxes = s.IntegerField()
+    currentSandboxes = s.IntegerField()
+    canCreate = s.BooleanField()
     reason = s.CharField(allow_null=True)
 
 
@@ -180,9 +180,9 @@ class LogEntry(s.Serializer):
     message = s.CharField()
     timestamp = s.DateTimeField(allow_null=True)
     stream = s.ChoiceField(["stdout", "stderr", "console"])
-    source = s.CharField()
+    source = s.CharField()  # type: ignore[assignment]  # the contract's name
 
 
 class LogsResponse(Success):
-    source = s.CharField()
+    source = s.CharField()  # type: ignore[assignment]  # the contract's name
     logs = LogEntry(many=True)

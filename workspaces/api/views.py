@@ -6,11 +6,11 @@ from typing import Any
 
 from django.conf import settings
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts import tokens
+from accounts.authentication import ApiRequest
 from accounts.hooks import Pin
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
@@ -49,9 +49,13 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(
         request=requests.CreateRequest,
-        responses={201: schemas.WorkspaceResponse, 202: schemas.AcceptedResponse, 200: schemas.AcceptedResponse},
+        responses={
+            201: schemas.WorkspaceResponse,
+            202: schemas.AcceptedResponse,
+            200: schemas.AcceptedResponse,
+        },
     )
-    def create(self, request: Request) -> Response:
+    def create(self, request: ApiRequest) -> Response:
         """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
 
         With `wait_ready` false, or when the wait runs out, 202 with the progress; creation goes on. A repeated
@@ -71,14 +75,14 @@ class WorkspaceViewSet(ViewSet):
         return _created(request, made)
 
     @extend_schema(request=None, responses={202: schemas.AcceptedResponse})
-    def retry(self, request: Request, workspace_id: str) -> Response:
+    def retry(self, request: ApiRequest, workspace_id: str) -> Response:
         """Try a failed creation again; 202, and `provisioning` tells how it goes."""
         workspace = selectors.get(request.user, workspace_id)
         create.provisioning_retry(actor=request.user, workspace=workspace)
         return accepted(202, selectors.get(request.user, workspace.pk))
 
     @extend_schema(parameters=[requests.ListQuery], responses=schemas.ListResponse)
-    def list(self, request: Request) -> Response:
+    def list(self, request: ApiRequest) -> Response:
         """Workspaces, newest first."""
         query = validated_query(requests.ListQuery, request)
         page, limit = query.pop("page"), query.pop("limit")
@@ -91,19 +95,19 @@ class WorkspaceViewSet(ViewSet):
         )
 
     @extend_schema(responses=schemas.WorkspaceResponse)
-    def retrieve(self, request: Request, workspace_id: str) -> Response:
+    def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """One workspace by id or slug."""
         return ok(workspace=bodies.workspace_body(selectors.get(request.user, workspace_id)))
 
     @extend_schema(responses=schemas.DetailsResponse)
-    def details(self, request: Request, workspace_id: str) -> Response:
+    def details(self, request: ApiRequest, workspace_id: str) -> Response:
         """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
         workspace = selectors.get(request.user, workspace_id)
         extras = bodies.details_body(workspace, _token(request, workspace))
         return ok(workspace={**bodies.workspace_body(workspace), **extras}, **extras)
 
     @extend_schema(request=requests.UpdateRequest, responses=schemas.WorkspaceResponse)
-    def update(self, request: Request, workspace_id: str) -> Response:
+    def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change name, slug, logo and settings; settings of the machine apply at its next start."""
         workspace = selectors.get(request.user, workspace_id)
         changes = requests.workspace_changes(requests.body_of(request))
@@ -111,7 +115,7 @@ class WorkspaceViewSet(ViewSet):
         return ok(workspace=bodies.workspace_body(changed))
 
     @extend_schema(request=None, responses={200: schemas.MessageResponse, 202: schemas.MessageResponse})
-    def destroy(self, request: Request, workspace_id: str) -> Response:
+    def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
         """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
         workspace = selectors.get(request.user, workspace_id)
         operation, creating = delete.workspace_delete(workspace=workspace, actor=request.user.label)
@@ -122,12 +126,12 @@ class WorkspaceViewSet(ViewSet):
         return ok(message="The workspace and its data were removed.")
 
     @extend_schema(responses=schemas.QuotaResponse)
-    def quota(self, request: Request) -> Response:
+    def quota(self, request: ApiRequest) -> Response:
         """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
         return ok(**quota.quota_object(request.user.account))
 
     @extend_schema(request=requests.StartRequest, responses=schemas.WorkspaceResponse)
-    def start(self, request: Request, workspace_id: str) -> Response:
+    def start(self, request: ApiRequest, workspace_id: str) -> Response:
         """Start a workspace; returns when it runs. One that runs already is left as it is."""
         force = validated(requests.StartRequest, request)["force"]
         workspace = selectors.get(request.user, workspace_id)
@@ -135,7 +139,7 @@ class WorkspaceViewSet(ViewSet):
         return _finished(request, workspace, operation)
 
     @extend_schema(request=None, responses=schemas.WorkspaceResponse)
-    def stop(self, request: Request, workspace_id: str) -> Response:
+    def stop(self, request: ApiRequest, workspace_id: str) -> Response:
         """Shut a workspace down; returns when it is stopped. Its data is preserved."""
         workspace = selectors.get(request.user, workspace_id)
         operation = power.workspace_stop(workspace=workspace, actor=request.user.label)
@@ -145,7 +149,7 @@ class WorkspaceViewSet(ViewSet):
         request=requests.ExecRequest,
         responses={200: schemas.ExecResponse, 409: OpenApiResponse(description="`vm_not_running`")},
     )
-    def execute(self, request: Request, workspace_id: str) -> Response:
+    def execute(self, request: ApiRequest, workspace_id: str) -> Response:
         """Run a command in the workspace to its end. At the timeout its whole process group is killed (code 124).
 
         At most 1 MiB of each stream is returned; `truncated` tells that there was more.
@@ -191,7 +195,7 @@ def accepted(status: int, workspace: Workspace) -> Response:
     )
 
 
-def _created(request: Request, made: create.Created) -> Response:
+def _created(request: ApiRequest, made: create.Created) -> Response:
     workspace = selectors.get(request.user, made.workspace.pk)
     if made.replayed:
         response = accepted(200, workspace)
@@ -210,11 +214,14 @@ def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float)
         return
     raise errors.CreateFailed(
         ended.error_message,
-        details={"id": workspace.pk, "provisioning": {"code": ended.error_code, "message": ended.error_message}},
+        details={
+            "id": workspace.pk,
+            "provisioning": {"code": ended.error_code, "message": ended.error_message},
+        },
     )
 
 
-def _finished(request: Request, workspace: Workspace, operation: Operation | None) -> Response:
+def _finished(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """Wait for a power operation: 200 with the workspace, its error, or 202 where it goes on."""
     if operation is None:
         return ok(workspace=bodies.workspace_body(selectors.get(request.user, workspace.pk)))
@@ -233,9 +240,7 @@ def _require_success(operation: Operation) -> None:
         raise errors.OperationInProgress("The workspace is being deleted.")
 
 
-def _token(request: Request, workspace: Workspace) -> str:
+def _token(request: ApiRequest, workspace: Workspace) -> str:
     pin = Pin(workspace.namespace_id, workspace.namespace.slug, workspace.pk)
-    minted = tokens.mint(
-        actor=request.user, scope=Scope.WORKSPACE, pin=pin, ttl=DETAILS_TOKEN_SECONDS, label="details"
-    )
+    minted = tokens.mint(actor=request.user, scope=Scope.WORKSPACE, pin=pin, ttl=DETAILS_TOKEN_SECONDS, label="details")
     return minted.token

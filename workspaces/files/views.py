@@ -18,13 +18,18 @@ from django.conf import settings
 from django.http import HttpRequest, JsonResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from accounts.authentication import actor_of
+from accounts.authentication import ApiRequest, actor_of
 from accounts.permissions import RESOURCE_SCOPES, require
-from common.errors import DomainError, MethodNotAllowed, PayloadTooLarge, UnsupportedMediaType, ValidationError
+from common.errors import (
+    DomainError,
+    MethodNotAllowed,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    ValidationError,
+)
 from common.responses import ok
 from common.times import iso
 from vmbackend.backend import guest_pool
@@ -54,7 +59,7 @@ class FilesViewSet(ViewSet):
         parameters=[OpenApiParameter("path", str, description="Absolute; default `/`.")],
         responses=schemas.ListingResponse,
     )
-    def list(self, request: Request, workspace_id: str) -> Response:
+    def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """A directory's entries by name; at most 10,000, `truncated` tells that there are more."""
         path = checked_path(request.query_params.get("path") or "/")
         address = address_of(selectors.get(request.user, workspace_id))

@@ -29,9 +29,7 @@ def boot_log(workspace: Workspace, lines: int) -> list[str]:
     key = f"log:{secrets.token_hex(16)}"
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=ANSWER_SECONDS + 5) as client:
-            current_app.send_task(
-                TASK, args=[workspace.pk, key], queue=workspace.host.queue, expires=ANSWER_SECONDS
-            )
+            current_app.send_task(TASK, args=[workspace.pk, key], queue=workspace.host.queue, expires=ANSWER_SECONDS)
             answer = client.blpop([key], timeout=ANSWER_SECONDS)
     except (redis.RedisError, OperationalError, OSError) as exc:
         raise VMUnavailable("The log cannot be fetched now; try again later.") from exc

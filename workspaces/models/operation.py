@@ -1,10 +1,10 @@
 """The operation row: one long step on one workspace. The row is the truth; a Celery task only rings for it.
 
-    queued -> running      claim: compare-and-set, sets claim token, attempt, heartbeat
-    queued -> cancelled    a delete came first
-    running -> succeeded | failed | cancelled     by the claim's holder only
-    running -> queued      the holder died and the step may be tried again
-    queued, running -> failed     past the deadline
+queued -> running      claim: compare-and-set, sets claim token, attempt, heartbeat
+queued -> cancelled    a delete came first
+running -> succeeded | failed | cancelled     by the claim's holder only
+running -> queued      the holder died and the step may be tried again
+queued, running -> failed     past the deadline
 """
 
 from __future__ import annotations

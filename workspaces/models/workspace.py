@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db import models
 from django.db.models import Q
@@ -60,9 +61,9 @@ class Workspace(models.Model):
     image = models.CharField(max_length=512)
     image_digest = models.CharField(max_length=80, blank=True, default="")
     preset = models.CharField(max_length=120, blank=True, default="")
-    env = EncryptedJSONField(default=dict, blank=True)
+    env: models.Field[Any, Any] = EncryptedJSONField(default=dict, blank=True)
     cmd = models.JSONField(null=True, blank=True)
-    workloads = EncryptedJSONField(default=list, blank=True)
+    workloads: models.Field[Any, Any] = EncryptedJSONField(default=list, blank=True)
     wait_for_init = models.BooleanField(default=False)
     desktop_enabled = models.BooleanField(default=False)
     macos = models.JSONField(null=True, blank=True)
@@ -111,9 +112,7 @@ class Workspace(models.Model):
     keep_logs = models.BooleanField(default=True)
 
     # Provisioning
-    provisioning_state = models.CharField(
-        max_length=16, choices=Provisioning.choices, default=Provisioning.QUEUED
-    )
+    provisioning_state = models.CharField(max_length=16, choices=Provisioning.choices, default=Provisioning.QUEUED)
     provisioning_phase = models.CharField(
         max_length=24, choices=ProvisioningPhase.choices, default=ProvisioningPhase.QUEUED
     )
@@ -135,14 +134,16 @@ class Workspace(models.Model):
             models.UniqueConstraint(fields=["host", "ip"], name="workspace_ip_once_per_host"),
             # The same commit that makes a workspace ready completes its provisioning.
             models.CheckConstraint(
-                condition=Q(ready=False) | Q(provisioning_state=Provisioning.READY), name="ready_means_provisioned"
+                condition=Q(ready=False) | Q(provisioning_state=Provisioning.READY),
+                name="ready_means_provisioned",
             ),
         ]
         indexes = [
             models.Index(fields=["account", "-created_at", "-id"], name="workspace_list"),
             # Covers the sums of both pools.
             models.Index(
-                fields=["account", "status", "cpu_millis", "memory_mb", "disk_size_mb"], name="workspace_pools"
+                fields=["account", "status", "cpu_millis", "memory_mb", "disk_size_mb"],
+                name="workspace_pools",
             ),
             models.Index(fields=["host", "status", "memory_mb"], name="workspace_host"),
         ]

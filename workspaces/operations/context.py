@@ -44,6 +44,4 @@ class Context:
         """Tell how far a creation is; readers see it at once."""
         now = timezone.now()
         columns = {f"provisioning_{name}": value for name, value in fields.items()}
-        Workspace.objects.filter(pk=self.workspace.pk).update(
-            **columns, provisioning_updated_at=now, updated_at=now
-        )
+        Workspace.objects.filter(pk=self.workspace.pk).update(**columns, provisioning_updated_at=now, updated_at=now)

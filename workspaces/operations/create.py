@@ -87,9 +87,7 @@ class _PullProgress:
 
 def prepare_machine(context: Context) -> None:
     """Disk, port and definition; the guest's identity goes to the row, so that others can reach it."""
-    context.provisioning(
-        phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk."
-    )
+    context.provisioning(phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk.")
     prepare(context)
 
 
@@ -107,7 +105,9 @@ def start_machine(context: Context) -> None:
 
 def wait_ready(context: Context) -> None:
     context.provisioning(
-        phase=ProvisioningPhase.INITIALIZING, progress=INIT_AT, message="Waiting for the machine to finish its boot."
+        phase=ProvisioningPhase.INITIALIZING,
+        progress=INIT_AT,
+        message="Waiting for the machine to finish its boot.",
     )
     wait_for_guest(context)
 

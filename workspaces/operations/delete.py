@@ -23,7 +23,12 @@ def remove_row(context: Context) -> None:
 
 
 def forget(context: Context) -> None:
-    record(context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor)
+    record(
+        context.workspace,
+        "deleted",
+        "The workspace and its data were removed.",
+        actor=context.operation.actor,
+    )
     context.workspace.delete()
 
 

@@ -104,17 +104,13 @@ def claim(operation_id: str) -> Operation | None:
 
 def _others_live(operation: Operation) -> bool:
     return (
-        Operation.objects.filter(workspace_id=operation.workspace_id, state__in=LIVE)
-        .exclude(pk=operation.pk)
-        .exists()
+        Operation.objects.filter(workspace_id=operation.workspace_id, state__in=LIVE).exclude(pk=operation.pk).exists()
     )
 
 
 def beat(claims: Iterable[str]) -> None:
     """The holder is alive: one update for all its claims."""
-    Operation.objects.filter(claim__in=list(claims), state=OperationState.RUNNING).update(
-        heartbeat_at=timezone.now()
-    )
+    Operation.objects.filter(claim__in=list(claims), state=OperationState.RUNNING).update(heartbeat_at=timezone.now())
 
 
 def step(operation: Operation, name: str) -> None:
@@ -133,13 +129,9 @@ def is_cancelled(operation: Operation) -> bool:
     return row
 
 
-def finish(
-    operation: Operation, state: OperationState, *, code: str = "", sentence: str = ""
-) -> None:
+def finish(operation: Operation, state: OperationState, *, code: str = "", sentence: str = "") -> None:
     """End a claimed operation, in the transaction that moves its workspace. Raises Preempted; roll back then."""
-    changed = _held(operation).update(
-        state=state, finished_at=timezone.now(), error_code=code, error_message=sentence
-    )
+    changed = _held(operation).update(state=state, finished_at=timezone.now(), error_code=code, error_message=sentence)
     if not changed:
         raise Preempted(operation.pk)
     operation.state, operation.error_code, operation.error_message = state, code, sentence
@@ -147,9 +139,7 @@ def finish(
 
 
 def _held(operation: Operation) -> QuerySet[Operation]:
-    return Operation.objects.filter(
-        pk=operation.pk, claim=operation.claim, state=OperationState.RUNNING
-    )
+    return Operation.objects.filter(pk=operation.pk, claim=operation.claim, state=OperationState.RUNNING)
 
 
 def announce_on_commit(operation: Operation) -> None:

@@ -80,7 +80,11 @@ def _release(workspace: Workspace, operation: Operation, code: str, sentence: st
             transition(workspace, Status.STOPPED, leaving=frozenset({Status.STARTING}), **_error(code, sentence))
         case OperationKind.STOP:
             transition(
-                workspace, Status.RUNNING, leaving=frozenset({Status.STOPPING}), ready=True, **_error(code, sentence)
+                workspace,
+                Status.RUNNING,
+                leaving=frozenset({Status.STOPPING}),
+                ready=True,
+                **_error(code, sentence),
             )
         case OperationKind.DELETE:
             pass  # stays `deleting`; the next reconcile queues another delete

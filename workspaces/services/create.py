@@ -52,9 +52,7 @@ class Created:
     replayed: bool = False
 
 
-def workspace_create(
-    *, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = ""
-) -> Created:
+def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = "") -> Created:
     """Make the row and queue its creation; the machine is made by vmhost afterwards.
 
     With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
@@ -142,7 +140,7 @@ def provisioning_retry(*, actor: Actor, workspace: Workspace) -> Operation:
     amount = quota.amount_of(workspace)
     quota.require_running_room(account.plan, quota.usage(account), amount)
     host = place(amount)
-    moved = {} if workspace.host_id == host.pk else {"host": host, "ip": free_address(host)}
+    moved: dict[str, Any] = {} if workspace.host_id == host.pk else {"host": host, "ip": free_address(host)}
     transition(
         workspace,
         Status.QUEUED,

@@ -17,7 +17,7 @@ from workspaces.states import USES_RUNNING_POOL
 
 
 def place(wanted: Amount) -> Host:
-    """The living host with the most uncommitted memory. Raises VMUnavailable with the reason, before anything is made."""
+    """The living host with the most uncommitted memory. Raises VMUnavailable with the reason."""
     alive = Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
     hosts = {host: free_memory(host) for host in alive}
     if not hosts:
@@ -26,7 +26,11 @@ def place(wanted: Amount) -> Host:
     if not roomy:
         raise VMUnavailable(
             f"No host has {wanted.memory_mb} MiB of memory to spare.",
-            details={"resource": "memory_mb", "current": max(0, *hosts.values(), 0), "requested": wanted.memory_mb},
+            details={
+                "resource": "memory_mb",
+                "current": max(0, *hosts.values(), 0),
+                "requested": wanted.memory_mb,
+            },
         )
     fitting = [host for host in roomy if free_disk(host) >= wanted.disk_size_mb]
     if not fitting:

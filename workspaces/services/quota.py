@@ -80,9 +80,7 @@ def usage(account: Account) -> Usage:
     }
     counts = {"owned_count": Count("pk", filter=owned), "running_count": Count("pk", filter=running)}
     found = Workspace.objects.filter(account=account).order_by().aggregate(records=Count("pk"), **counts, **sums)
-    return Usage(
-        owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"]
-    )
+    return Usage(owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"])
 
 
 def _amount(found: dict[str, Any], name: str) -> Amount:
@@ -153,7 +151,8 @@ def require_namespace_room(namespace: Namespace, wanted: Amount, *, new: bool) -
         cap = limits.get(key)
         if cap is not None and value > cap:
             raise errors.NamespaceLimitReached(
-                f"The namespace allows {cap:g} for {key}.", details={"limit": key, "current": value, "max": cap}
+                f"The namespace allows {cap:g} for {key}.",
+                details={"limit": key, "current": value, "max": cap},
             )
 
 

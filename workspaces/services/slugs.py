@@ -13,7 +13,7 @@ MIN_SLUG, MAX_SLUG = 3, 128
 
 def name_from_image(image: str) -> str:
     """`ghcr.io/team/tool:1.2@sha256:...` is called `tool`."""
-    return image.split("@")[0].rsplit("/", 1)[-1].split(":")[0] or "workspace"
+    return image.split("@", maxsplit=1)[0].rsplit("/", 1)[-1].split(":", maxsplit=1)[0] or "workspace"
 
 
 def free_slug(account: Account, name: str) -> str:

@@ -12,15 +12,17 @@ TOKEN_SCOPES = [Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE]
 class TokenRequest(serializers.Serializer):
     scope = serializers.ChoiceField(choices=[scope.value for scope in TOKEN_SCOPES])
     namespace = serializers.CharField(required=False, max_length=128)
-    workspaceId = serializers.CharField(required=False, max_length=128)  # noqa: N815 the contract's spelling
+    workspaceId = serializers.CharField(required=False, max_length=128)
     ttl = serializers.IntegerField(min_value=60, max_value=3600, default=900, help_text="Seconds.")
-    label = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+    label = serializers.CharField(  # type: ignore[assignment]  # the contract's name
+        required=False, default="", allow_blank=True, max_length=120
+    )
 
 
 class TokenResponse(serializers.Serializer):
     success = serializers.BooleanField(default=True)
     token = serializers.CharField()
-    expiresAt = serializers.DateTimeField()  # noqa: N815
+    expiresAt = serializers.DateTimeField()
     scope = serializers.ChoiceField(choices=[scope.value for scope in TOKEN_SCOPES])
     ttl = serializers.IntegerField()
 

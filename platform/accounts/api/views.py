@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts import services
 from accounts.api import serializers as bodies
+from accounts.authentication import ApiRequest
 from accounts.models import Credential
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
@@ -23,7 +23,7 @@ class TokenViewSet(ViewSet):
     allow_tokens = False
 
     @extend_schema(request=bodies.TokenRequest, responses={201: bodies.TokenResponse})
-    def create(self, request: Request) -> Response:
+    def create(self, request: ApiRequest) -> Response:
         """Mint an access token that reaches no further than the credential that mints it."""
         data = validated(bodies.TokenRequest, request)
         minted = services.token_mint(
@@ -35,7 +35,11 @@ class TokenViewSet(ViewSet):
             label=data["label"],
         )
         return ok(
-            201, token=minted.token, expiresAt=iso(minted.expires_at), scope=minted.scope.value, ttl=minted.ttl
+            201,
+            token=minted.token,
+            expiresAt=iso(minted.expires_at),
+            scope=minted.scope.value,
+            ttl=minted.ttl,
         )
 
 
@@ -46,7 +50,7 @@ class CredentialViewSet(ViewSet):
     allow_tokens = False
 
     @extend_schema(request=bodies.CredentialRequest, responses={201: bodies.NewCredentialResponse})
-    def create(self, request: Request) -> Response:
+    def create(self, request: ApiRequest) -> Response:
         """Issue a credential. The secret is in this response and nowhere else."""
         data = validated(bodies.CredentialRequest, request)
         made = services.credential_create(
@@ -59,13 +63,13 @@ class CredentialViewSet(ViewSet):
         return ok(201, credential=credential_body(made.credential), client_secret=made.secret)
 
     @extend_schema(request=None, responses={200: bodies.NewCredentialResponse})
-    def rotate(self, request: Request, credential_id: str) -> Response:
+    def rotate(self, request: ApiRequest, credential_id: str) -> Response:
         """Replace the secret; the old one and its tokens end at once."""
         made = services.credential_rotate(actor=request.user, credential_id=credential_id)
         return ok(credential=credential_body(made.credential), client_secret=made.secret)
 
     @extend_schema(request=None, responses={200: bodies.MessageResponse})
-    def destroy(self, request: Request, credential_id: str) -> Response:
+    def destroy(self, request: ApiRequest, credential_id: str) -> Response:
         """Delete a credential; it and its tokens end at once."""
         services.credential_delete(actor=request.user, credential_id=credential_id)
         return ok(message="The credential is deleted.")

@@ -48,9 +48,7 @@ def run(instance: Instance) -> int:
             prepare(instance, settings)
             with control.exclusive(instance):
                 if control.supervisor_pid(instance):
-                    raise InstanceError(
-                        "This instance runs already: `make logs` follows it, `make down` stops it."
-                    )
+                    raise InstanceError("This instance runs already: `make logs` follows it, `make down` stops it.")
                 supervisor = control.start(instance, settings, tied=True)
         except Stopped:
             # Between fork and the assignment above a signal may strike; the sweep finds what was started.

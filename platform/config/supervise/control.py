@@ -53,9 +53,7 @@ def supervisor_pid(instance: Instance) -> int | None:
         pid = int((instance.run_dir / "supervisord.pid").read_text())
     except (OSError, ValueError):
         return None
-    return (
-        pid if environment_of(pid).get(MARKER) == instance.id and "supervisord" in _arguments(pid) else None
-    )
+    return pid if environment_of(pid).get(MARKER) == instance.id and "supervisord" in _arguments(pid) else None
 
 
 def states(instance: Instance) -> list[ProcessState]:

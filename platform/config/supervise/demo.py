@@ -65,9 +65,7 @@ def _client(credentials: Mapping[str, str]) -> Iterator[httpx.Client]:
 def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
     """What a new user needs: address, logins, three lines to try."""
     base, wid = credentials["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
-    login = (
-        f'-H "X-Client-ID: {credentials["CLIENT_ID"]}" -H "X-Client-Secret: {credentials["CLIENT_SECRET"]}"'
-    )
+    login = f'-H "X-Client-ID: {credentials["CLIENT_ID"]}" -H "X-Client-Secret: {credentials["CLIENT_SECRET"]}"'
     json_type = '-H "Content-Type: application/json"'
     return f"""
   API      {base}        (docs: {base}/docs)
@@ -99,9 +97,7 @@ def _create(client: httpx.Client, image: str) -> dict[str, Any]:
     return made
 
 
-def _post(
-    client: httpx.Client, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
-) -> httpx.Response:
+def _post(client: httpx.Client, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
     for _ in range(20):
         response = client.post(path, json=body, headers=headers)
         if response.status_code != 503:

@@ -39,13 +39,7 @@ class Command(BaseCommand):
 
     def _tell(self, finding: Finding) -> None:
         word = "ok" if finding.found else ("MISSING" if finding.needed else "without")
-        style = (
-            self.style.SUCCESS
-            if finding.found
-            else self.style.ERROR
-            if finding.needed
-            else self.style.WARNING
-        )
+        style = self.style.SUCCESS if finding.found else self.style.ERROR if finding.needed else self.style.WARNING
         self.stdout.write(f"{style(f'{word:<8}')} {finding.name:<14} {finding.sentence}")
         if not finding.found and finding.mend:
             self.stdout.write(f"{'':<24}mend: {finding.mend}")
@@ -70,9 +64,7 @@ def _database() -> Finding:
         executor = MigrationExecutor(connection)
         waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
     except DatabaseError as error:
-        return Finding(
-            "database", False, str(error).strip(), "check PLATFORM_DATABASE_URL (docs/operations.md)"
-        )
+        return Finding("database", False, str(error).strip(), "check PLATFORM_DATABASE_URL (docs/operations.md)")
     if waiting:
         return Finding("database", False, f"{waiting} migrations are waiting", "make up")
     return Finding("database", True, f"{connection.vendor} answers, migrated")

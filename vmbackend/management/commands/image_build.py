@@ -17,9 +17,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--root", type=Path, required=True, help="the image directory")
         parser.add_argument("--name", default=DEFAULT_NAME, help=f"the image's name ({DEFAULT_NAME})")
-        parser.add_argument(
-            "--rebuild", action="store_true", help="build again, with Debian's newest packages"
-        )
+        parser.add_argument("--rebuild", action="store_true", help="build again, with Debian's newest packages")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -20,9 +20,7 @@ class Command(BaseCommand):
     help = "Pull an image into the host's cache, with the platform's registry settings."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument(
-            "reference", help="python:3.12, registry.example.com/name@sha256:..., localhost/x"
-        )
+        parser.add_argument("reference", help="python:3.12, registry.example.com/name@sha256:..., localhost/x")
         parser.add_argument("--root", type=Path, help="the image directory (default: the platform's)")
         parser.add_argument("--timeout", type=float, default=1800.0, help="seconds (1800)")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
@@ -24,7 +25,7 @@ class Command(BaseCommand):
         try:
             account, made = account_create(name=options["name"], plan=options["plan"])
         except ValidationError as exc:
-            raise CommandError("; ".join(sum((exc.details or {}).values(), []))) from exc
+            raise CommandError("; ".join(chain.from_iterable((exc.details or {}).values()))) from exc
         shown = {
             "account": account.id,
             "client_id": made.credential.client_id,
