@@ -28,6 +28,7 @@ int make_node(const char *sys_dir, const char *name, mode_t type); /* /dev/NAME 
 int find_port(const char *wanted, char *name, size_t size);       /* virtio-serial port -> vportNpM */
 void enter_guest(void);    /* into the mount namespace of PID 1, the one the user sees; exits on failure */
 void set_oom(const char *adjustment);
+void boot_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a line of the boot log */
 void die(int code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 
 /* config.c: NUL-terminated key=value records */

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define FW_CFG "/sys/firmware/qemu_fw_cfg/by_name/opt/org.microvm.workspace/config/raw"
@@ -218,11 +219,17 @@ int init_main(void)
 	kit_devices();
 	load_modules();
 	seed_random();
+	struct utsname kernel;
+	uname(&kernel);
+	boot_say("kernel %s %s is up", kernel.sysname, kernel.release);
 	read_config();
 	write_keys();
 	mount_disks();
+	boot_say("image and writable disk are mounted");
 	configure_network();
+	boot_say("network is up: %s", config_get("address"));
 	build_root();
+	boot_say("starting services of %s", config_get("hostname"));
 	hand_over();
 	return 1;
 }

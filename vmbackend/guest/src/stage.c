@@ -142,6 +142,7 @@ static void wait_while(bool (*condition)(void), long long limit_ms)
 
 static void end_machine(int how)
 {
+	boot_say("powering off");
 	tell_main("d");
 	wait_while(main_runs, MAIN_GRACE_MS);
 	kill(-1, SIGTERM);
@@ -217,6 +218,7 @@ static int block_signals(void)
 
 static void announce(void)
 {
+	boot_say("ready");
 	send_event("ready\n");
 	if (*config_get("cmd") || *config_get("entrypoint"))
 		tell_main(*config_get("cmd") ? "o" : "u");

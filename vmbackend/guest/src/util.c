@@ -25,6 +25,17 @@ void die(int code, const char *format, ...)
 	_exit(code);
 }
 
+void boot_say(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(line, sizeof line, format, args);
+	va_end(args);
+	long long now = now_ms();
+	dprintf(STDERR_FILENO, "[%5lld.%03lld] kit: %s\n", now / 1000, now % 1000, line);
+}
+
 char *read_file(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
