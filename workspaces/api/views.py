@@ -133,8 +133,8 @@ class WorkspaceViewSet(ViewSet):
     @extend_schema(request=requests.StartRequest, responses=schemas.WorkspaceResponse)
     def start(self, request: ApiRequest, workspace_id: str) -> Response:
         """Start a workspace; returns when it runs. One that runs already is left as it is."""
-        force = validated(requests.StartRequest, request)["force"]
         workspace = selectors.get(request.user, workspace_id)
+        force = validated(requests.StartRequest, request)["force"]
         operation = power.workspace_start(workspace=workspace, actor=request.user.label, force=force)
         return _finished(request, workspace, operation)
 
@@ -154,8 +154,9 @@ class WorkspaceViewSet(ViewSet):
 
         At most 1 MiB of each stream is returned; `truncated` tells that there was more.
         """
+        workspace = selectors.get(request.user, workspace_id)
         data = validated(requests.ExecRequest, request)
-        address = address_of(selectors.get(request.user, workspace_id))
+        address = address_of(workspace)
         with guest_errors():
             result = guest_pool().call(
                 address,

@@ -1,0 +1,55 @@
+"""What the benchmarks share: the instance under measure, its API, and how results are shown."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from dotenv import dotenv_values
+
+STATE = Path(os.environ.get("STATE", "var")).resolve()
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A running instance, by its credentials file."""
+
+    base_url: str
+    image: str
+    headers: dict[str, str]
+
+    @classmethod
+    def load(cls) -> Instance:
+        values = dotenv_values(STATE / "credentials.env")
+        if not values.get("BASE_URL"):
+            raise SystemExit(f"There is no instance in {STATE}: run `make up` first, or set STATE.")
+        headers = {
+            "X-Client-ID": values["CLIENT_ID"] or "",
+            "X-Client-Secret": values["CLIENT_SECRET"] or "",
+            "Content-Type": "application/json",
+        }
+        return cls(values["BASE_URL"] or "", values["IMAGE"] or "", headers)
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.base_url, headers=self.headers, timeout=900)
+
+
+def show(name: str, ours: Sequence[float], baseline: Sequence[float], *, unit: str = "s", bar: str) -> float:
+    """Print medians, ranges and the ratio of medians."""
+    for title, values in ((f"{name}", ours), ("baseline", baseline)):
+        low, high = min(values), max(values)
+        median = statistics.median(values)
+        print(f"  {title:<28} median {median:8.3f} {unit}   {low:.3f} to {high:.3f}, n={len(values)}")
+    ratio = statistics.median(ours) / statistics.median(baseline)
+    print(f"  ratio {ratio:.2f} ({bar})")
+    return ratio
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which that share lies."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

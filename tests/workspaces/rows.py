@@ -1,0 +1,56 @@
+"""Rows made directly, for tests that need many of them or a state that only time would bring."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from django.utils import timezone
+
+from accounts.models import Account
+from vmbackend.models import Host
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import LIVE
+from workspaces.states import Provisioning, ProvisioningPhase, Status
+
+_numbers = count(1)
+READY = {
+    "status": Status.RUNNING,
+    "ready": True,
+    "provisioning_state": Provisioning.READY,
+    "provisioning_phase": ProvisioningPhase.READY,
+    "provisioning_progress": 100,
+}
+
+
+def make_host(name: str = "local", *, seen: datetime | None = None) -> Host:
+    """A host that is heard of now, or was at `seen`."""
+    size = {"memory_mb": 65536, "memory_free_mb": 65536, "disk_mb": 1 << 20, "disk_free_mb": 1 << 20}
+    fields = {"subnet": "10.200.0.0/20", "cpus": 16, "last_seen_at": seen or timezone.now(), **size}
+    return Host.objects.update_or_create(name=name, defaults=fields)[0]
+
+
+def make_workspace(account: Account, *, namespace: Any = None, **fields: Any) -> Workspace:
+    """A workspace's row without a machine; running unless `status` says otherwise."""
+    number = next(_numbers)
+    made = {
+        "name": f"row {number}",
+        "slug": f"row-{number}",
+        "image": "localhost/tiny:1",
+        "cpu_millis": 100,
+        "memory_mb": 128,
+        "disk_size_mb": 64,
+        "started_at": timezone.now(),
+        **READY,
+        **fields,
+    }
+    if made["status"] != Status.RUNNING:
+        made.update({"ready": False} | fields)
+    return Workspace.objects.create(
+        account=account, namespace=namespace or account.namespaces.get(is_default=True), **made
+    )
+
+
+def live_operations() -> int:
+    return Operation.objects.filter(state__in=LIVE).count()
