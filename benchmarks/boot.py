@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -126,7 +125,6 @@ def main() -> None:
     options = parser.parse_args()
     instance = Instance.load()
     folder = Path(tempfile.mkdtemp(prefix="mvmb-"))
-    os.chmod(folder, 0o700)
     try:
         raw_machine = RawMachine(folder, instance, options.memory, options.disk)
         ours, raw = [], []

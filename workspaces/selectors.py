@@ -11,11 +11,22 @@ from common.errors import NotFound
 from workspaces.models import Workspace
 
 SENTENCE = "There is no such workspace."
+# What a workspace object does not show: encrypted columns above all, whose decryption costs more than the rest of a
+# row. They are loaded when they are touched. Of the namespace only the slug is joined in.
+HIDDEN = frozenset(
+    {
+        "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
+        "desktop_enabled", "proxy_assignment_id", "static_network", "ttl_seconds", "ttl_action", "ttl_expires_at",
+        "remove_on_exit", "restart_policy", "max_restarts", "restart_count", "last_exit_code", "last_exit_reason",
+        "keep_logs", "control_port", "kind",
+    }
+)  # fmt: skip
+SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name not in HIDDEN]
 
 
 def visible(actor: Actor) -> QuerySet[Workspace]:
-    """Workspaces that the actor may know of, with what responses need joined in."""
-    found = Workspace.objects.filter(account=actor.account).select_related("namespace", "host")
+    """Workspaces that the actor may know of, with the columns that a workspace object shows."""
+    found = Workspace.objects.filter(account=actor.account).select_related("namespace").only(*SHOWN, "namespace__slug")
     if actor.scope is Scope.NAMESPACE:
         return found.filter(namespace_id=actor.namespace_id)
     if actor.scope is Scope.WORKSPACE:
@@ -23,10 +34,11 @@ def visible(actor: Actor) -> QuerySet[Workspace]:
     return found
 
 
-def get(actor: Actor, identifier: str) -> Workspace:
-    """By id or slug. Raises NotFound, whether it does not exist or is somebody else's."""
+def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
+    """By id or slug; `whole` with every column. Raises NotFound, whether it does not exist or is somebody else's."""
     by = Q(pk=identifier) if identifier.startswith("ws_") else Q(slug=identifier)
-    found = visible(actor).filter(by).first()
+    rows = visible(actor).filter(by)
+    found = next(iter((rows.defer(None) if whole else rows).order_by()[:1]), None)
     if found is None:
         raise NotFound(SENTENCE)
     # The actor's account is this workspace's; sparing the query that would say so again.
@@ -50,6 +62,13 @@ def listed(
             Q(name__icontains=search) | Q(slug__icontains=search) | Q(image__icontains=search) | Q(pk=search)
         )
     return found.order_by("-created_at", "-id")
+
+
+def total(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
+    """How many rows a list has over all its pages; an account's whole number is kept on its row."""
+    if actor.scope is Scope.ACCOUNT and not filtered:
+        return actor.account.workspace_count
+    return rows.count()
 
 
 def pin(account: Account, identifier: str) -> Pin:

@@ -59,11 +59,12 @@ def _by_token(token: str) -> Actor | None:
         workspace_id=claims.pin.workspace_id,
         epoch=credential.epoch,
         via="token",
+        expires=claims.expires,
     )
 
 
 def _credential(**lookup: str) -> Credential | None:
-    return Credential.objects.select_related("account__plan").filter(account__is_active=True, **lookup).first()
+    return Credential.objects.select_related("account").filter(account__is_active=True, **lookup).first()
 
 
 class ApiRequest(Request):

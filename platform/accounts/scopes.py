@@ -22,7 +22,10 @@ class Scope(models.TextChoices):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who makes a request and how far it reaches. `via` is `credential` or `token`."""
+    """Who makes a request and how far it reaches. `via` is `credential` or `token`.
+
+    `expires`: seconds since the epoch at which the token ends; 0 for a credential.
+    """
 
     account: Account
     scope: Scope
@@ -33,6 +36,7 @@ class Actor:
     workspace_id: str = ""
     epoch: int = 1
     via: str = "credential"
+    expires: int = 0
 
     @property
     def is_authenticated(self) -> bool:

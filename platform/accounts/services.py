@@ -153,6 +153,16 @@ def idempotency_forget() -> int:
     return deleted
 
 
+def workspaces_counted(account: Account, count: int) -> None:
+    """Write down how many workspaces the account has, as counted under its lock."""
+    Account.objects.filter(pk=account.pk).update(workspace_count=count)
+
+
+def workspace_gone(account_id: str) -> None:
+    """One workspace fewer, in the transaction that removes it."""
+    Account.objects.filter(pk=account_id, workspace_count__gt=0).update(workspace_count=F("workspace_count") - 1)
+
+
 def account_lock(account: Account) -> Account:
     """Take the account's row for the rest of the transaction: pools are counted and claimed under it.
 

@@ -34,11 +34,13 @@ class Claims:
     scope: Scope
     pin: Pin
     label: str
+    expires: int
 
 
 def mint(*, actor: Actor, scope: Scope, pin: Pin, ttl: int, label: str) -> Minted:
-    """Sign a token for `ttl` seconds from now."""
-    expires = int(time.time()) + ttl
+    """Sign a token for `ttl` seconds from now; one made by a token ends with that token at the latest."""
+    now = int(time.time())
+    expires = min(now + ttl, actor.expires) if actor.expires else now + ttl
     claims = {
         "c": actor.credential_id,
         "e": actor.epoch,
@@ -50,7 +52,7 @@ def mint(*, actor: Actor, scope: Scope, pin: Pin, ttl: int, label: str) -> Minte
         "x": expires,
     }
     token = signing.dumps(claims, salt=_SALT)
-    return Minted(token, datetime.fromtimestamp(expires, UTC), scope, ttl)
+    return Minted(token, datetime.fromtimestamp(expires, UTC), scope, expires - now)
 
 
 def read(token: str) -> Claims | None:
@@ -62,4 +64,4 @@ def read(token: str) -> Claims | None:
     if claims["x"] <= time.time():
         return None
     pin = Pin(namespace_id=claims["n"], namespace_slug=claims["ns"], workspace_id=claims["w"])
-    return Claims(claims["c"], claims["e"], Scope(claims["s"]), pin, claims["l"])
+    return Claims(claims["c"], claims["e"], Scope(claims["s"]), pin, claims["l"], claims["x"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -31,13 +32,12 @@ class ApiMiddleware:
         request_id = begin_request(request.headers.get("X-Request-ID"))
         if self.is_async:
             return self._async_call(request, request_id)
-        refused = refuse_large_body(request)
-        response = refused or self.get_response(request)
+        response = refusal(request) or self.get_response(request)
         response["X-Request-ID"] = request_id
         return response
 
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        response = refuse_large_body(request) or await self.get_response(request)
+        response = refusal(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
         return response
 
@@ -46,6 +46,15 @@ class ApiMiddleware:
         if request.path.startswith("/admin/"):
             return None
         return error_response(as_domain_error(exception))
+
+
+def refusal(request: HttpRequest) -> HttpResponseBase | None:
+    """What no route answers: a Host header that is not ours, a body that is too large."""
+    try:
+        request.get_host()
+    except SuspiciousOperation as exc:
+        return error_response(as_domain_error(exc))
+    return refuse_large_body(request)
 
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -34,7 +35,8 @@ def sqlite(path: Path) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16000;",
         },
-        "CONN_MAX_AGE": 0,
+        # The api process keeps its threads, and so their connections; elsewhere threads come and go.
+        "CONN_MAX_AGE": None if os.environ.get("PLATFORM_ROLE") == "api" else 0,
         "TEST": {"NAME": path.with_name("test-" + path.name)},
     }
 

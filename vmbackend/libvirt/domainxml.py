@@ -129,8 +129,8 @@ def _devices(domain: ET.Element, d: DomainDefinition) -> None:
     _pci(balloon, 7)
 
 
-def _pci(device: ET.Element, slot: int, function: int = 0, **more: str) -> None:
-    ET.SubElement(
+def _pci(device: ET.Element, slot: int, function: int = 0, *, multifunction: bool = False) -> None:
+    address = ET.SubElement(
         device,
         "address",
         type="pci",
@@ -138,8 +138,9 @@ def _pci(device: ET.Element, slot: int, function: int = 0, **more: str) -> None:
         bus="0x00",
         slot=f"0x{slot:02x}",
         function=f"0x{function:x}",
-        **more,
     )
+    if multifunction:
+        address.set("multifunction", "on")
 
 
 def _controllers(devices: ET.Element) -> None:
@@ -148,14 +149,14 @@ def _controllers(devices: ET.Element) -> None:
     ET.SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     for number in range(SPARE_PORTS):
         port = ET.SubElement(devices, "controller", type="pci", index=str(number + 1), model="pcie-root-port")
-        _pci(port, 0x10, number, **({"multifunction": "on"} if number == 0 else {}))
+        _pci(port, 0x10, number, multifunction=number == 0)
     serial = ET.SubElement(devices, "controller", type="virtio-serial", index="0")
     _pci(serial, 5)
 
 
 def _disk(devices: ET.Element, path: Path, target: str, serial: str, options: dict[str, str], *, slot: int) -> None:
     disk = ET.SubElement(devices, "disk", type="file", device="disk")
-    ET.SubElement(disk, "driver", name="qemu", type="raw", **options)
+    ET.SubElement(disk, "driver", {"name": "qemu", "type": "raw", **options})
     ET.SubElement(disk, "source", file=str(path))
     ET.SubElement(disk, "target", dev=target, bus="virtio")
     if serial == "base":

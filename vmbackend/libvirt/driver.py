@@ -56,7 +56,7 @@ class LibvirtDriver(Driver):
         self._network = Network(settings)
         self._domains = domain.Domains(settings.instance)
         self._watch = Watch(self._domains, self._events)
-        self._host = Host(settings, self._connected)
+        self._host = Host(settings, self._connected, self._watch.unregister)
         self._preparer = Preparer(settings, self._network, self._domains)
         self._quota_works = True
 

@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 EVENTS_BYTES_MAX = 65536  # of one start; an honest guest says less than 100
 _LINE_MAX = 256
+# A serial port hands over its bytes one by one. After each read a console rests, so that a chatty guest costs twenty
+# reads a second and not a core.
+_CONSOLE_REST_SECONDS = 0.05
 _READ_BYTES = 65536
 
 
@@ -67,6 +70,7 @@ class Events:
         self._thread: threading.Thread | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = -1, -1
+        self._resting: deque[tuple[float, Run]] = deque()
 
     def start(self, on_event: Callable[[Event], None]) -> None:
         self._on_event = on_event
@@ -87,6 +91,7 @@ class Events:
             for run in self._runs.values():
                 self._close(run)
             self._runs.clear()
+            self._resting.clear()
             self._selector.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
@@ -193,7 +198,8 @@ class Events:
                 time.sleep(1)  # an unforeseen error must not become a busy loop
 
     def _turn(self) -> None:
-        for key, _ in self._selector.select():
+        due = max(0.0, self._resting[0][0] - time.monotonic()) if self._resting else None
+        for key, _ in self._selector.select(due):
             if key.data is None:
                 with suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
@@ -202,11 +208,24 @@ class Events:
                 run: Run = key.data
                 events = self._read(run, key.fd) if key.fd in run.fds else []
             self._tell(events)
+        self._rouse_consoles()
         while self._queue:
             work = self._queue.popleft()
             with self._changed:
                 events = work()
             self._tell(events)
+
+    def _rouse_consoles(self) -> None:
+        with self._changed:
+            while self._resting and self._resting[0][0] <= time.monotonic():
+                _, run = self._resting.popleft()
+                if run.console_fd in run.fds and run.console_fd not in self._selector.get_map():
+                    self._selector.register(run.console_fd, selectors.EVENT_READ, run)
+
+    def _rest(self, run: Run) -> None:
+        if run.console_fd in self._selector.get_map():
+            self._selector.unregister(run.console_fd)
+            self._resting.append((time.monotonic() + _CONSOLE_REST_SECONDS, run))
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:
@@ -245,11 +264,13 @@ class Events:
             return []
         if fd == run.console_fd:
             run.console.append(data)
+            self._rest(run)
             return []
         run.said += len(data)
         if run.said > EVENTS_BYTES_MAX:
             log.warning("machine %s talks too much on its events port: not heard any more", run.files.id)
-            self._selector.unregister(fd)
+            with suppress(KeyError):
+                self._selector.unregister(fd)
         return self._lines(run, data)
 
     def _lines(self, run: Run, data: bytes) -> list[Event]:

@@ -39,14 +39,23 @@ _REOPEN_SECONDS = 2.0
 _process_lock = threading.Lock()
 _loop_started = False
 _embedded: tuple[Path, IO[str]] | None = None
+# Opening and closing an embedded libvirt some ten times in one process exhausts its table of drivers, so its one
+# connection is kept and shared by the drivers that come after each other.
+_embedded_connection: Any = None
 
 
 class Host:
     """One connection. `on_connected` runs after each opening, with the new connection, before others get it."""
 
-    def __init__(self, settings: LibvirtSettings, on_connected: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        settings: LibvirtSettings,
+        on_connected: Callable[[Any], None],
+        on_closing: Callable[[Any], None],
+    ) -> None:
         self._settings = settings
         self._on_connected = on_connected
+        self._on_closing = on_closing
         self._connection: Any = None
         self._closed = threading.Event()
 
@@ -72,21 +81,28 @@ class Host:
         self._closed.set()
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._release(connection)
+
+    def _release(self, connection: Any) -> None:
+        _quietly(lambda: self._on_closing(connection))
+        if self._settings.embed_root is None:
+            _quietly(connection.unregisterCloseCallback)
             _quietly(connection.close)
 
     def _connect(self) -> None:
         try:
-            connection = libvirt.open(self._settings.uri)
+            connection = _open(self._settings)
         except libvirt.libvirtError as error:
             log.error("libvirt open: %s", error)
             raise BackendUnavailable("The hypervisor cannot be reached.") from error
         try:
             self._on_connected(connection)
-            # Neither is offered by every kind of connection; in-process ones cannot be lost.
-            _quietly(lambda: connection.setKeepAlive(_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT))
-            _quietly(lambda: connection.registerCloseCallback(self._lost, None))
+            if self._settings.embed_root is None:
+                # Not offered by every kind of connection: one without a wire cannot be lost.
+                _quietly(lambda: connection.setKeepAlive(_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT))
+                _quietly(lambda: connection.registerCloseCallback(self._lost, None))
         except Exception as error:
-            _quietly(connection.close)
+            self._release(connection)
             if isinstance(error, libvirt.libvirtError):
                 log.error("libvirt prepare: %s", error)
                 raise BackendUnavailable("The hypervisor cannot be used.") from error
@@ -107,6 +123,16 @@ class Host:
                 continue
             log.warning("libvirt is connected again")
             return
+
+
+def _open(settings: LibvirtSettings) -> Any:
+    global _embedded_connection  # noqa: PLW0603
+    if settings.embed_root is None:
+        return libvirt.open(settings.uri)
+    with _process_lock:
+        if _embedded_connection is None:
+            _embedded_connection = libvirt.open(settings.uri)
+        return _embedded_connection
 
 
 def warm_capabilities(connection: Any, domain_type: str) -> None:

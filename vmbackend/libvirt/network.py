@@ -66,7 +66,7 @@ class Network:
             raise BackendUnavailable(f"The address {ip} does not belong to this host's machines.")
 
     def install(self, ports: Iterable[Port]) -> None:
-        """Bridge, forwarding and both tables, holding exactly `ports`. One transaction: there is no unguarded moment."""
+        """Bridge, forwarding and both tables, holding exactly `ports`; one transaction, so no unguarded moment."""
         self._make_bridge()
         if _IP_FORWARD.read_text().strip() != "1":
             _IP_FORWARD.write_text("1\n")
@@ -83,9 +83,6 @@ class Network:
     def revoke(self, ip: str) -> None:
         """Take back everything an address was given."""
         self._nft(self._remove(ip))
-
-    def is_installed(self) -> bool:
-        return bool(run(["nft", "-j", "list", "tables"]).count(f'"name": "{self.table}"') >= 2)
 
     def taps(self) -> list[str]:
         """Names of this instance's taps that exist."""

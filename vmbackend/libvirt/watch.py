@@ -32,14 +32,32 @@ class Watch:
     def __init__(self, domains: Domains, events: Events) -> None:
         self._domains = domains
         self._events = events
+        self._registered: list[int] = []
+        self._qemu_registered: int | None = None
         self.deleting: set[str] = set()  # undefined by us: no loss
 
     def register(self, connection: Any) -> None:
-        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._lifecycle, None)
-        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, self._rebooted, None)
+        for kind, callback in (
+            (libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._lifecycle),
+            (libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, self._rebooted),
+        ):
+            self._registered.append(connection.domainEventRegisterAny(None, kind, callback, None))
         # libvirt's own events do not tell a guest's reset from its power-off where on_reboot is "destroy".
         with suppress(libvirt.libvirtError):
-            libvirt_qemu.qemuMonitorEventRegister(connection, None, "SHUTDOWN", self._qemu_shutdown, None, 0)
+            self._qemu_registered = libvirt_qemu.qemuMonitorEventRegister(
+                connection, None, "SHUTDOWN", self._qemu_shutdown, None, 0
+            )
+
+    def unregister(self, connection: Any) -> None:
+        """Of a connection that goes on living; on a dead one it does not matter."""
+        registered, self._registered = self._registered, []
+        monitor, self._qemu_registered = self._qemu_registered, None
+        for callback in registered:
+            with suppress(libvirt.libvirtError):
+                connection.domainEventDeregisterAny(callback)
+        if monitor is not None:
+            with suppress(libvirt.libvirtError):
+                libvirt_qemu.qemuMonitorEventDeregister(connection, monitor)
 
     def settle(self, connection: Any, directories: list[MachineDir]) -> None:
         """Make the truth known about machines that ran before. Blocks until libvirt knows it itself."""
@@ -53,7 +71,7 @@ class Watch:
         state = state_of(domain) if domain is not None else MachineState.ABSENT
         if state in (MachineState.RUNNING, MachineState.PAUSED):
             run = self._events.attach(files)
-            if run.status.ready:
+            if run.status.ready and run.status.exit_code is None:
                 self._events.repeat_ready(files.id)
         elif files.read_status().running:
             self._events.stopped(files.id, _reason(domain))

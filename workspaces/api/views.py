@@ -89,7 +89,7 @@ class WorkspaceViewSet(ViewSet):
         rows = selectors.listed(request.user, **query)
         return ok(
             workspaces=bodies.list_body(list(rows[bounds(page, limit)])),
-            total=rows.count(),
+            total=selectors.total(request.user, rows, filtered=bool(query)),
             page=page,
             limit=limit,
         )

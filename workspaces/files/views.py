@@ -106,7 +106,7 @@ async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponse
     """Read (GET) or write (POST) one file. An asynchronous view: bodies flow through it."""
     handler = {"GET": _read, "HEAD": _read, "POST": _write}.get(request.method or "")
     if handler is None:
-        raise MethodNotAllowed
+        raise MethodNotAllowed(headers={"Allow": "GET, HEAD, POST"})
     address = await _address(request, workspace_id)
     return await handler(request, address)
 

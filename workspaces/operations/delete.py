@@ -8,6 +8,7 @@ from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.operations.context import Context
 from workspaces.services.activity import record
+from workspaces.services.delete import forget
 
 
 def remove_machine(context: Context) -> None:
@@ -19,17 +20,8 @@ def remove_row(context: Context) -> None:
     operation = context.operation
     with transaction.atomic():
         queue.finish(operation, OperationState.SUCCEEDED)
-        forget(context)
-
-
-def forget(context: Context) -> None:
-    record(
-        context.workspace,
-        "deleted",
-        "The workspace and its data were removed.",
-        actor=context.operation.actor,
-    )
-    context.workspace.delete()
+        record(context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor)
+        forget(context.workspace)
 
 
 STEPS = (("remove_machine", remove_machine), ("remove_row", remove_row))

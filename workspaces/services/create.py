@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from accounts.scopes import Actor, Scope
-from accounts.services import account_lock, idempotency_find, idempotency_record
+from accounts.services import account_lock, idempotency_find, idempotency_record, workspaces_counted
 from common.errors import Forbidden, VMUnavailable
 from common.idempotency import IdempotencyConflict
 from namespaces import selectors as namespaces
@@ -78,8 +78,10 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     namespace = namespaces.for_create(actor, new.namespace)
     quota.require_plan_allows(account.plan, new.amount)
     quota.require_namespace_room(namespace, new.amount, new=True)
-    quota.require_create_allowed(account.plan, quota.usage(account), new.amount)
+    used = quota.usage(account)
+    quota.require_create_allowed(account.plan, used, new.amount)
     workspace = _insert(actor, namespace, new)
+    workspaces_counted(account, used.records + 1)
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
     record(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)

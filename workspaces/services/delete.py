@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from accounts.services import workspace_gone
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
 from workspaces.services.activity import record
 from workspaces.states import ANY, CREATING, ProvisioningPhase, Status, transition
+
+
+def forget(workspace: Workspace) -> None:
+    """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
+    workspace.delete()
+    workspace_gone(workspace.account_id)
 
 
 @transaction.atomic
@@ -24,7 +31,7 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
     queue.cancel(workspace)
     if workspace.host is None:
-        workspace.delete()
+        forget(workspace)
         return None, False
     fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}
     transition(workspace, Status.DELETING, leaving=ANY, **fields)

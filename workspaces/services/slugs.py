@@ -9,6 +9,8 @@ from common.ids import random_suffix
 from workspaces.models import Workspace
 
 MIN_SLUG, MAX_SLUG = 3, 128
+# Words that stand where an id or slug stands in a route; a workspace of this slug could not be reached by it.
+RESERVED = frozenset({"activity", "images", "quota", "usage"})
 
 
 def name_from_image(image: str) -> str:
@@ -18,8 +20,8 @@ def name_from_image(image: str) -> str:
 
 def free_slug(account: Account, name: str) -> str:
     """A slug from the name, with a short suffix when taken. Call it under the account's lock."""
-    base = slugify(name)[: MAX_SLUG - 8].strip("-") or "workspace"
-    if len(base) >= MIN_SLUG and not is_taken(account, base):
+    base = slugify(name.replace("_", "-"))[: MAX_SLUG - 8].strip("-") or "workspace"
+    if len(base) >= MIN_SLUG and base not in RESERVED and not is_taken(account, base):
         return base
     while True:
         candidate = f"{base}-{random_suffix(6)}"

@@ -1,0 +1,62 @@
+"""One instance for most of the tests, with one machine in it that must not notice anything the tests do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.vm.client import Api
+from tests.vm.instances import TestInstance, new_instance
+from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A running machine: `boot` is a number that its kernel draws at each boot and keeps in memory."""
+
+    id: str
+    ip: str
+    boot: str
+    pid: int
+
+
+@pytest.fixture(scope="session")
+def instance() -> Iterator[TestInstance]:
+    with new_instance() as made:
+        made.start()
+        yield made
+
+
+@pytest.fixture(scope="session")
+def api(instance: TestInstance) -> Api:
+    return instance.api()
+
+
+@pytest.fixture(scope="session")
+def witness(instance: TestInstance, api: Api) -> Witness:
+    made = api.create()
+    return Witness(made["id"], made["ip"], boot_of(api, made["id"]), machine_pids(instance)[made["id"]])
+
+
+@pytest.fixture
+def clean(instance: TestInstance, api: Api, witness: Witness) -> Iterator[None]:
+    """After the test the witness runs as before, and what the test made is deleted and has left nothing."""
+    yield
+    instance.wait_until_running()
+    assert_unnoticed(instance, api, witness)
+    api.delete_all(keep=[witness.id])
+    assert_nothing_is_left_over(instance, api)
+
+
+def boot_of(api: Api, workspace_id: str) -> str:
+    """The number that the machine's kernel drew when it booted."""
+    return api.output(workspace_id, ["cat", "/proc/sys/kernel/random/boot_id"])
+
+
+def assert_unnoticed(instance: TestInstance, api: Api, witness: Witness) -> None:
+    answer = api.patiently("POST", f"/workspace/{witness.id}/exec", json={"cmd": "cat /proc/sys/kernel/random/boot_id"})
+    assert answer["stdout"].strip() == witness.boot
+    assert machine_pids(instance)[witness.id] == witness.pid
+    assert api.get(witness.id)["status"] == "running"

@@ -1,0 +1,54 @@
+"""Small images for the tests, built once into the local store that all instances of the tests share."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from vmbackend.errors import ImageNotFound
+from vmbackend.images.build import add_directory_image
+from vmbackend.images.layout import find_local
+from vmbackend.images.reference import parse_reference
+from vmbackend.images.types import ImageConfig
+
+# The tag is a version: a change of what is inside takes a new one, because the store outlives the tests.
+BUSYBOX = "localhost/tests-busybox:1"
+EMPTY = "localhost/tests-empty:1"
+FOREIGN = "localhost/tests-arm64:1"
+
+
+def add_images(store: Path, scratch: Path) -> None:
+    """Make what is missing. `scratch` is an empty folder of the caller's."""
+    for name, arch in ((BUSYBOX, "amd64"), (EMPTY, "amd64"), (FOREIGN, "arm64")):
+        if not _has(store, name):
+            root = scratch / name.replace("/", "_")
+            root.mkdir()
+            if name == BUSYBOX:
+                busybox_root(root)
+            add_image(store, name, root, arch=arch)
+
+
+def add_image(store: Path, name: str, root: Path, *, arch: str = "amd64") -> None:
+    """A directory as an image; its environment shows that the image's own reaches the machine."""
+    add_directory_image(store, name, root, ImageConfig(env={"FROM_IMAGE": "yes"}), arch=arch)
+
+
+def busybox_root(root: Path) -> None:
+    """A shell with all of busybox, and a user `dev`; no library at all."""
+    for folder in ("bin", "etc", "root", "home/dev", "tmp"):
+        (root / folder).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin/busybox")
+    listed = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
+    for applet in set(listed) - {"busybox"}:
+        (root / "bin" / applet).symlink_to("busybox")
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\ndev:x:1000:\n")
+
+
+def _has(store: Path, name: str) -> bool:
+    try:
+        find_local(store, parse_reference(name))
+    except ImageNotFound:
+        return False
+    return True

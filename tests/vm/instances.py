@@ -1,0 +1,251 @@
+"""Whole instances of the platform for the tests: real processes, real machines, a state folder and a port of their own.
+
+Whatever becomes of the test run, nothing of an instance outlives it: the fixtures end it, and where they cannot (the
+run was killed), a keeper process does that has been waiting for the run's end (keeper.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import xmlrpc.client
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+from supervisor.xmlrpc import SupervisorTransport
+
+from config.instance import ROOT, Instance, load_instance
+from config.supervise import control
+from config.supervise.clean import remove
+from config.supervise.conf import process_environment
+from config.supervise.database import read_credentials
+from config.supervise.demo import wait_until_serving
+from config.supervise.leftovers import MARKER, environment_of
+from config.supervise.prepare import prepare
+from tests.commands.conftest import free_port
+from tests.vm.client import Api, until
+from tests.vm.images import add_images
+
+CACHE = Path(os.environ.get("PLATFORM_CACHE_DIR") or ROOT / "var/test-cache")
+RECONCILE_SECONDS = 3
+START_SECONDS = 60.0
+SETTINGS = {
+    "PLATFORM_CACHE_DIR": str(CACHE),
+    "PLATFORM_RECONCILE_SECONDS": str(RECONCILE_SECONDS),
+    "PLATFORM_LEFTOVER_GRACE_SECONDS": "2",
+    # No image that `prepare` would build: the tests name theirs.
+    "PLATFORM_DEFAULT_IMAGE": "registry.invalid/none:latest",
+}
+
+
+class TestInstance:
+    """One instance. `settings` are its processes' `PLATFORM_*` variables beyond what it derives itself."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.instance: Instance = load_instance(folder / "s", free_port())
+        self.faults = folder / "faults"
+        self.faults.mkdir()
+        given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **settings}
+        given |= _own_database(self.instance)
+        self.settings = self.instance.environment(given)
+
+    @property
+    def id(self) -> str:
+        return self.instance.id
+
+    @property
+    def state(self) -> Path:
+        return self.instance.state
+
+    def start(self) -> None:
+        """Start every process; returns when the API answers and the host takes machines."""
+        prepare(self.instance, self.settings)
+        with control.exclusive(self.instance):
+            control.start(self.instance, self.settings, tied=False)
+        self.wait_until_serving()
+
+    def wait_until_serving(self) -> None:
+        serving = wait_until_serving(self.settings["PLATFORM_BASE_URL"], START_SECONDS)
+        assert serving, "\n".join(f"{row.name} {row.state}" for row in control.states(self.instance))
+        self.wait_until_running()
+        until(
+            lambda: self.query("SELECT name FROM vmbackend_host WHERE problem = ''"), START_SECONDS, "the host is ready"
+        )
+
+    def stop(self) -> None:
+        with control.exclusive(self.instance):
+            control.stop(self.instance, lambda _: None)
+
+    def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`make NAME` without the installation of packages."""
+        environment = process_environment(self.instance, self.settings)
+        environment.pop(MARKER)
+        command = [sys.executable, "-m", "config.supervise", name, *arguments]
+        return subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+        )
+
+    def api(self) -> Api:
+        known = read_credentials(self.instance.credentials_file)
+        return Api(self.settings["PLATFORM_BASE_URL"], known["CLIENT_ID"], known["CLIENT_SECRET"])
+
+    def pids(self) -> dict[str, int]:
+        """The supervised processes that are up."""
+        return {row.name: row.pid for row in control.states(self.instance) if row.state == "RUNNING"}
+
+    def process_tree(self) -> dict[int, str]:
+        """Every process of the instance with the name of the supervised one it belongs to; no machine among them."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            values = environment_of(int(entry.name))
+            if values.get(MARKER) == self.id and "PLATFORM_ROLE" in values:
+                found[int(entry.name)] = values["PLATFORM_ROLE"]
+        return found
+
+    def kill(self, *names: str) -> None:
+        """kill -9 of supervised processes, then wait until each has come back by itself."""
+        before = self.pids()
+        for name in names:
+            os.kill(before[name], signal.SIGKILL)
+        until(
+            lambda: all(self.pids().get(name) not in (None, before[name]) for name in names),
+            START_SECONDS,
+            f"{', '.join(names)} come back",
+        )
+
+    def wait_until_running(self) -> None:
+        def all_up() -> bool:
+            rows = control.states(self.instance)
+            return bool(rows) and all(row.state == "RUNNING" for row in rows)
+
+        until(all_up, START_SECONDS, "every process is up")
+
+    @contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """A process stopped by its supervisor, and started again at the end."""
+        self._supervisor("stopProcess", name)
+        try:
+            yield
+        finally:
+            self._supervisor("startProcess", name)
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """A process that is there and answers nobody."""
+        pid = self.pids()[name]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def held(self, *points: str) -> Iterator[None]:
+        """Operations wait before these steps (`create.wait_ready`) until the end."""
+        files = [self.faults / f"{point}.wait" for point in points]
+        for file in files:
+            file.touch()
+        try:
+            yield
+        finally:
+            for file in files:
+                file.unlink(missing_ok=True)
+
+    def wait_for_step(self, workspace_id: str, point: str) -> None:
+        """Until the workspace's operation has come to a step."""
+        kind, _, step = point.partition(".")
+        sql = "SELECT step FROM workspaces_operation WHERE workspace_id = '{}' AND kind = '{}' AND state = 'running'"
+        until(lambda: (step,) in self.query(sql.format(workspace_id, kind)), 60, f"{workspace_id} comes to {point}")
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Read the instance's database, past the API."""
+        url = self.settings["PLATFORM_DATABASE_URL"]
+        if url.startswith("sqlite:"):
+            path = "/" + urlsplit(url).path.lstrip("/")
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as connection:
+                return connection.execute(sql).fetchall()
+        with psycopg.connect(url) as connection:
+            return connection.execute(sql.encode()).fetchall()
+
+    def remove(self) -> None:
+        """End all of it: processes, machines, bridge, firewall, files, database. Harmless where it is gone."""
+        if not self.state.exists():
+            return
+        self.stop()
+        remove(self.instance, lambda _: None)
+        _drop_database(self.settings["PLATFORM_DATABASE_URL"])
+
+    def _supervisor(self, method: str, name: str) -> None:
+        transport = SupervisorTransport(None, None, f"unix://{self.instance.run_dir}/supervisor.sock")
+        proxy = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+        getattr(proxy.supervisor, method)(name)
+
+
+@contextmanager
+def new_instance(**settings: str) -> Iterator[TestInstance]:
+    """An instance that is not started yet; nothing of it is left afterwards, however the run ends."""
+    # Short: socket paths have 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
+    try:
+        with _kept(folder):
+            made = TestInstance(folder, **settings)
+            try:
+                add_images(Path(made.settings["PLATFORM_IMAGES_DIR"]) / "oci", folder)
+                yield made
+            finally:
+                made.remove()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """A keeper waits at the other end of a pipe, which the kernel closes when this process ends in any way."""
+    # Without the mark of a CI run, whose sweep would end the keeper before it has done its work.
+    environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}
+    environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'platform'}"
+    keeper = subprocess.Popen(
+        [sys.executable, "-m", "tests.vm.keeper", str(folder)],
+        stdin=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert keeper.stdin is not None
+        keeper.stdin.close()
+        keeper.wait(60)
+
+
+def _own_database(instance: Instance) -> dict[str, str]:
+    """A database of this instance on the server that the run's environment names; none on SQLite."""
+    url = os.environ.get("PLATFORM_DATABASE_URL", "")
+    if not url.startswith("postgres"):
+        return {}
+    name = f"mvm_{instance.id}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return {"PLATFORM_DATABASE_URL": urlsplit(url)._replace(path=f"/{name}").geturl()}
+
+
+def _drop_database(url: str) -> None:
+    parts = urlsplit(url)
+    if not parts.path.startswith("/mvm_"):
+        return
+    with psycopg.connect(os.environ["PLATFORM_DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {parts.path[1:]} WITH (FORCE)".encode())

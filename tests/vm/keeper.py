@@ -1,0 +1,31 @@
+"""`python -m tests.vm.keeper FOLDER`: waits for the end of its standard input, then ends what is left of an instance.
+
+The test run holds the other end, so this happens also after a kill -9 of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from config.instance import load_instance
+from config.supervise import control
+from config.supervise.clean import remove
+
+
+def main(folder: Path) -> None:
+    """Block until nobody holds the pipe any more; then remove the instance of `folder`, and the folder."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.read()
+    if (folder / "s").exists():
+        instance = load_instance(folder / "s")
+        control.stop(instance, lambda _: None)
+        remove(instance, lambda _: None)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

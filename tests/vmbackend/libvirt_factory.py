@@ -1,0 +1,213 @@
+"""The real libvirt driver for tests: an embedded libvirt, a bridge and a subnet of this test's own.
+
+An embedded libvirt keeps its root until its process ends, so all drivers of one test process share one root and
+differ in instance name, subnet and directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from vmbackend.driver import Driver, MachineSpec
+from vmbackend.errors import BackendError
+from vmbackend.guest.kit import build_kit
+from vmbackend.guest.ssh import SSHGuestSession
+from vmbackend.libvirt.driver import LibvirtDriver
+from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.settings import LibvirtSettings
+
+from .conftest import Harness
+
+IMAGE = "sha256:" + "b" * 64
+CACHE = Path(os.environ.get("MICROVM_TEST_CACHE", Path(__file__).parents[2] / "var" / "test-cache")).absolute()
+_ROOTS: dict[int, Path] = {}
+
+
+@dataclass(frozen=True)
+class _Image:
+    rootfs: Path
+
+
+@dataclass(frozen=True)
+class _Images:
+    """One image: busybox and nothing else."""
+
+    rootfs: Path
+
+    def get(self, digest: str) -> _Image | None:
+        return _Image(self.rootfs) if digest == IMAGE else None
+
+
+def busybox_image(cache: Path) -> Path:
+    """Built once; processes that come at the same time wait for each other."""
+    cache.mkdir(parents=True, exist_ok=True)
+    image = cache / "busybox.squashfs"
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not image.exists():
+            _build_busybox_image(image)
+    return image
+
+
+def _build_busybox_image(image: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=image.parent) as name:
+        root = Path(name) / "root"
+        for folder in ("bin", "proc", "sys", "dev", "run", "tmp", "etc", "root", "var"):
+            (root / folder).mkdir(parents=True)
+        shutil.copy("/bin/busybox", root / "bin/busybox")
+        applets = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True)
+        for applet in set(applets.stdout.split()) - {"busybox"}:
+            (root / "bin" / applet).symlink_to("busybox")
+        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        (root / "etc/group").write_text("root:x:0:\n")
+        aside = image.with_suffix(".new")
+        command = ["mksquashfs", str(root), str(aside), "-quiet", "-noappend", "-all-root", "-no-progress"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        aside.replace(image)
+
+
+def _root() -> Path:
+    """This process's libvirt root; its capability cache makes later opens fast."""
+    root = _ROOTS.get(os.getpid())
+    if root is None:
+        root = Path(tempfile.mkdtemp(prefix="mvl", dir="/tmp"))
+        atexit.register(shutil.rmtree, root, ignore_errors=True)
+        _ROOTS[os.getpid()] = root
+    return root
+
+
+def free_subnet() -> IPv4Network:
+    """A /24 that no interface of this host has now."""
+    used = subprocess.run(["ip", "-4", "address"], capture_output=True, text=True, check=True).stdout
+    start = uuid.uuid4().int % 250
+    for number in range(250):
+        third = (start + number) % 250
+        if f" 10.214.{third}." not in used:
+            return IPv4Network(f"10.214.{third}.0/24")
+    raise AssertionError("no free subnet")
+
+
+def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
+    """Settings of an instance of its own; `folder` holds its machines and the control key."""
+    key = folder / "control"
+    if not key.exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    build_kit(CACHE / "kit", lambda _percent, _words: None)
+    fields: dict[str, Any] = {
+        "uri": f"qemu:///embed?root={_root()}",
+        "machines_dir": folder / "m",
+        "instance": uuid.uuid4().hex[:6],
+        "subnet": free_subnet(),
+        "kit_dir": CACHE / "kit",
+        "control_public_key": key.with_suffix(".pub").read_text().strip(),
+        "images": _Images(busybox_image(CACHE)),
+        "accel": "qemu",
+    }
+    return LibvirtSettings(**(fields | changes))
+
+
+def qemu_pids(machines_dir: Path, machine_id: str = "") -> list[int]:
+    """QEMUs that use a file below the directory, or below that of one machine."""
+    needle = f"{machines_dir}/{machine_id}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"qemu-system" in command.split(b"\0")[0] and needle + b"/" in command.replace(b"//", b"/"):
+            found.append(int(entry.name))
+    return found
+
+
+def tear_down(settings: LibvirtSettings) -> None:
+    """Whatever is left of an instance: its QEMUs, its network, its files."""
+    for pid in qemu_pids(settings.machines_dir):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    deadline = time.monotonic() + 10
+    while qemu_pids(settings.machines_dir) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    Network(settings).uninstall()
+    shutil.rmtree(settings.machines_dir.parent, ignore_errors=True)
+
+
+def make_driver(tmp_path: Path, **changes: Any) -> tuple[LibvirtDriver, Callable[[], None]]:
+    """A driver that is not open yet, and the function that removes everything it made."""
+    # Not below tmp_path: its names are too long for the sockets of a machine.
+    folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
+    settings = make_settings(folder, **changes)
+    driver = LibvirtDriver(settings)
+
+    def cleanup() -> None:
+        # What the driver cannot remove, tear_down does: the test has its verdict already.
+        with suppress(BackendError):
+            for machine_id in driver.inventory().ids():
+                driver.delete(machine_id)
+        driver.close()
+        tear_down(settings)
+
+    return driver, cleanup
+
+
+class LibvirtHarness(Harness):
+    """Machines get addresses of this instance's own subnet, so test runs side by side do not meet."""
+
+    settings: LibvirtSettings
+
+    def spec(self, **changes: Any) -> MachineSpec:
+        changes.setdefault("ip", str(self.settings.subnet.network_address + 10 + self._used))
+        return super().spec(**changes)
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            tear_down(self.settings)
+
+
+def make_harness(tmp_path: Path) -> Harness:
+    folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
+    settings = make_settings(folder)
+
+    def kill(_driver: Driver, machine_id: str) -> None:
+        (pid,) = qemu_pids(settings.machines_dir, machine_id)
+        os.kill(pid, signal.SIGKILL)
+
+    try:
+        harness = LibvirtHarness(
+            lambda: LibvirtDriver(settings),
+            lambda address: SSHGuestSession(address, folder / "control"),
+            IMAGE,
+            60.0,
+            kill=kill,
+        )
+    except BaseException:
+        tear_down(settings)
+        raise
+    harness.settings = settings
+    return harness
+
+
+def frame_socket(interface: str) -> socket.socket:
+    """A raw socket on an interface, to say what no honest guest says."""
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    raw.bind((interface, 0))
+    return raw

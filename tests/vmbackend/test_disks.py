@@ -1,0 +1,84 @@
+"""The writable disk and the bounded log: real tools on small files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.libvirt import disks
+from vmbackend.libvirt.bootlog import BootLog
+
+pytestmark = pytest.mark.skipif(shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None, reason="needs e2fsprogs")
+
+
+def _filesystem_mb(path):
+    out = subprocess.run(["/sbin/dumpe2fs", "-h", path], capture_output=True, text=True, check=True).stdout
+    fields = dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
+    return int(fields["Block count"]) * int(fields["Block size"]) // disks.MIB
+
+
+def test_a_new_disk_is_sparse_private_and_holds_a_file_system(tmp_path):
+    disk = tmp_path / "data.raw"
+    disks.create(disk, 1024)
+    assert _filesystem_mb(disk) == 1024
+    assert disk.stat().st_blocks * 512 < 20 * disks.MIB
+    assert disk.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["data.raw"]
+
+
+def test_a_disk_grows_and_its_file_system_with_it(tmp_path):
+    disk = tmp_path / "data.raw"
+    disks.create(disk, 64)
+    disks.grow(disk, 256)
+    assert _filesystem_mb(disk) == disks.size_mb(disk) == 256
+
+
+def test_growing_goes_on_where_a_death_left_a_large_file_around_a_small_file_system(tmp_path):
+    disk = tmp_path / "data.raw"
+    disks.create(disk, 64)
+    os.truncate(disk, 256 * disks.MIB)
+    disks.grow(disk, 256)
+    assert _filesystem_mb(disk) == 256
+
+
+def test_a_disk_never_shrinks(tmp_path):
+    disk = tmp_path / "data.raw"
+    disks.create(disk, 256)
+    disks.grow(disk, 64)
+    assert disks.size_mb(disk) == 256
+
+
+def test_growing_what_is_no_file_system_is_refused(tmp_path):
+    disk = tmp_path / "data.raw"
+    disk.write_bytes(b"\0" * disks.MIB)
+    with pytest.raises(BackendUnavailable):
+        disks.grow(disk, 64)
+
+
+@pytest.mark.parametrize("size", [0, 63, 1048577])
+def test_sizes_out_of_range_are_refused(size):
+    with pytest.raises(NoRoom):
+        disks.check_size(size)
+
+
+def test_the_reserve_counts_as_taken(tmp_path):
+    free = disks.free_mb(tmp_path)
+    disks.require_room(tmp_path, 1, 0)
+    with pytest.raises(NoRoom):
+        disks.require_room(tmp_path, 1, free + 1)
+
+
+def test_the_boot_log_keeps_the_newest_output_within_its_bound(tmp_path):
+    path = tmp_path / "boot.log"
+    log = BootLog(path, 1000)
+    for number in range(200):
+        log.append(f"line {number:04d}\n".encode())
+        assert path.stat().st_size <= 1000
+    assert path.read_bytes().endswith(b"line 0199\n")
+    assert path.stat().st_size > 400
+    log.append(b"x" * 5000)
+    assert path.stat().st_size <= 1000

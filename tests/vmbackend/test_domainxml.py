@@ -1,0 +1,90 @@
+"""Machine -> domain XML."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from vmbackend.libvirt.domainxml import DomainDefinition, machine_of, to_xml, vcpus_for
+
+DEFINITION = DomainDefinition(
+    name="mvm-abcdef-m1",
+    uuid="86b7f8b3-b6c9-53ae-85ab-1e067afbd70d",
+    instance="abcdef",
+    machine_id="m1",
+    domain_type="qemu",
+    vcpus=2,
+    memory_mb=512,
+    kernel=Path("/k/vmlinux"),
+    initrd=Path("/k/initrd"),
+    kernel_args="console=ttyS0 quiet",
+    fw_cfg_name="opt/x",
+    fw_cfg_file=Path("/m/m1/config"),
+    base_disk=Path("/i/base"),
+    data_disk=Path("/m/m1/data.raw"),
+    direct_io=True,
+    bridge="mvbabcdef",
+    tap="mvtabcdef5",
+    mac="02:6d:0a:00:00:05",
+    agent_socket=Path("/m/m1/agent"),
+    events_pipe=Path("/m/m1/events"),
+    console_pipe=Path("/m/m1/console"),
+)
+
+
+def _parsed(**changes):
+    return ET.fromstring(to_xml(replace(DEFINITION, **changes)))
+
+
+def test_disks_are_told_apart_by_serial_and_only_the_base_is_read_only():
+    disks = {d.findtext("serial"): d for d in _parsed().findall("devices/disk")}
+    assert set(disks) == {"base", "data"}
+    assert disks["base"].find("readonly") is not None
+    assert disks["data"].find("readonly") is None
+    assert disks["data"].find("driver").get("cache") == "none"
+
+
+def test_a_file_system_without_direct_io_gets_the_page_cache():
+    disks = {d.findtext("serial"): d for d in _parsed(direct_io=False).findall("devices/disk")}
+    assert disks["data"].find("driver").get("cache") == "writeback"
+
+
+def test_the_hypervisor_never_restarts_a_machine():
+    domain = _parsed()
+    assert {domain.findtext(f"on_{what}") for what in ("poweroff", "reboot", "crash")} == {"destroy"}
+
+
+def test_the_port_is_isolated_from_its_first_moment():
+    interface = _parsed().find("devices/interface")
+    assert interface.find("port").get("isolated") == "yes"
+    assert interface.find("target").get("dev") == "mvtabcdef5"
+    assert interface.find("mac").get("address") == "02:6d:0a:00:00:05"
+
+
+def test_markup_in_a_path_stays_text():
+    path = Path('/m/<disk type="x">&\'/base')
+    domain = _parsed(base_disk=path)
+    assert domain.find("devices/disk/source").get("file") == str(path)
+    assert len(domain.findall("devices/disk")) == 2
+
+
+def test_a_machine_belongs_to_its_instance_only():
+    xml = to_xml(DEFINITION)
+    assert machine_of(xml, "abcdef") == "m1"
+    assert machine_of(xml, "000000") is None
+    assert machine_of("<domain><name>mvm-abcdef-m1</name></domain>", "abcdef") is None
+
+
+def test_boot_devices_have_slots_of_their_own():
+    addresses = [
+        (a.get("bus"), a.get("slot"), a.get("function")) for a in _parsed().findall("devices/*/address[@type='pci']")
+    ]
+    assert len(addresses) == len(set(addresses)) == 10
+
+
+@pytest.mark.parametrize(("cpus", "whole"), [(0.1, 1), (1.0, 1), (1.5, 2), (4.0, 4)])
+def test_fractions_of_a_cpu_are_rounded_up(cpus, whole):
+    assert vcpus_for(cpus) == whole

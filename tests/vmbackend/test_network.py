@@ -1,0 +1,170 @@
+"""Bridge and firewall on the real host: sets, idempotence, and what a hostile guest's frames become."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.network import Network, Port, mac_for
+
+pytest.importorskip("libvirt")
+from .libvirt_factory import free_subnet  # noqa: E402
+
+pytestmark = pytest.mark.host
+
+
+def _tool(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _settings(instance):
+    subnet = free_subnet()
+    return SimpleNamespace(
+        instance=instance,
+        subnet=subnet,
+        gateway=str(subnet.network_address + 1),
+        dns=("192.0.2.53",),
+        allowed_private=(),
+    )
+
+
+@pytest.fixture
+def network():
+    made = Network(_settings("fe0001"))
+    made.install([])
+    yield made
+    made.uninstall()
+
+
+def _ip(network, number):
+    return str(network._settings.subnet.network_address + number)
+
+
+def _internet(network):
+    return _tool("nft", "list", "set", "inet", network.table, "internet")
+
+
+def test_a_machine_is_admitted_and_revoked_any_number_of_times(network):
+    port = Port("m1", _ip(network, 5), True)
+    for _ in range(2):
+        network.admit(port)
+        assert network.admitted() == {"m1": port.ip}
+        assert port.ip in _internet(network)
+    for _ in range(2):
+        network.revoke(port.ip)
+        assert network.admitted() == {}
+        assert port.ip not in _internet(network)
+
+
+def test_the_way_out_is_taken_back(network):
+    network.admit(Port("m1", _ip(network, 5), True))
+    network.admit(Port("m1", _ip(network, 5), False))
+    assert network.admitted() == {"m1": _ip(network, 5)}
+    assert _ip(network, 5) not in _internet(network)
+
+
+def test_an_address_goes_to_its_next_owner_and_the_former_address_is_free(network):
+    former = Port("m1", _ip(network, 5), True)
+    network.admit(former)
+    network.admit(Port("m1", _ip(network, 6), True), former)
+    network.admit(Port("m2", _ip(network, 5), False))
+    assert network.admitted() == {"m1": _ip(network, 6), "m2": _ip(network, 5)}
+
+
+def test_installing_again_holds_exactly_what_is_named(network):
+    network.admit(Port("gone", _ip(network, 9), True))
+    network.install([Port("m1", _ip(network, 5), False)])
+    assert network.admitted() == {"m1": _ip(network, 5)}
+    assert _ip(network, 9) not in _internet(network)
+
+
+def test_foreign_and_own_addresses_are_refused(network):
+    for ip in ("192.0.2.7", _ip(network, 0), _ip(network, 1), _ip(network, 255)):
+        with pytest.raises(BackendUnavailable):
+            network.admit(Port("m1", ip, True))
+
+
+def test_one_instance_leaves_the_other_alone(network):
+    other = Network(_settings("fe0002"))
+    try:
+        other.install([])
+        network.admit(Port("m1", _ip(network, 5), True))
+        assert other.admitted() == {}
+    finally:
+        other.uninstall()
+        other.uninstall()
+    assert network.admitted() == {"m1": _ip(network, 5)}
+    assert Path(f"/sys/class/net/{network.bridge}").exists()
+    assert not Path(f"/sys/class/net/{other.bridge}").exists()
+
+
+def _frame(network, *, source_mac, source_ip):
+    """An ICMP echo request to the host."""
+    payload = b"\x08\x00" + b"\x00\x00" + b"\x00\x01\x00\x01"
+    total = sum(struct.unpack("!4H", payload))
+    payload = payload[:2] + struct.pack("!H", ~total & 0xFFFF) + payload[4:]
+    header = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, 0, 28, 1, 0, 64, 1, 0, socket.inet_aton(source_ip), socket.inet_aton(_ip(network, 1))
+    )
+    total = sum(struct.unpack("!10H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    header = header[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + header[12:]
+    ethernet = bytes.fromhex(mac_for(_ip(network, 1)).replace(":", ""))
+    return ethernet + bytes.fromhex(source_mac.replace(":", "")) + b"\x08\x00" + header + payload
+
+
+@pytest.fixture
+def guest(network):
+    """A veth end that stands for a guest: what is sent on the other end comes out of its tap."""
+    tap, inside = network.tap_for(_ip(network, 5)), "fe0001in"
+    _tool("ip", "link", "add", tap, "type", "veth", "peer", "name", inside)
+    _tool("ip", "link", "set", tap, "master", network.bridge, "up")
+    _tool("ip", "link", "set", inside, "up")
+    _tool("nft", "add", "chain", "inet", network.table, "seen", "{ type filter hook prerouting priority -150; }")
+    _tool("nft", "add", "rule", "inet", network.table, "seen", "iifname", network.bridge, "icmp", "type",
+          "echo-request", "counter")  # fmt: skip
+    raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    raw.bind((inside, 0))
+    yield raw
+    raw.close()
+    network.remove_tap(tap)
+
+
+def _passed(network, guest, **frame):
+    guest.send(_frame(network, **frame))
+    return "packets 1 " in _tool("nft", "list", "chain", "inet", network.table, "seen")
+
+
+def test_a_frame_of_the_admitted_machine_passes(network, guest):
+    network.admit(Port("m1", _ip(network, 5), True))
+    assert _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
+
+
+@pytest.mark.parametrize(("mac_of", "number"), [(5, 6), (6, 5), (6, 6)])
+def test_a_frame_under_another_name_is_dropped(network, guest, mac_of, number):
+    network.admit(Port("m1", _ip(network, 5), True))
+    network.admit(Port("m2", _ip(network, 6), True))
+    assert not _passed(network, guest, source_mac=mac_for(_ip(network, mac_of)), source_ip=_ip(network, number))
+
+
+def test_a_machine_that_was_not_admitted_says_nothing(network, guest):
+    assert not _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
+
+
+def test_a_tap_that_was_left_is_removed_and_a_foreign_one_is_not(network, guest):
+    (tap,) = network.taps()
+    network.remove_tap("lo")
+    network.remove_tap(tap)
+    assert network.taps() == []
+    assert Path("/sys/class/net/lo").exists()
+
+
+def test_names_fit_the_kernel(network):
+    assert len(network.tap_for(_ip(network, 254))) <= 15
+    assert len(network.bridge) <= 15
