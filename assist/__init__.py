@@ -1,0 +1,1 @@
+"""Code assistance. Not built yet; section 8."""

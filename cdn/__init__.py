@@ -1,0 +1,1 @@
+"""CDN quota controls and files. Not built yet; section 9."""

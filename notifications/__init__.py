@@ -1,0 +1,1 @@
+"""Push notifications from workspaces. Not built yet; section 6."""

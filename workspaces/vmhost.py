@@ -20,6 +20,7 @@ from workspaces.reconcile.machines import compare
 from workspaces.reconcile.operations import settle_orphans
 from workspaces.selectors import digests_in_use
 from workspaces.services.exits import machine_event
+from workspaces.services.hostdown import stop_all
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,8 @@ def close_host() -> None:
     """Disconnect; machines go on, or are stopped where PLATFORM_STOP_VMS_ON_DOWN says so."""
     global _side  # noqa: PLW0603
     if _side is not None:
+        if settings.ENV.stop_vms_on_down:
+            stop_all(_side.name, _side.driver, settings.ENV.stop_grace_seconds)
         _side.stop()
         _side = None
 

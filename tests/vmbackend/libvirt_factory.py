@@ -123,14 +123,14 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
 
 def qemu_pids(machines_dir: Path, machine_id: str = "") -> list[int]:
     """QEMUs that use a file below the directory, or below that of one machine."""
-    needle = f"{machines_dir}/{machine_id}".encode()
+    needle = f"{machines_dir / machine_id}/".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"qemu-system" in command.split(b"\0")[0] and needle + b"/" in command.replace(b"//", b"/"):
+        if b"qemu-system" in command.split(b"\0")[0] and needle in command:
             found.append(int(entry.name))
     return found
 

@@ -14,7 +14,7 @@ from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.network import Network, Port, mac_for
 
 pytest.importorskip("libvirt")
-from .libvirt_factory import free_subnet  # noqa: E402
+from .libvirt_factory import free_subnet
 
 pytestmark = pytest.mark.host
 

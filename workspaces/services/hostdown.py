@@ -1,0 +1,39 @@
+"""Stopping every machine of a host that goes down on purpose (PLATFORM_STOP_VMS_ON_DOWN)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from django.db import connections
+
+from vmbackend.driver import Driver
+from vmbackend.errors import BackendError
+from workspaces.models import Workspace
+from workspaces.services.activity import record
+from workspaces.states import Status, TransitionLost, transition
+
+AT_ONCE = 8
+
+
+def stop_all(host: str, driver: Driver, grace: float) -> int:
+    """Shut the host's running machines down, each at most `grace` seconds, then hard. Returns how many.
+
+    If the process dies meanwhile, reconcile settles the rows by what the machines are then.
+    """
+    rows = list(Workspace.objects.filter(host_id=host, status=Status.RUNNING))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return sum(pool.map(partial(_stop, driver=driver, grace=grace), rows))
+
+
+def _stop(row: Workspace, *, driver: Driver, grace: float) -> bool:
+    try:
+        transition(row, Status.STOPPING, leaving=frozenset({Status.RUNNING}))
+        driver.shutdown(row.pk, grace)
+        transition(row, Status.STOPPED, leaving=frozenset({Status.STOPPING}), started_at=None)
+        record(row, "stopped", "The platform was shut down on this host.")
+    except (TransitionLost, BackendError):
+        return False
+    finally:
+        connections.close_all()
+    return True
