@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
@@ -77,7 +77,8 @@ _TRANSLATIONS: tuple[tuple[Any, Callable[[Any], errors.DomainError]], ...] = (
     (drf.ParseError, lambda exc: errors.InvalidJson(str(exc.detail))),
     ((drf.NotAuthenticated, drf.AuthenticationFailed), lambda exc: errors.Unauthorized()),
     ((drf.PermissionDenied, PermissionDenied), lambda exc: errors.Forbidden()),
-    ((drf.NotFound, Http404), lambda exc: errors.NotFound()),
+    # ObjectDoesNotExist: another request removed the row while this one was under way.
+    ((drf.NotFound, Http404, ObjectDoesNotExist), lambda exc: errors.NotFound()),
     (drf.MethodNotAllowed, lambda exc: errors.MethodNotAllowed()),
     ((drf.UnsupportedMediaType, drf.NotAcceptable), lambda exc: errors.UnsupportedMediaType()),
     (drf.Throttled, lambda exc: errors.RateLimited(headers={"Retry-After": str(int(exc.wait or 1))})),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
 
 from config.database import database
 from config.env import load
@@ -11,6 +14,8 @@ ENV = load()
 ROOT = Path(__file__).resolve().parent.parent.parent
 STATE = ENV.state.resolve()
 
+if not ENV.secret_key and os.environ.get("PLATFORM_ROLE"):
+    raise ImproperlyConfigured("PLATFORM_SECRET_KEY is not set: no process serves with a key that everybody knows.")
 SECRET_KEY = ENV.secret_key or "insecure-key-for-checks-and-builds-only"
 SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
 DEBUG = ENV.debug

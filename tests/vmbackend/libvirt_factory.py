@@ -109,7 +109,7 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     build_kit(CACHE / "kit", lambda _percent, _words: None)
     fields: dict[str, Any] = {
-        "uri": f"qemu:///embed?root={_root()}",
+        "uri": changes.get("uri") or f"qemu:///embed?root={_root()}",
         "machines_dir": folder / "m",
         "instance": uuid.uuid4().hex[:6],
         "subnet": free_subnet(),

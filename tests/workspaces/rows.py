@@ -9,6 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from accounts.models import Account
+from accounts.services import workspaces_counted
 from vmbackend.models import Host
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
@@ -47,9 +48,9 @@ def make_workspace(account: Account, *, namespace: Any = None, **fields: Any) ->
     }
     if made["status"] != Status.RUNNING:
         made.update({"ready": False} | fields)
-    return Workspace.objects.create(
-        account=account, namespace=namespace or account.namespaces.get(is_default=True), **made
-    )
+    namespace = namespace or account.namespaces.get(is_default=True)
+    workspaces_counted(account, Workspace.objects.filter(account=account).count() + 1)
+    return Workspace.objects.create(account=account, namespace=namespace, **made)
 
 
 def live_operations() -> int:

@@ -121,7 +121,7 @@ class WorkspaceViewSet(ViewSet):
         operation, creating = delete.workspace_delete(workspace=workspace, actor=request.user.label)
         if creating:
             return ok(202, accepted=True, message="The creation is cancelled and the workspace removed.")
-        if operation is not None and waiting.wait(operation, settings.ENV.power_seconds) is None:
+        if operation is not None and not _removed(operation, workspace):
             return ok(202, accepted=True, message="The workspace is being removed.")
         return ok(message="The workspace and its data were removed.")
 
@@ -232,6 +232,14 @@ def _finished(request: ApiRequest, workspace: Workspace, operation: Operation | 
         return ok(202, accepted=True, workspace=bodies.workspace_body(row))
     _require_success(ended)
     return ok(workspace=bodies.workspace_body(row))
+
+
+def _removed(operation: Operation, workspace: Workspace) -> bool:
+    """Wait for a removal, but not for one whose host is silent: it is carried out when the host is back."""
+    if workspace.host is None or not workspace.host.is_alive:
+        return False
+    ended = waiting.wait(operation, settings.ENV.power_seconds)
+    return ended is not None and ended.state != OperationState.FAILED
 
 
 def _require_success(operation: Operation) -> None:

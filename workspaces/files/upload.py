@@ -18,6 +18,8 @@ from common.errors import InvalidJson, PayloadTooLarge, ValidationError
 
 CHUNK = 256 * 1024
 MAX_SMALL = 64 * 1024  # bytes of any key or value but the content
+MAX_ESCAPE = len("\\u0000")
+_CHARACTERS = re.compile(rb"(?:[^\\]+|\\[^u]|\\u[0-9A-Fa-f]{4})*")
 _SPACE = re.compile(rb"[ \t\r\n]*")
 
 
@@ -56,6 +58,8 @@ class _Body:
             if not isinstance(key, str):
                 raise InvalidJson("The body is not valid JSON: a key is no string.")
             self._expect(b":")
+            if key == "content" and found:
+                raise InvalidJson("The content is given twice.")
             if key == "content" and self._peek() == b'"':
                 self._long_string()
                 found = True
@@ -122,14 +126,22 @@ class _Body:
     def _long_string(self) -> None:
         self.buffer = self.buffer[1:]
         while (end := self.buffer.find(b'"')) < 0:
-            # An escape at the end of the chunk may be cut: keep what could be the head of one.
-            cut = len(self.buffer) - 6 if b"\\" in self.buffer[-6:] else len(self.buffer)
-            self.content.feed(self.buffer[: max(0, cut)])
-            self.buffer = self.buffer[max(0, cut) :]
+            cut = _whole(self.buffer)
+            self.content.feed(self.buffer[:cut])
+            self.buffer = self.buffer[cut:]
             if not self._fill():
                 raise InvalidJson("The body is not valid JSON: the content does not end.")
         self.content.feed(self.buffer[:end])
         self.buffer = self.buffer[end + 1 :]
+
+
+def _whole(text: bytes) -> int:
+    """How many bytes end with a whole character: an escape may be cut at the end of a chunk."""
+    if b"\\" not in text[-MAX_ESCAPE:]:
+        return len(text)
+    end = _CHARACTERS.match(text).end()  # type: ignore[union-attr]
+    # What is longer than an escape is none; the decoder refuses it.
+    return end if len(text) - end < MAX_ESCAPE else len(text)
 
 
 class _Content:
@@ -140,6 +152,7 @@ class _Content:
         self.limit = limit
         self.size = 0
         self.rest = b""
+        self.padded = False
 
     def feed(self, text: bytes) -> None:
         if b"\\" in text:
@@ -160,7 +173,10 @@ class _Content:
         try:
             data = binascii.a2b_base64(text, strict_mode=True)
         except binascii.Error:
-            raise ValidationError(details={"content": ["Not valid base64."]}) from None
+            data = None
+        if data is None or self.padded:  # nothing may follow the padding, in this piece or a later one
+            raise ValidationError(details={"content": ["Not valid base64."]})
+        self.padded = text.endswith(b"=")
         self.size += len(data)
         if self.size > self.limit:
             raise PayloadTooLarge(f"A file of at most {self.limit} bytes can be written.")

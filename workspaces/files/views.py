@@ -97,9 +97,17 @@ def _moment(seconds: float) -> datetime:
 
 def checked_path(path: Any) -> str:
     """An absolute path inside the guest. Raises ValidationError."""
-    if not isinstance(path, str) or not path.startswith("/") or "\0" in path or len(path) > MAX_PATH:
+    if not isinstance(path, str) or not path.startswith("/") or len(path) > MAX_PATH or not _is_text(path):
         raise ValidationError(details={"path": [f"An absolute path of at most {MAX_PATH} characters is required."]})
     return path
+
+
+def _is_text(path: str) -> bool:
+    """Whether a path has neither NUL characters nor lone surrogates, which have no bytes."""
+    try:
+        return b"\0" not in path.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponseBase:
@@ -148,7 +156,7 @@ def wanted_part(header: str | None, size: int) -> Part:
 
     Raises RangeNotSatisfiable.
     """
-    match = re.fullmatch(r"bytes=(\d*)-(\d*)", (header or "").strip())
+    match = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (header or "").strip())
     if match is None or match.groups() == ("", ""):
         return Part()
     first, last = match.groups()

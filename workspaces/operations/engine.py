@@ -48,10 +48,12 @@ KINDS: dict[str, Kind] = {
 
 def run(operation_id: str, side: HostSide) -> None:
     """Claim and carry out one operation; nothing happens where it is not to be had."""
-    operation = queue.claim(operation_id)
-    if operation is None:
-        return
-    with side.holding(operation.claim):
+    token = queue.new_claim()
+    # Held before it is claimed: the reconcile loop must never see a claim of this process that nobody holds.
+    with side.holding(token):
+        operation = queue.claim(operation_id, token)
+        if operation is None:
+            return
         try:
             _attempt(operation, side)
         except (queue.Preempted, TransitionLost) as exc:
@@ -70,8 +72,13 @@ def _attempt(operation: Operation, side: HostSide) -> None:
         _again_or_fail(context, kind, exc)
     except BackendError as exc:
         fail(context, kind, exc.code, exc.sentence)
-    except (queue.Preempted, TransitionLost):
+    except queue.Preempted:
         raise
+    except TransitionLost:
+        # A delete moved the workspace after the last look: the same wish to end, seen a little later.
+        if not queue.is_cancelled(operation):
+            raise
+        kind.cancelled(context)
     except Exception:
         logger.exception("%s %s failed on our side", operation.kind, operation.pk)
         fail(context, kind, "internal_error", "Something went wrong on our side.")

@@ -113,6 +113,8 @@ def complete_stop(context: Context) -> None:
             leaving=frozenset({Status.STOPPING}),
             user_requested_stop=True,
             started_at=None,
+            error_code="",
+            error_message="",
         )
         queue.finish(context.operation, OperationState.SUCCEEDED)
         record(context.workspace, "stopped", detail, actor=context.operation.actor)

@@ -81,8 +81,13 @@ def live(workspace: Workspace, *kinds: OperationKind) -> Operation | None:
     return (found.filter(kind__in=kinds) if kinds else found).order_by("created_at").first()
 
 
-def claim(operation_id: str) -> Operation | None:
-    """Take a queued operation; None where it is not to be had.
+def new_claim() -> str:
+    """A token by which one attempt of one process is known."""
+    return secrets.token_hex(16)
+
+
+def claim(operation_id: str, token: str) -> Operation | None:
+    """Take a queued operation under a token that the caller already beats for; None where it is not to be had.
 
     A delete is to be had only once nothing else is in flight on its workspace: it follows what it cancelled.
     """
@@ -91,7 +96,6 @@ def claim(operation_id: str) -> Operation | None:
         return None
     if operation.kind == OperationKind.DELETE and _others_live(operation):
         return None
-    token = secrets.token_hex(16)
     now = timezone.now()
     taken = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED, deadline_at__gt=now).update(
         state=OperationState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=now, step=""
@@ -177,7 +181,7 @@ def requeue(operation: Operation, *, because: str) -> bool:
 
 def take_over(operation: Operation) -> Operation | None:
     """Claim a live operation in order to fail it: past its deadline or out of attempts. None if it moved on."""
-    token = secrets.token_hex(16)
+    token = new_claim()
     taken = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim).update(
         state=OperationState.RUNNING, claim=token, heartbeat_at=timezone.now()
     )

@@ -127,7 +127,7 @@ def _worker(settings: Mapping[str, str]) -> Process:
 
 def _vmhost(settings: Mapping[str, str]) -> Process:
     queue = f"host.{settings['PLATFORM_HOST_NAME']}"
-    threads = settings.get("PLATFORM_VMHOST_THREADS", "16")
+    threads = settings.get("PLATFORM_VMHOST_THREADS", "32")
     return Process(
         "vmhost",
         _celery(

@@ -1,0 +1,157 @@
+"""What machines reach and what they do not. Nothing leaves this host: a namespace stands for the internet."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv4Network
+
+import pytest
+
+from tests.vm.client import Api
+from tests.vm.conftest import Witness
+from tests.vm.instances import TestInstance
+from tests.vm.outside import PORT, Outside, outside
+
+pytestmark = [pytest.mark.vm, pytest.mark.host]
+CONTROL_PORT = 10022
+ETH_P_ALL = 0x0003
+
+
+@pytest.fixture(scope="module")
+def internet(instance: TestInstance) -> Iterator[Outside]:
+    with outside(instance.id) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def closed(api: Api, witness: Witness) -> Iterator[dict[str, str]]:
+    """A second machine, without the way out."""
+    made = api.create(network_config={"allow_internet": False})
+    yield {"id": made["id"], "ip": made["ip"]}
+    api.delete(made["id"])
+
+
+@pytest.fixture(scope="module")
+def gateway(instance: TestInstance) -> str:
+    return str(IPv4Network(instance.settings["PLATFORM_SUBNET"]).network_address + 1)
+
+
+@pytest.fixture
+def service() -> Iterator[int]:
+    """The port of a service of the host that listens on every address."""
+    with socket.socket() as listener:
+        listener.bind(("0.0.0.0", 0))
+        listener.listen(8)
+        yield listener.getsockname()[1]
+
+
+def connects(api: Api, workspace_id: str, address: str, port: int) -> bool:
+    """Whether a machine opens a TCP connection within three seconds."""
+    command = f"nc -w 3 {address} {port} </dev/null >/tmp/said 2>/tmp/why"
+    return api.execute(workspace_id, command)["exit_code"] == 0
+
+
+def test_a_machine_with_internet_reaches_it_behind_the_hosts_address(
+    api: Api, witness: Witness, internet: Outside
+) -> None:
+    assert api.output(witness.id, f"nc -w 5 {internet.address} {PORT} </dev/null") == internet.host
+
+
+def test_a_machine_without_internet_reaches_nothing_outside(
+    api: Api, closed: dict[str, str], internet: Outside
+) -> None:
+    assert not connects(api, closed["id"], internet.address, PORT)
+    assert api.execute(closed["id"], f"ping -c 1 -W 2 {internet.address}")["exit_code"] != 0
+
+
+def test_machines_do_not_see_each_other(api: Api, witness: Witness, closed: dict[str, str]) -> None:
+    for one, other in ((witness.id, closed["ip"]), (closed["id"], witness.ip)):
+        assert not connects(api, one, other, CONTROL_PORT)
+        assert api.execute(one, f"ping -c 1 -W 2 {other}")["exit_code"] != 0
+        asked = api.execute(one, f"arping -c 2 -w 2 -I eth0 {other}")
+        assert "Received 0 " in asked["stdout"], asked
+
+
+def test_machines_do_not_see_each_other_through_the_gateway(
+    api: Api, witness: Witness, closed: dict[str, str], gateway: str
+) -> None:
+    route = f"ip route add {closed['ip']}/32 via {gateway} dev eth0"
+    api.output(witness.id, route)
+    try:
+        assert not connects(api, witness.id, closed["ip"], CONTROL_PORT)
+        assert api.execute(witness.id, f"ping -c 1 -W 2 {closed['ip']}")["exit_code"] != 0
+    finally:
+        api.output(witness.id, route.replace("add", "del"))
+
+
+def test_the_host_reaches_the_control_port(witness: Witness) -> None:
+    with socket.create_connection((witness.ip, CONTROL_PORT), timeout=10) as connection:
+        assert connection.recv(4) == b"SSH-"
+
+
+def test_services_of_the_host_are_out_of_reach(
+    instance: TestInstance, api: Api, witness: Witness, gateway: str, internet: Outside, service: int
+) -> None:
+    # It is there, and the host's own firewall lets others in.
+    socket.create_connection((gateway, service), timeout=2).close()
+    for address, port in ((gateway, service), (internet.host, service), (gateway, instance.instance.port)):
+        assert not connects(api, witness.id, address, port), (address, port)
+
+
+def test_a_machine_speaks_with_its_own_addresses_only(
+    instance: TestInstance, api: Api, witness: Witness, closed: dict[str, str], gateway: str
+) -> None:
+    foreign, mac = _unused(instance, witness.ip, closed["ip"]), "02:00:5e:00:53:01"
+    with _frames(f"mvb{instance.id}") as seen:
+        # Own ones come through: so silence below is the firewall's doing.
+        assert api.execute(closed["id"], f"ping -c 1 -W 2 {gateway}; arping -c 1 -w 2 -I eth0 {gateway}")
+        api.execute(closed["id"], f"ip address add {foreign}/32 dev eth0; ping -c 2 -W 1 -I {foreign} {gateway}")
+        api.execute(closed["id"], f"arping -U -c 2 -w 2 -I eth0 -s {foreign} {foreign}")
+        api.execute(closed["id"], f"ip address del {foreign}/32 dev eth0")
+        api.execute(closed["id"], f"arping -U -c 2 -w 2 -I eth0 -s {gateway} {gateway}")
+        own = api.output(closed["id"], ["cat", "/sys/class/net/eth0/address"])
+        change = "ip link set eth0 address"
+        api.execute(closed["id"], f"{change} {mac}; ping -c 2 -W 1 {gateway}; {change} {own}")
+    assert ("ip", own, closed["ip"]) in seen
+    assert ("arp", own, closed["ip"]) in seen
+    assert not [frame for frame in seen if frame[2] == foreign]
+    assert not [frame for frame in seen if frame[1] == mac]
+    assert not [frame for frame in seen if frame[1] == own and frame[2] == gateway]
+
+
+def _unused(instance: TestInstance, *used: str) -> str:
+    hosts = IPv4Network(instance.settings["PLATFORM_SUBNET"])
+    return next(str(hosts[n]) for n in range(2, 10) if str(hosts[n]) not in used)
+
+
+@contextmanager
+def _frames(device: str) -> Iterator[set[tuple[str, str, str]]]:
+    """(protocol, source MAC, source address) of every frame that the host takes from a device meanwhile."""
+    seen: set[tuple[str, str, str]] = set()
+    over = threading.Event()
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(ETH_P_ALL)) as tap:
+        tap.bind((device, 0))
+        tap.settimeout(0.2)
+        reader = threading.Thread(target=_read_frames, args=(tap, seen, over))
+        reader.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            reader.join()
+
+
+def _read_frames(tap: socket.socket, seen: set[tuple[str, str, str]], over: threading.Event) -> None:
+    while True:
+        try:
+            frame = tap.recv(2048)
+        except TimeoutError:
+            if over.is_set():
+                return
+            continue
+        name, at = {b"\x08\x00": ("ip", 26), b"\x08\x06": ("arp", 28)}.get(frame[12:14], ("other", 0))
+        if at:
+            seen.add((name, frame[6:12].hex(":"), str(IPv4Address(frame[at : at + 4]))))
