@@ -14,7 +14,7 @@ PYTEST := env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(PYTHON) -m pyt
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs env test test-fast test-postgres lint format lock kit kernel image doctor bench clean-instance
+.PHONY: help setup run up down status logs env test test-kernel test-fast test-postgres lint format lock kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -47,6 +47,9 @@ clean-instance: ## remove this instance: machines, bridge, firewall, state (CONF
 
 test: setup ## every test, on SQLite
 	$(PYTEST) $(ARGS)
+
+test-kernel: setup ## build the small guest kernel into the cache of the tests (about 5 minutes)
+	@env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(SUPERVISE) kernel
 
 test-fast: setup ## the tests that boot no machine
 	$(PYTEST) -m "not vm" $(ARGS)
@@ -82,6 +85,6 @@ image: setup ## build the default image
 doctor: setup ## look at each need of the host and say what mends it
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup ## measure: boot time and API throughput
-	$(PYTHON) benchmarks/boot.py
-	$(PYTHON) benchmarks/api.py
+bench: setup ## measure beside baselines: boot (needs `make up`), API throughput
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api

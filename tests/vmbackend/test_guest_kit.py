@@ -14,6 +14,7 @@ import pytest
 
 from tests.vmbackend import vm_harness as harness
 from vmbackend.driver import Boot
+from vmbackend.guest.kernel import install_kernel, own_kernel
 from vmbackend.guest.kit import Kit, build_kit, find_kit
 
 pytestmark = pytest.mark.vm
@@ -22,13 +23,19 @@ Start = Callable[..., harness.Machine]
 T = TypeVar("T")
 RUN = "/run/kit/bin/guest run "
 SSH_TIMEOUT = 60.0
+ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="session")
-def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
-    """The kit of KIT_DIR where one is named (to test with the own kernel), else one built here."""
-    named = os.environ.get("KIT_DIR")
-    return build_kit(Path(named) if named else tmp_path_factory.mktemp("kit"), lambda _percent, _words: None)
+@pytest.fixture(scope="session", params=["debian", "own"])
+def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kit:
+    """A kit with Debian's kernel, and one with the project's own where `make kernel` has built it into the cache."""
+    folder = tmp_path_factory.mktemp("kit")
+    if request.param == "own":
+        built = own_kernel(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit")
+        if built is None:
+            pytest.skip("the project's own kernel is not built: make kernel")
+        install_kernel(folder, built.vmlinux)
+    return build_kit(folder, lambda _percent, _words: None)
 
 
 @pytest.fixture(scope="session")

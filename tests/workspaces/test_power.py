@@ -23,16 +23,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def made(api: Caller, vmhost: FakeHost) -> str:
     """A running workspace."""
-    return api.post("/workspace", {"slug": "it"}).json()["workspace"]["id"]
+    return api.post("/workspace", {"slug": "the-box"}).json()["workspace"]["id"]
 
 
 def test_stop_and_start(api: Caller, vmhost: FakeHost, made: str) -> None:
-    answer = api.post("/workspace/it/stop")
+    answer = api.post("/workspace/the-box/stop")
     shown = answer.json()["workspace"]
     assert (answer.status_code, shown["info"]["status"], shown["ready"]) == (200, "stopped", False)
     assert (shown["info"]["user_requested_stop"], shown["uptime"], shown["start_time"]) == (True, 0, None)
     assert vmhost.driver.state(made) is MachineState.OFF
-    answer = api.post("/workspace/it/start")
+    answer = api.post("/workspace/the-box/start")
     shown = answer.json()["workspace"]
     assert (answer.status_code, shown["info"]["status"], shown["ready"]) == (200, "running", True)
     assert (shown["info"]["user_requested_stop"], shown["info"]["is_running"]) == (False, True)
@@ -41,19 +41,19 @@ def test_stop_and_start(api: Caller, vmhost: FakeHost, made: str) -> None:
 
 
 def test_a_stop_keeps_the_disk(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/it/exec", {"cmd": "echo kept > note"})
-    api.post("/workspace/it/stop")
-    api.post("/workspace/it/start")
-    assert api.post("/workspace/it/exec", {"cmd": "cat note"}).json()["stdout"] == "kept\n"
+    api.post("/workspace/the-box/exec", {"cmd": "echo kept > note"})
+    api.post("/workspace/the-box/stop")
+    api.post("/workspace/the-box/start")
+    assert api.post("/workspace/the-box/exec", {"cmd": "cat note"}).json()["stdout"] == "kept\n"
 
 
 def test_start_on_running_and_stop_on_stopped_change_nothing(api: Caller, made: str) -> None:
-    before = api.get("/workspace/it").json()["workspace"]
-    answer = api.post("/workspace/it/start", {"force": False})
+    before = api.get("/workspace/the-box").json()["workspace"]
+    answer = api.post("/workspace/the-box/start", {"force": False})
     assert answer.status_code == 200
     assert {**answer.json()["workspace"], "uptime": 0} == {**before, "uptime": 0}
-    before = api.post("/workspace/it/stop").json()["workspace"]
-    answer = api.post("/workspace/it/stop")
+    before = api.post("/workspace/the-box/stop").json()["workspace"]
+    answer = api.post("/workspace/the-box/stop")
     assert (answer.status_code, answer.json()["workspace"]) == (200, before)
     assert Operation.objects.count() == 2  # the create and one stop
 
@@ -62,7 +62,7 @@ def test_start_on_running_and_stop_on_stopped_change_nothing(api: Caller, made: 
 def test_a_paused_workspace_can_be_started_and_stopped(api: Caller, vmhost: FakeHost, made: str, ready: bool) -> None:
     vmhost.driver.pause(made)
     Workspace.objects.update(status=Status.PAUSED, ready=False)
-    answer = api.post(f"/workspace/it/{'start' if ready else 'stop'}")
+    answer = api.post(f"/workspace/the-box/{'start' if ready else 'stop'}")
     assert (answer.status_code, answer.json()["workspace"]["ready"]) == (200, ready)
     assert vmhost.driver.state(made) is (MachineState.RUNNING if ready else MachineState.OFF)
 
@@ -71,13 +71,13 @@ def test_a_sleeping_workspace_is_woken_by_start(api: Caller, vmhost: FakeHost, m
     vmhost.driver.put_to_sleep(made)
     vmhost.settle()
     Workspace.objects.update(status=Status.SLEEPING, ready=False)
-    assert api.post("/workspace/it/start").json()["workspace"]["info"]["status"] == "running"
+    assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
 
 
 def test_a_lost_workspace_can_be_started_again(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.driver.vanish(made)
     Workspace.objects.update(status=Status.LOST, ready=False)
-    assert api.post("/workspace/it/start").json()["workspace"]["info"]["status"] == "running"
+    assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
     assert vmhost.driver.state(made) is MachineState.RUNNING
 
 
@@ -96,7 +96,7 @@ def test_a_lost_workspace_can_be_started_again(api: Caller, vmhost: FakeHost, ma
 )
 def test_moves_out_of_turn_are_409(api: Caller, made: str, status: Status, move: str, code: str) -> None:
     Workspace.objects.update(status=status, ready=False)
-    answer = api.post(f"/workspace/it/{move}")
+    answer = api.post(f"/workspace/the-box/{move}")
     assert (answer.status_code, answer.json()["code"]) == (409, code)
     if code != "vm_missing":
         assert answer.json()["details"]["status"] == status
@@ -106,12 +106,12 @@ def test_moves_out_of_turn_are_409(api: Caller, made: str, status: Status, move:
 @pytest.mark.parametrize("going_on", ["start", "stop"])
 def test_one_operation_at_a_time(api: Caller, vmhost: FakeHost, made: str, going_on: str) -> None:
     if going_on == "start":
-        api.post("/workspace/it/stop")
+        api.post("/workspace/the-box/stop")
     vmhost.hold()
     service = workspace_start if going_on == "start" else workspace_stop
     service(workspace=Workspace.objects.get(), actor="test")
     for move in ("start", "stop"):
-        answer = api.post(f"/workspace/it/{move}")
+        answer = api.post(f"/workspace/the-box/{move}")
         assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
     vmhost.release()
     vmhost.settle()
@@ -134,23 +134,23 @@ def test_a_full_running_pool_refuses_a_start(new_account: Callable[..., Caller],
 @pytest.mark.parametrize("move", ["start", "stop"])
 def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, made: str, move: str) -> None:
     if move == "start":
-        api.post("/workspace/it/stop")
+        api.post("/workspace/the-box/stop")
     before = Workspace.objects.get().status
     for trouble in (
         {"last_seen_at": timezone.now() - timedelta(seconds=60)},
         {"last_seen_at": timezone.now(), "problem": "The hypervisor does not answer."},
     ):
         Host.objects.update(**trouble)
-        answer = api.post(f"/workspace/it/{move}")
+        answer = api.post(f"/workspace/the-box/{move}")
         assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
         assert Workspace.objects.get().status == before
     assert not Operation.objects.filter(kind=move, state="queued").exists()
 
 
 def test_a_host_without_memory_refuses_a_start(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/it/stop")
+    api.post("/workspace/the-box/stop")
     Host.objects.update(memory_mb=600)
-    answer = api.post("/workspace/it/start")
+    answer = api.post("/workspace/the-box/start")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
 
 
@@ -166,22 +166,22 @@ def test_a_suspended_namespace_refuses_creates_and_starts_only(
     api: Caller, made: str, by_hand: bool, by_quota: bool, status: int, code: str
 ) -> None:
     api.account.namespaces.update(status="suspended", suspended_by_hand=by_hand, suspended_by_quota=by_quota)
-    assert api.post("/workspace/it/stop").status_code == 200
-    for answer in (api.post("/workspace/it/start"), api.post("/workspace", {})):
+    assert api.post("/workspace/the-box/stop").status_code == 200
+    for answer in (api.post("/workspace/the-box/start"), api.post("/workspace", {})):
         assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert api.get("/workspace/it").status_code == 200
-    assert api.delete("/workspace/it").status_code == 200
+    assert api.get("/workspace/the-box").status_code == 200
+    assert api.delete("/workspace/the-box").status_code == 200
 
 
 def test_a_start_that_fails_is_told_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/it/stop")
+    api.post("/workspace/the-box/stop")
     vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
-    answer = api.post("/workspace/it/start")
+    answer = api.post("/workspace/the-box/start")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     assert answer.json()["message"] == "The host has not enough free memory."
-    shown = api.get("/workspace/it").json()["workspace"]
+    shown = api.get("/workspace/the-box").json()["workspace"]
     assert (shown["info"]["status"], shown["info"]["error"]["code"]) == ("stopped", "no_room")
-    shown = api.post("/workspace/it/start").json()["workspace"]
+    shown = api.post("/workspace/the-box/start").json()["workspace"]
     assert (shown["info"]["status"], shown["info"]["error"]) == ("running", None)
 
 
@@ -189,44 +189,44 @@ def test_a_stop_that_fails_leaves_the_workspace_running_and_is_forgotten_by_the_
     api: Caller, vmhost: FakeHost, made: str
 ) -> None:
     vmhost.driver.fail_next("shutdown", BackendUnavailable("The hypervisor is away."), times=3)
-    answer = api.post("/workspace/it/stop")
+    answer = api.post("/workspace/the-box/stop")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    shown = api.get("/workspace/it").json()["workspace"]
+    shown = api.get("/workspace/the-box").json()["workspace"]
     assert (shown["info"]["status"], shown["ready"]) == ("running", True)
     assert shown["info"]["error"]["code"] == "backend_unavailable"
-    shown = api.post("/workspace/it/stop").json()["workspace"]
+    shown = api.post("/workspace/the-box/stop").json()["workspace"]
     assert (shown["info"]["status"], shown["info"]["error"]) == ("stopped", None)
 
 
 def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/it/stop")
+    api.post("/workspace/the-box/stop")
     vmhost.driver.fail_next("start", BackendUnavailable("The connection broke."), times=2)
-    shown = api.post("/workspace/it/start").json()["workspace"]
+    shown = api.post("/workspace/the-box/start").json()["workspace"]
     assert (shown["info"]["status"], shown["info"]["error"]) == ("running", None)
     assert Operation.objects.get(kind="start").attempt == 3
 
 
 def test_a_stubborn_guest_is_ended_hard_and_that_is_told(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.driver.make_stubborn(made)
-    assert api.post("/workspace/it/stop").json()["workspace"]["info"]["status"] == "stopped"
+    assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
     assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail
 
 
 def test_settings_changed_meanwhile_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.put("/workspace/it", {"config": {"env": ["NEW=yes"]}})
-    api.post("/workspace/it/stop")
-    api.post("/workspace/it/start")
-    assert api.post("/workspace/it/exec", {"cmd": "echo $NEW"}).json()["stdout"] == "yes\n"
+    api.put("/workspace/the-box", {"config": {"env": ["NEW=yes"]}})
+    api.post("/workspace/the-box/stop")
+    api.post("/workspace/the-box/start")
+    assert api.post("/workspace/the-box/exec", {"cmd": "echo $NEW"}).json()["stdout"] == "yes\n"
 
 
 def test_force_starts_a_running_workspace_again_without_harm(api: Caller, vmhost: FakeHost, made: str) -> None:
-    shown = api.post("/workspace/it/start", {"force": True}).json()["workspace"]
+    shown = api.post("/workspace/the-box/start", {"force": True}).json()["workspace"]
     assert (shown["info"]["status"], shown["ready"]) == ("running", True)
-    answer = api.post("/workspace/it/start", {"force": "yes"})
+    answer = api.post("/workspace/the-box/start", {"force": "yes"})
     assert (answer.status_code, list(answer.json()["details"])) == (400, ["force"])
 
 
 def test_the_actor_is_in_the_activity(api: Caller, made: str) -> None:
-    api.post("/workspace/it/stop")
+    api.post("/workspace/the-box/stop")
     entry = Activity.objects.filter(workspace_id=made, event="stopped").get()
     assert entry.actor == "first"  # the name of the credential
