@@ -269,9 +269,13 @@ class LibvirtDriver(Driver):
 
     def _went_by_itself(self, target: Any, machine_id: str, state: MachineState, grace: float) -> bool:
         deadline = time.monotonic() + grace
-        if state is MachineState.PAUSED:
-            self.resume(machine_id)
-        domain.power_button(target)
+        try:
+            if state is MachineState.PAUSED:
+                self.resume(machine_id)
+            domain.power_button(target)
+        except BackendUnavailable:
+            # Its process died and libvirt has not noticed, or hangs: the destroy that follows ends it either way.
+            return False
         while domain.state_of(target) in _UP:
             if time.monotonic() >= deadline:
                 return False
