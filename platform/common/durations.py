@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_PART = re.compile(r"(\d+)([smhdw])")
+_PART = re.compile(r"([0-9]+)([smhdw])")
 MAX_SECONDS = 10 * 365 * 86400
 
 
@@ -21,9 +21,9 @@ def parse_duration(value: object) -> int:
 
 def _from_text(text: str) -> int:
     text = text.strip().lower()
-    if re.fullmatch(r"\d{1,12}", text):
+    if re.fullmatch(r"[0-9]{1,12}", text):
         return int(text)
-    if len(text) > 40 or not re.fullmatch(r"(\d{1,12}[smhdw])+", text):
+    if len(text) > 40 or not re.fullmatch(r"([0-9]{1,12}[smhdw])+", text):
         raise ValueError("Give a duration such as 30m, 1h or 24h, or a number of seconds.")
     return sum(int(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from common.durations import parse_duration
@@ -39,6 +40,7 @@ class StrictFloat(serializers.FloatField):
         return super().to_internal_value(data)
 
 
+@extend_schema_field({"oneOf": [{"type": "string", "examples": ["30m", "1h"]}, {"type": "number"}]})
 class Duration(serializers.Field):
     """`30m`, `1h`, `24h` or a number of seconds; gives seconds."""
 

@@ -110,6 +110,13 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
+    "PREPROCESSING_HOOKS": ["workspaces.api.openapi.add_files"],
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "common.openapi.add_errors"],
+    "ENUM_NAME_OVERRIDES": {
+        "CredentialScope": "accounts.scopes.Scope",
+        "TokenScope": [("account", "account"), ("namespace", "namespace"), ("workspace", "workspace")],
+        "WorkspaceStatus": "workspaces.states.Status",
+    },
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
     "SERVE_AUTHENTICATION": [],

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from celery import current_app
 from django.conf import settings
 from django.db import connections
 from django.utils import timezone
@@ -268,7 +267,7 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     made = begin(kind)
     operation = Operation.objects.get(kind=kind, state=OperationState.QUEUED)
     if claimed:
-        assert queue.claim(operation.pk)
+        assert queue.claim(operation.pk, "a-token")
     Operation.objects.filter(pk=operation.pk).update(deadline_at=timezone.now() - timedelta(seconds=1))
     assert expire() == 1
     assert expire() == 0
@@ -313,7 +312,9 @@ def test_a_holder_that_comes_too_late_changes_nothing(
 @pytest.fixture
 def running(api: Caller, vmhost: FakeHost) -> Callable[..., str]:
     def make(**config: object) -> str:
-        return api.post("/workspace", {"config": config}).json()["workspace"]["id"]
+        made = api.post("/workspace", {"config": config}).json()["workspace"]["id"]
+        vmhost.settle()
+        return made
 
     return make
 
@@ -511,8 +512,12 @@ def test_a_request_is_answered_by_the_row_without_redis(api: Caller, vmhost: Fak
     assert answer.status_code == 201
     path = f"/workspace/{answer.json()['workspace']['id']}"
     assert api.post(f"{path}/stop").json()["workspace"]["info"]["status"] == "stopped"
+    vmhost.settle()
     answer = api.get(f"{path}/logs")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+    for bell in vmhost.rung:
+        assert bell.exception(timeout=10)  # the host could not send the log either
+    vmhost.rung.clear()
     assert api.delete(path).status_code == 200
     assert time.monotonic() - began < 10
     assert api.client.get("/healthz").json() == {"success": True, "database": True, "redis": False}
@@ -524,7 +529,6 @@ def test_a_bell_that_cannot_ring_raises_nothing(api: Caller, without_redis: None
     assert Operation.objects.get(pk=operation.pk).state == OperationState.QUEUED
     waiting.announce(operation.pk)
     assert waiting.wait(operation, 0.2) is None
-    current_app.pool.force_close_all()
 
 
 def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

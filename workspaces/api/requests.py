@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from django.conf import settings
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -25,11 +26,17 @@ NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
 ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 ENV_ITEMS, ENV_BYTES = 256, 64 * 1024
 CMD_ITEMS, CMD_BYTES = 256, 64 * 1024
+ENV_OBJECT = {
+    "type": "object",
+    "required": ["key", "value"],
+    "properties": {"key": {"type": "string"}, "value": {"type": "string"}},
+}
 DEFAULT_CPUS, DEFAULT_MEMORY_MB, DEFAULT_DISK_MB = 1, 512, 512
 # Fields that say how to answer, not what to make; they do not make another request of the same idempotency key.
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
 
 
+@extend_schema_field({"type": "array", "items": {"oneOf": [ENV_OBJECT, {"type": "string"}]}})
 class EnvField(serializers.Field):
     """A list of `{key, value}` items or `"KEY=VALUE"` strings; gives a dict."""
 
@@ -57,6 +64,7 @@ class EnvField(serializers.Field):
         return key, value
 
 
+@extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]})
 class CommandField(serializers.Field):
     """An array of strings, or one string that `sh -c` runs; gives a list."""
 

@@ -126,11 +126,6 @@ class DetailsResponse(Success, DetailsExtras):
     workspace = DetailsObject()
 
 
-class MessageResponse(Success):
-    accepted = s.BooleanField(required=False)
-    message = s.CharField()
-
-
 class PoolUsage(ResourcesObject):
     count = s.IntegerField()
 

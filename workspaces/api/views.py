@@ -16,6 +16,7 @@ from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
 from common.errors import Unauthorized, VMUnavailable
 from common.idempotency import fingerprint, key_of
+from common.openapi import MessageResponse
 from common.pagination import bounds
 from common.requests import validated, validated_query
 from common.responses import ok
@@ -114,7 +115,7 @@ class WorkspaceViewSet(ViewSet):
         changed = update.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
         return ok(workspace=bodies.workspace_body(changed))
 
-    @extend_schema(request=None, responses={200: schemas.MessageResponse, 202: schemas.MessageResponse})
+    @extend_schema(request=None, responses={200: MessageResponse, 202: MessageResponse})
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
         """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
         workspace = selectors.get(request.user, workspace_id)

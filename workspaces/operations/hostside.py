@@ -15,7 +15,7 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from vmbackend import services as hosts
-from vmbackend.driver import Driver, Event
+from vmbackend.driver import Driver, Event, EventKind, MachineState
 from vmbackend.errors import BackendError
 from workspaces.operations import queue
 
@@ -85,10 +85,18 @@ class HostSide:
         while (event := self._events.get()) is not None:
             try:
                 close_old_connections()
-                on_event(event)
+                if not self._is_overtaken(event):
+                    on_event(event)
             except Exception:  # an event that cannot be handled is found again by the reconcile loop
                 logger.exception("event %s", event)
         connections.close_all()
+
+    def _is_overtaken(self, event: Event) -> bool:
+        """Whether the machine runs again: events come at least once, so an end may be told after the next start."""
+        return event.kind is EventKind.STOPPED and self.driver.state(event.machine_id) in (
+            MachineState.RUNNING,
+            MachineState.PAUSED,
+        )
 
     def _keep(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):

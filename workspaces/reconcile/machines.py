@@ -37,7 +37,10 @@ def compare(side: HostSide) -> int:
     busy = set(Operation.objects.filter(queue=side.queue_name, state__in=LIVE).values_list("workspace_id", flat=True))
     rows = {
         row.pk: row
-        for row in Workspace.objects.filter(host_id=side.name).select_related("account", "host").defer("env", "workloads").iterator(500)
+        for row in Workspace.objects.filter(host_id=side.name)
+        .select_related("account", "host")
+        .defer("env", "workloads")
+        .iterator(500)
     }
     mended = 0
     for key, row in rows.items():

@@ -5,16 +5,17 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from accounts.scopes import Scope
+from common.fields import StrictChar, StrictInteger
 
 TOKEN_SCOPES = [Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE]
 
 
 class TokenRequest(serializers.Serializer):
     scope = serializers.ChoiceField(choices=[scope.value for scope in TOKEN_SCOPES])
-    namespace = serializers.CharField(required=False, max_length=128)
-    workspaceId = serializers.CharField(required=False, max_length=128)
-    ttl = serializers.IntegerField(min_value=60, max_value=3600, default=900, help_text="Seconds.")
-    label = serializers.CharField(  # type: ignore[assignment]  # the contract's name
+    namespace = StrictChar(required=False, max_length=128)
+    workspaceId = StrictChar(required=False, max_length=128)
+    ttl = StrictInteger(min_value=60, max_value=3600, default=900, help_text="Seconds.")
+    label = StrictChar(  # type: ignore[assignment]  # the contract's name
         required=False, default="", allow_blank=True, max_length=120
     )
 
@@ -28,10 +29,10 @@ class TokenResponse(serializers.Serializer):
 
 
 class CredentialRequest(serializers.Serializer):
-    name = serializers.CharField(required=False, default="", allow_blank=True, max_length=120)
+    name = StrictChar(required=False, default="", allow_blank=True, max_length=120)
     scope = serializers.ChoiceField(choices=Scope.choices, default=Scope.ACCOUNT.value)
-    namespace = serializers.CharField(required=False, max_length=128)
-    workspace_id = serializers.CharField(required=False, max_length=128)
+    namespace = StrictChar(required=False, max_length=128)
+    workspace_id = StrictChar(required=False, max_length=128)
 
 
 class CredentialBody(serializers.Serializer):
@@ -58,8 +59,3 @@ class CredentialResponse(serializers.Serializer):
 
 class NewCredentialResponse(CredentialResponse):
     client_secret = serializers.CharField(help_text="Shown once.")
-
-
-class MessageResponse(serializers.Serializer):
-    success = serializers.BooleanField(default=True)
-    message = serializers.CharField()

@@ -12,6 +12,7 @@ from accounts.authentication import ApiRequest
 from accounts.models import Credential
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
+from common.openapi import MessageResponse
 from common.requests import validated
 from common.responses import ok
 from common.times import iso
@@ -68,7 +69,7 @@ class CredentialViewSet(ViewSet):
         made = services.credential_rotate(actor=request.user, credential_id=credential_id)
         return ok(credential=credential_body(made.credential), client_secret=made.secret)
 
-    @extend_schema(request=None, responses={200: bodies.MessageResponse})
+    @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, credential_id: str) -> Response:
         """Delete a credential; it and its tokens end at once."""
         services.credential_delete(actor=request.user, credential_id=credential_id)

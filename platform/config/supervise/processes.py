@@ -61,6 +61,8 @@ def _redis(instance: Instance) -> Process:
             *("--unixsocket", f"{instance.run_dir}/redis.sock", "--unixsocketperm", "600"),
             *("--save", "", "--appendonly", "no"),
             *("--dir", str(instance.run_dir), "--daemonize", "no", "--logfile", ""),
+            # Its title would overwrite its environment in /proc, where the instance's mark is looked for.
+            *("--set-proc-title", "no"),
             # A broker that evicts loses messages in silence; one that refuses is heard.
             *("--maxmemory", "256mb", "--maxmemory-policy", "noeviction"),
         ),

@@ -1,0 +1,39 @@
+"""The OpenAPI document: what drf-spectacular cannot see by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+ERROR_SCHEMA = {
+    "type": "object",
+    "required": ["success", "error", "code", "message", "request_id"],
+    "properties": {
+        "success": {"type": "boolean", "const": False},
+        "error": {"type": "string", "description": "Machine readable; the same as `code` but for 401 and 403."},
+        "code": {"type": "string"},
+        "message": {"type": "string", "description": "A sentence for people."},
+        "details": {"type": "object", "description": "For a validation error: field to list of sentences."},
+        "request_id": {"type": "string"},
+    },
+}
+
+
+class MessageResponse(serializers.Serializer):
+    """What deletes answer. `accepted` with 202: it goes on."""
+
+    success = serializers.BooleanField(default=True)
+    accepted = serializers.BooleanField(required=False)
+    message = serializers.CharField()
+
+
+def add_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    """Postprocessing hook: every operation may answer the one error body."""
+    result.setdefault("components", {}).setdefault("schemas", {})["Error"] = ERROR_SCHEMA
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            operation["responses"]["4XX"] = {"description": "Refused; `code` says why.", "content": content}
+            operation["responses"]["5XX"] = {"description": "A failure of ours or of the host.", "content": content}
+    return result

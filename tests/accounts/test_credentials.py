@@ -1,0 +1,285 @@
+"""Client credentials and access tokens (wire contract, section 2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from accounts.models import Credential
+from accounts.scopes import Scope
+from common import secrets_at_rest
+from namespaces.models import Namespace
+from tests.callers import Caller
+from tests.workspaces.rows import make_workspace
+
+pytestmark = pytest.mark.django_db
+
+
+def as_bearer(api: Caller, token: str, path: str = "/workspace") -> Any:
+    return api.client.get(path, headers={"Authorization": f"Bearer {token}"})
+
+
+def with_secret(api: Caller, body: dict[str, Any], path: str = "/workspace") -> Any:
+    pair = {"X-Client-ID": body["credential"]["client_id"], "X-Client-Secret": body["client_secret"]}
+    return api.client.get(path, headers=pair)
+
+
+@pytest.fixture
+def other(api: Caller) -> Namespace:
+    return Namespace.objects.create(account=api.account, name="Other", slug="other")
+
+
+# Credentials
+
+
+def test_a_credential_is_made_and_works(api: Caller) -> None:
+    answer = api.post("/credentials", {"name": "ci"})
+    body = answer.json()
+    assert (answer.status_code, body["success"]) == (201, True)
+    assert set(body["credential"]) == {
+        "id", "client_id", "name", "scope", "namespace", "workspace_id", "created_at", "last_used_at",
+    }  # fmt: skip
+    assert (body["credential"]["name"], body["credential"]["scope"]) == ("ci", "account")
+    assert (body["credential"]["namespace"], body["credential"]["last_used_at"]) == (None, None)
+    assert body["credential"]["created_at"].endswith("Z")
+    assert with_secret(api, body).status_code == 200
+
+
+def test_the_secret_is_nowhere_in_the_database(api: Caller) -> None:
+    secret = api.post("/credentials", {}).json()["client_secret"]
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT * FROM "{table}"')
+            shown = str(cursor.fetchall())
+            assert secret not in shown
+            assert secret.removeprefix("sec_") not in shown
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_credentials_of_every_scope(api: Caller, other: Namespace, scope: Scope) -> None:
+    row = make_workspace(api.account, namespace=other)
+    pin = {Scope.NAMESPACE: {"namespace": "other"}, Scope.WORKSPACE: {"workspace_id": row.slug}}.get(scope, {})
+    body = api.post("/credentials", {"scope": scope, **pin}).json()
+    shown = body["credential"]
+    assert shown["scope"] == scope
+    assert shown["namespace"] == ("other" if pin else None)
+    assert shown["workspace_id"] == (row.pk if scope == Scope.WORKSPACE else None)
+    assert with_secret(api, body).status_code == (403 if scope == Scope.BILLING else 200)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({"scope": "everything"}, 400, "scope"),
+        ({"scope": 5}, 400, "scope"),
+        ({"name": 5}, 400, "name"),
+        ({"name": "x" * 121}, 400, "name"),
+        ({"scope": "namespace"}, 400, "namespace"),
+        ({"scope": "workspace"}, 400, None),
+        ({"scope": "namespace", "namespace": 7}, 400, "namespace"),
+        ({"scope": "namespace", "namespace": "missing"}, 404, None),
+        ({"scope": "workspace", "workspace_id": "ws_missing"}, 404, None),
+    ],
+)
+def test_a_wrong_credential_request_is_refused(api: Caller, body: Any, status: int, field: str | None) -> None:
+    answer = api.post("/credentials", body)
+    assert answer.status_code == status
+    if field:
+        assert list(answer.json()["details"]) == [field]
+    assert Credential.objects.count() == 1
+
+
+def test_nobody_is_pinned_to_what_is_anothers(api: Caller, stranger: Caller) -> None:
+    row = make_workspace(stranger.account)
+    for path, scope, pin in (
+        ("/credentials", "workspace", {"workspace_id": row.pk}),
+        ("/tokens", "workspace", {"workspaceId": row.pk}),
+    ):
+        assert api.post(path, {"scope": scope, **pin}).status_code == 404
+
+
+def test_a_rotation_ends_the_old_secret_and_its_tokens(api: Caller) -> None:
+    made = api.post("/credentials", {}).json()
+    pair = {"X_Client_ID": made["credential"]["client_id"], "X_Client_Secret": made["client_secret"]}
+    token = api.post("/tokens", {"scope": "account"}, **pair).json()["token"]
+    assert as_bearer(api, token).status_code == 200
+    rotated = api.post(f"/credentials/{made['credential']['id']}/rotate")
+    assert rotated.status_code == 200
+    body = rotated.json()
+    assert body["credential"]["client_id"] == made["credential"]["client_id"]
+    assert body["client_secret"] != made["client_secret"]
+    assert with_secret(api, made).status_code == 401
+    assert as_bearer(api, token).status_code == 401
+    assert with_secret(api, body).status_code == 200
+
+
+def test_a_deletion_ends_the_credential_and_its_tokens(api: Caller) -> None:
+    made = api.post("/credentials", {}).json()
+    pair = {"X_Client_ID": made["credential"]["client_id"], "X_Client_Secret": made["client_secret"]}
+    token = api.post("/tokens", {"scope": "account"}, **pair).json()["token"]
+    answer = api.delete(f"/credentials/{made['credential']['id']}")
+    assert (answer.status_code, answer.json()["success"]) == (200, True)
+    assert answer.json()["message"]
+    assert with_secret(api, made).status_code == 401
+    assert as_bearer(api, token).status_code == 401
+    for again in (
+        api.delete(f"/credentials/{made['credential']['id']}"),
+        api.post(f"/credentials/{made['credential']['id']}/rotate"),
+    ):
+        assert (again.status_code, again.json()["code"]) == (404, "not_found")
+
+
+def test_an_inactive_account_is_refused_with_all_it_has(api: Caller) -> None:
+    token = api.post("/tokens", {"scope": "account"}).json()["token"]
+    type(api.account).objects.update(is_active=False)
+    assert api.get("/workspace").status_code == 401
+    assert as_bearer(api, token).status_code == 401
+
+
+def test_an_unknown_id_and_a_wrong_secret_are_answered_alike(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    compare = secrets_at_rest.hmac.compare_digest
+
+    def counting(a: str, b: str) -> bool:
+        compared.append(b)
+        return compare(a, b)
+
+    monkeypatch.setattr(secrets_at_rest.hmac, "compare_digest", counting)
+    answers = [
+        api.get("/workspace", X_Client_ID=client_id, X_Client_Secret="wrong", X_Request_ID="same")
+        for client_id in (api.client_id, "cli_unknown")
+    ]
+    assert answers[0].content == answers[1].content
+    assert [answer.status_code for answer in answers] == [401, 401]
+    assert len(compared) == 2  # the unknown one costs a comparison too
+
+
+def test_the_use_is_remembered_at_most_once_a_minute(api: Caller) -> None:
+    def used() -> Any:
+        return Credential.objects.get().last_used_at
+
+    assert used() is None
+    api.get("/workspace")
+    first = used()
+    assert timezone.now() - first < timedelta(seconds=10)
+    with CaptureQueriesContext(connection) as seen:
+        for _ in range(3):
+            api.get("/workspace")
+    assert used() == first
+    assert not [query for query in seen if query["sql"].startswith("UPDATE")]
+    Credential.objects.update(last_used_at=first - timedelta(minutes=2))
+    api.get("/workspace")
+    assert used() >= first
+
+
+# Tokens
+
+
+def test_a_token_is_minted_and_told_with_its_end(api: Caller) -> None:
+    answer = api.post("/tokens", {"scope": "account", "label": "laptop"})
+    body = answer.json()
+    assert answer.status_code == 201
+    assert set(body) == {"success", "token", "expiresAt", "scope", "ttl"}
+    assert (body["success"], body["scope"], body["ttl"]) == (True, "account", 900)
+    left = parse_datetime(body["expiresAt"]) - timezone.now()
+    assert timedelta(seconds=890) < left <= timedelta(seconds=901)
+    assert as_bearer(api, body["token"]).status_code == 200
+    assert api.secret not in body["token"]
+
+
+@pytest.mark.parametrize("ttl", [60, 3600])
+def test_a_token_ends_by_time(api: Caller, monkeypatch: pytest.MonkeyPatch, ttl: int) -> None:
+    token = api.post("/tokens", {"scope": "account", "ttl": ttl}).json()["token"]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + ttl - 2)
+    assert as_bearer(api, token).status_code == 200
+    monkeypatch.setattr(time, "time", lambda: now + ttl + 1)
+    assert as_bearer(api, token).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "scope"),
+        ({"scope": "billing"}, "scope"),
+        ({"scope": "account", "ttl": 59}, "ttl"),
+        ({"scope": "account", "ttl": 3601}, "ttl"),
+        ({"scope": "account", "ttl": "900"}, "ttl"),
+        ({"scope": "account", "ttl": True}, "ttl"),
+        ({"scope": "account", "ttl": 90.5}, "ttl"),
+        ({"scope": "account", "label": 5}, "label"),
+        ({"scope": "namespace"}, "namespace"),
+        ({"scope": "workspace"}, "workspaceId"),
+        ({"scope": "workspace", "workspaceId": 5}, "workspaceId"),
+    ],
+)
+def test_a_wrong_token_request_is_400_and_named(api: Caller, body: Any, field: str) -> None:
+    answer = api.post("/tokens", body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "validation_error")
+    assert list(answer.json()["details"]) == [field]
+
+
+@pytest.mark.parametrize("having", [Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE, Scope.BILLING])
+def test_a_token_reaches_no_further_than_its_credential(
+    api: Caller, scoped: Callable[..., Caller], other: Namespace, having: Scope
+) -> None:
+    inside, beside, outside = (
+        make_workspace(api.account, namespace=other),
+        make_workspace(api.account, namespace=other),
+        make_workspace(api.account),
+    )
+    caller = scoped(api, having, namespace_id=other.pk, namespace_slug="other", workspace_id=inside.pk)
+    asked = {
+        "account": {"scope": "account"},
+        "same namespace": {"scope": "namespace", "namespace": "other"},
+        "another namespace": {"scope": "namespace", "namespace": "default"},
+        "same workspace": {"scope": "workspace", "workspaceId": inside.pk},
+        "workspace of the namespace": {"scope": "workspace", "workspaceId": beside.slug},
+        "workspace outside": {"scope": "workspace", "workspaceId": outside.pk},
+    }
+    allowed = {
+        Scope.ACCOUNT: set(asked),
+        Scope.NAMESPACE: {"same namespace", "same workspace", "workspace of the namespace"},
+        Scope.WORKSPACE: {"same workspace"},
+        Scope.BILLING: set(),
+    }[having]
+    for name, body in asked.items():
+        answer = caller.post("/tokens", body)
+        if name in allowed:
+            assert answer.status_code == 201, name
+        else:
+            assert (answer.status_code in (403, 404), answer.json()["success"]) == (True, False), name
+
+
+def test_tokens_are_held_to_their_scope(api: Caller, other: Namespace) -> None:
+    inside, outside = make_workspace(api.account, namespace=other), make_workspace(api.account)
+    for body in ({"scope": "namespace", "namespace": "other"}, {"scope": "workspace", "workspaceId": inside.slug}):
+        token = api.post("/tokens", body).json()["token"]
+        assert as_bearer(api, token, f"/workspace/{inside.pk}").status_code == 200
+        assert as_bearer(api, token, f"/workspace/{outside.pk}").status_code == 404
+        assert as_bearer(api, token).json()["total"] == 1
+
+
+def test_client_credentials_win_where_both_are_sent(api: Caller) -> None:
+    token = api.post("/tokens", {"scope": "account"}).json()["token"]
+    answer = api.get("/workspace", X_Client_Secret="wrong", Authorization=f"Bearer {token}")
+    assert answer.status_code == 401
+
+
+def test_a_create_is_forced_into_the_namespace_of_the_credential(
+    api: Caller, scoped: Callable[..., Caller], other: Namespace
+) -> None:
+    caller = scoped(api, Scope.NAMESPACE, namespace_id=other.pk, namespace_slug="other")
+    answer = caller.post("/workspace", {"namespace": "default"})
+    assert (answer.status_code, answer.json()["error"]) == (403, "Forbidden")
+    # No host is there: what refuses is after the namespace.
+    assert caller.post("/workspace", {"namespace": "other"}).json()["code"] == "VM_UNAVAILABLE"
+    assert caller.post("/workspace", {}).json()["code"] == "VM_UNAVAILABLE"
