@@ -121,5 +121,4 @@ class Api:
         ids = [row["id"] for row in self.rows() if row["id"] not in keep]
         for workspace_id in ids:
             self.http.request("DELETE", f"/workspace/{workspace_id}")
-        for workspace_id in ids:
-            until(lambda key=workspace_id: self.is_gone(key), 60, f"{workspace_id} is deleted")
+        until(lambda: all(self.is_gone(key) for key in ids), 60, f"{ids} are deleted")

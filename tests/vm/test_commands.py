@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from config.supervise import control
 from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
@@ -54,13 +57,18 @@ def test_machines_run_on_through_down_and_up(own: TestInstance) -> None:
     refused = api.call("POST", f"/workspace/{first['id']}/start", 503)
     assert refused["error"] == "VM_UNAVAILABLE"
     assert api.get(first["id"])["status"] == "stopped"
-    _assert_clean_removes_all(own)
+    _assert_clean_removes_what_a_killed_supervisor_left(own)
 
 
-def _assert_clean_removes_all(own: TestInstance) -> None:
+def _assert_clean_removes_what_a_killed_supervisor_left(own: TestInstance) -> None:
+    orphans = own.pids()
+    supervisor = control.supervisor_pid(own.instance)
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
     cleaned = own.command("clean")
     assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
     assert machine_pids(own) == {}
     assert own.process_tree() == {}
+    assert not [name for name, pid in orphans.items() if Path(f"/proc/{pid}").exists()]
     assert not own.state.exists()
     assert not [link.name for link in Path("/sys/class/net").iterdir() if own.id in link.name]

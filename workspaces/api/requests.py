@@ -19,7 +19,7 @@ from workspaces import errors
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
 from workspaces.services.create import NewWorkspace
 from workspaces.services.quota import Amount
-from workspaces.services.slugs import MAX_SLUG, MIN_SLUG, RESERVED
+from workspaces.services.slugs import is_slug
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
@@ -164,12 +164,8 @@ class CreateRequest(serializers.Serializer):
 
 def checked_slug(value: str | None) -> str | None:
     """3-128 lowercase letters, digits and hyphens, and no word of a route."""
-    if value is None:
-        return None
-    if not re.fullmatch(rf"[a-z0-9-]{{{MIN_SLUG},{MAX_SLUG}}}", value):
-        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens.")
-    if value in RESERVED:
-        raise serializers.ValidationError("This word is reserved.")
+    if value is not None and not is_slug(value):
+        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and no word of a route.")
     return value
 
 

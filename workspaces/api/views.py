@@ -103,7 +103,7 @@ class WorkspaceViewSet(ViewSet):
     @extend_schema(responses=schemas.DetailsResponse)
     def details(self, request: ApiRequest, workspace_id: str) -> Response:
         """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
-        workspace = selectors.get(request.user, workspace_id)
+        workspace = selectors.get(request.user, workspace_id, whole=True)
         extras = bodies.details_body(workspace, _token(request, workspace))
         return ok(workspace={**bodies.workspace_body(workspace), **extras}, **extras)
 
@@ -155,7 +155,7 @@ class WorkspaceViewSet(ViewSet):
 
         At most 1 MiB of each stream is returned; `truncated` tells that there was more.
         """
-        workspace = selectors.get(request.user, workspace_id)
+        workspace = selectors.get(request.user, workspace_id, whole=True)
         data = validated(requests.ExecRequest, request)
         address = address_of(workspace)
         with guest_errors():

@@ -62,7 +62,7 @@ class FilesViewSet(ViewSet):
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """A directory's entries by name; at most 10,000, `truncated` tells that there are more."""
         path = checked_path(request.query_params.get("path") or "/")
-        address = address_of(selectors.get(request.user, workspace_id))
+        address = address_of(selectors.get(request.user, workspace_id, whole=True))
         with guest_errors():
             entries, more = guest_pool().call(
                 address, lambda session: session.list_directory(path, limit=LIST_LIMIT), CALL_SECONDS
@@ -122,7 +122,7 @@ async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponse
 @sync_to_async
 def _address(request: HttpRequest, workspace_id: str) -> GuestAddress:
     actor = require(actor_of(request), RESOURCE_SCOPES)
-    return address_of(selectors.get(actor, workspace_id))
+    return address_of(selectors.get(actor, workspace_id, whole=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from django.utils.text import slugify
 
 from accounts.models import Account
@@ -16,6 +18,11 @@ RESERVED = frozenset({"activity", "images", "quota", "usage"})
 def name_from_image(image: str) -> str:
     """`ghcr.io/team/tool:1.2@sha256:...` is called `tool`."""
     return image.split("@", maxsplit=1)[0].rsplit("/", 1)[-1].split(":", maxsplit=1)[0] or "workspace"
+
+
+def is_slug(text: str) -> bool:
+    """Whether a caller may choose it."""
+    return re.fullmatch(rf"[a-z0-9-]{{{MIN_SLUG},{MAX_SLUG}}}", text) is not None and text not in RESERVED
 
 
 def free_slug(account: Account, name: str) -> str:
