@@ -106,6 +106,13 @@ def test_a_damaged_body_raises_nothing_but_an_answer(data: st.DataObject) -> Non
         read(bytes(body[:cut]), [data.draw(st.integers(1, 30))])
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_numbers_may_be_cut_anywhere(size: int) -> None:
+    body = b'{"a": 0.0, "b": -12.5e+3, "c": 1E-2, "d": [1.5], "e": 7, "content": "", "f": 10}'
+    expected = {"a": 0.0, "b": -12500.0, "c": 0.01, "d": [1.5], "e": 7, "f": 10}
+    assert read(body, [size]) == (expected, b"")
+
+
 @pytest.mark.parametrize("size", range(1, 30))
 def test_escapes_may_be_cut_anywhere(size: int) -> None:
     text = "\\/\\/\\/\\u002b\\/A\\u002B+\\/\\/\\u002f\\/"

@@ -18,12 +18,12 @@ from workspaces.models.workspace import Mode
 
 
 def workspace_body(row: Workspace, now: datetime | None = None) -> dict[str, Any]:
-    """The workspace object. The row has its namespace joined in."""
+    """The workspace object, of a row that `selectors` gave."""
     return {
         "id": row.pk,
         "name": row.name,
         "slug": row.slug,
-        "namespace": row.namespace.slug,
+        "namespace": row.namespace_slug,
         "mode": row.mode,
         "type": row.type,
         "image": row.image,

@@ -251,6 +251,6 @@ def _require_success(operation: Operation) -> None:
 
 
 def _token(request: ApiRequest, workspace: Workspace) -> str:
-    pin = Pin(workspace.namespace_id, workspace.namespace.slug, workspace.pk)
+    pin = Pin(workspace.namespace_id, workspace.namespace_slug, workspace.pk)
     minted = tokens.mint(actor=request.user, scope=Scope.WORKSPACE, pin=pin, ttl=DETAILS_TOKEN_SECONDS, label="details")
     return minted.token

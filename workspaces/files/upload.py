@@ -20,6 +20,7 @@ CHUNK = 256 * 1024
 MAX_SMALL = 64 * 1024  # bytes of any key or value but the content
 MAX_ESCAPE = len("\\u0000")
 _CHARACTERS = re.compile(rb"(?:[^\\]+|\\[^u]|\\u[0-9A-Fa-f]{4})*")
+_NUMBER_REST = re.compile(rb"[0-9.eE+-]*")
 _SPACE = re.compile(rb"[ \t\r\n]*")
 
 
@@ -118,10 +119,13 @@ class _Body:
                 continue
             used = len(text[:end].encode("utf-8", errors="surrogateescape"))
             # A number at the end of the buffer may go on in the next chunk.
-            if used == len(self.buffer) and not isinstance(value, str | dict | list) and self._fill():
+            if not isinstance(value, str | dict | list) and self._goes_on(used) and self._fill():
                 continue
             self.buffer = self.buffer[used:]
             return value
+
+    def _goes_on(self, used: int) -> bool:
+        return len(self.buffer) < MAX_SMALL and _NUMBER_REST.fullmatch(self.buffer, used) is not None
 
     def _long_string(self) -> None:
         self.buffer = self.buffer[1:]

@@ -47,6 +47,9 @@ class RestartPolicy(models.TextChoices):
 class Workspace(models.Model):
     """One micro-VM as it shall be and as it was last seen. `status` changes only through `states.transition`."""
 
+    # Joined in by `selectors.visible`.
+    namespace_slug: str
+
     id = models.CharField(primary_key=True, max_length=24, default=new_workspace_id, editable=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="workspaces")

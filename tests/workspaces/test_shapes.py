@@ -1,0 +1,124 @@
+"""Names and slugs that are made for the caller, and the shapes of bodies against the OpenAPI document's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from rest_framework import serializers
+
+from accounts.models import Account
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.rows import make_workspace
+from workspaces.api import schemas
+from workspaces.services import slugs
+
+SLUG = re.compile(r"[a-z0-9-]{3,128}")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "name",
+    [
+        "my_app v2",
+        "ws_abc",
+        "quota",
+        "Images",
+        "a",
+        "日本",
+        "--",
+        "x" * 255,
+        "ÄÖ ü",
+        "usage",
+        "a/b/../c",
+        "__",
+        "é" * 200,
+    ],
+)
+def test_a_slug_made_from_any_name_is_one_that_a_caller_may_choose(api: Caller, name: str) -> None:
+    for _ in range(2):
+        slug = slugs.free_slug(api.account, name)
+        assert SLUG.fullmatch(slug)
+        assert slugs.is_slug(slug)
+        row = make_workspace(api.account, name=name, slug=slug)
+        assert api.get(f"/workspace/{slug}").json()["workspace"]["id"] == row.pk
+
+
+@pytest.mark.parametrize("slug", sorted(slugs.RESERVED))
+@pytest.mark.django_db
+def test_a_word_of_a_route_is_no_slug(api: Caller, slug: str) -> None:
+    answer = api.post("/workspace", {"slug": slug})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["slug"])
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("ghcr.io/team/tool:1.2", "tool"),
+        ("ubuntu", "ubuntu"),
+        ("localhost:5000/a/b@sha256:" + "0" * 64, "b"),
+        ("debian:12-slim", "debian"),
+    ],
+)
+def test_a_name_is_made_from_the_image(image: str, name: str) -> None:
+    assert slugs.name_from_image(image) == name
+
+
+def assert_fits(body: Any, shape: serializers.BaseSerializer, where: str = "body") -> None:
+    """The body has the fields that the document tells, no more and no fewer."""
+    if isinstance(shape, serializers.ListSerializer):
+        for item in body:
+            assert_fits(item, shape.child, f"{where}[]")
+        return
+    if body is None or not isinstance(shape, serializers.Serializer):
+        return
+    optional = {name for name, field in shape.fields.items() if not field.required and name != "success"}
+    assert set(body) - set(shape.fields) == set(), where
+    assert set(shape.fields) - set(body) <= optional, where
+    for name, field in shape.fields.items():
+        if body.get(name) is None and name in body:
+            assert field.allow_null, f"{where}.{name}"
+        if name in body and isinstance(field, serializers.BaseSerializer):
+            assert_fits(body[name], field, f"{where}.{name}")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
+    created = api.post("/workspace", {"slug": "the-box", "config": {"ttl": "1h", "cmd": "sleep 9"}})
+    assert_fits(created.json(), schemas.WorkspaceResponse())
+    for path, shape in (
+        ("/workspace", schemas.ListResponse()),
+        ("/workspace/the-box", schemas.WorkspaceResponse()),
+        ("/workspace/the-box/details", schemas.DetailsResponse()),
+        ("/workspace/quota", schemas.QuotaResponse()),
+        ("/workspace/the-box/overlay", schemas.ListingResponse()),
+        ("/workspace/the-box/logs", schemas.LogsResponse()),
+    ):
+        assert_fits(api.get(path).json(), shape, path)
+    assert_fits(api.post("/workspace/the-box/exec", {"cmd": "true"}).json(), schemas.ExecResponse())
+    assert_fits(api.post("/workspace/the-box/stop").json(), schemas.WorkspaceResponse())
+    assert_fits(api.post("/workspace/the-box/start").json(), schemas.WorkspaceResponse())
+    assert_fits(api.put("/workspace/the-box", {"slug": None}).json(), schemas.WorkspaceResponse())
+    accepted = api.post("/workspace", {"wait_ready": False, "image": "registry.test/missing"})
+    assert_fits(accepted.json(), schemas.AcceptedResponse())
+    vmhost.settle()
+    failed = api.get(f"/workspace/{accepted.json()['id']}")
+    assert failed.json()["workspace"]["provisioning"]["error"]
+    assert_fits(failed.json(), schemas.WorkspaceResponse())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_kept_number_of_workspaces_is_their_number(api: Caller, stranger: Caller, vmhost: FakeHost) -> None:
+    def kept() -> int:
+        return Account.objects.get(pk=api.account.pk).workspace_count
+
+    made = [api.post("/workspace", {"config": {"cpus": 0.1}}).json()["workspace"]["id"] for _ in range(3)]
+    stranger.post("/workspace", {})
+    api.post("/workspace", {"image": ""})
+    assert kept() == api.get("/workspace").json()["total"] == 3
+    api.delete(f"/workspace/{made[0]}")
+    api.delete(f"/workspace/{made[0]}")
+    assert kept() == api.get("/workspace").json()["total"] == 2
+    assert stranger.get("/workspace").json()["total"] == 1
