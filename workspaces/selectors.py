@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from django.db.models import F, Q, QuerySet
 
@@ -54,7 +54,7 @@ def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]:
     """`visible` for one row as SQL, with the names of its parameters.
 
