@@ -14,7 +14,7 @@ from workspaces.models import Workspace
 
 SENTENCE = "There is no such workspace."
 # What a workspace object does not show: encrypted columns above all, whose decryption costs more than the rest of a
-# row. They are loaded when they are touched. Of the namespace only the slug is joined in, as `namespace_slug`.
+# row. They are loaded when they are touched. Of the namespace only the slug is joined in.
 HIDDEN = frozenset(
     {
         "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
@@ -28,7 +28,7 @@ SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name n
 
 def visible(actor: Actor) -> QuerySet[Workspace]:
     """Workspaces that the actor may know of, with the columns that a workspace object shows."""
-    found = Workspace.objects.filter(account=actor.account).only(*SHOWN).annotate(namespace_slug=F("namespace__slug"))
+    found = Workspace.objects.filter(account=actor.account).only(*SHOWN).annotate(joined_namespace=F("namespace__slug"))
     if actor.scope is Scope.NAMESPACE:
         return found.filter(namespace_id=actor.namespace_id)
     if actor.scope is Scope.WORKSPACE:

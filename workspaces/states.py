@@ -2,7 +2,7 @@
 
     queued -> creating -> running            create; also from failed by a retry
     queued, creating -> failed               creation failed; the record stays
-    stopped, lost, paused, failed -> starting -> running      start
+    stopped, lost, paused, sleeping -> starting -> running    start; forced also from failed, as a retry
     running, paused, starting.. -> stopping -> stopped        stop
     running -> stopped | lost                the VM ended, or vanished from its host
     any -> deleting -> (row gone)            delete

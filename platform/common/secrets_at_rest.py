@@ -20,14 +20,15 @@ def new_secret(prefix: str = "") -> str:
     return prefix + secrets.token_urlsafe(32)
 
 
-def keyed_hash(secret: str) -> str:
+def keyed_hash(secret: str, key: str | None = None) -> str:
     """HMAC-SHA256 under the installation's key. The secrets have 256 random bits, so no slow hash is needed."""
-    return hmac.new(settings.SECRET_KEY.encode(), secret.encode(), hashlib.sha256).hexdigest()
+    return hmac.new((key or settings.SECRET_KEY).encode(), secret.encode(), hashlib.sha256).hexdigest()
 
 
 def matches(secret: str, stored_hash: str) -> bool:
-    """Whether a secret has this keyed hash; in constant time."""
-    return hmac.compare_digest(keyed_hash(secret), stored_hash)
+    """Whether a secret has this keyed hash, under the present key or one that it replaced; in constant time."""
+    keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    return any(hmac.compare_digest(keyed_hash(secret, key), stored_hash) for key in keys)
 
 
 @lru_cache(maxsize=1)

@@ -232,6 +232,14 @@ def _kept(folder: Path) -> Iterator[None]:
         keeper.wait(60)
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for has no command line any more."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
+
+
 def _own_database(instance: Instance) -> dict[str, str]:
     """A database of this instance on the server that the run's environment names; none on SQLite."""
     url = os.environ.get("PLATFORM_DATABASE_URL", "")

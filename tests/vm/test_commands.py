@@ -11,7 +11,7 @@ import pytest
 
 from config.supervise import control
 from tests.vm.conftest import boot_of
-from tests.vm.instances import TestInstance, new_instance
+from tests.vm.instances import TestInstance, is_alive, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
 
 pytestmark = pytest.mark.vm
@@ -69,6 +69,6 @@ def _assert_clean_removes_what_a_killed_supervisor_left(own: TestInstance) -> No
     assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
     assert machine_pids(own) == {}
     assert own.process_tree() == {}
-    assert not [name for name, pid in orphans.items() if Path(f"/proc/{pid}").exists()]
+    assert not [name for name, pid in orphans.items() if is_alive(pid)]
     assert not own.state.exists()
     assert not [link.name for link in Path("/sys/class/net").iterdir() if own.id in link.name]

@@ -230,3 +230,16 @@ def test_the_actor_is_in_the_activity(api: Caller, made: str) -> None:
     api.post("/workspace/the-box/stop")
     entry = Activity.objects.filter(workspace_id=made, event="stopped").get()
     assert entry.actor == "first"  # the name of the credential
+
+
+def test_a_forced_start_of_a_failed_workspace_tries_its_creation_again(api: Caller, vmhost: FakeHost) -> None:
+    api.post("/workspace", {"image": "registry.test/missing", "slug": "broken"})
+    assert api.post("/workspace/broken/start").status_code == 409
+    vmhost.images._fail = lambda name: None
+    answer = api.post("/workspace/broken/start", {"force": True})
+    assert (answer.status_code, answer.json()["workspace"]["status"]) == (200, "running")
+
+
+def test_a_forced_start_of_a_running_workspace_keeps_its_start_time(api: Caller, vmhost: FakeHost) -> None:
+    started = api.post("/workspace", {"slug": "up"}).json()["workspace"]["start_time"]
+    assert api.post("/workspace/up/start", {"force": True}).json()["workspace"]["start_time"] == started

@@ -79,7 +79,7 @@ class WorkspaceViewSet(ViewSet):
     def retry(self, request: ApiRequest, workspace_id: str) -> Response:
         """Try a failed creation again; 202, and `provisioning` tells how it goes."""
         workspace = selectors.get(request.user, workspace_id)
-        create.provisioning_retry(actor=request.user, workspace=workspace)
+        create.provisioning_retry(actor=request.user.label, workspace=workspace)
         return accepted(202, selectors.get(request.user, workspace.pk))
 
     @extend_schema(parameters=[requests.ListQuery], responses=schemas.ListResponse)

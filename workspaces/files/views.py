@@ -160,6 +160,8 @@ def wanted_part(header: str | None, size: int) -> Part:
     if match is None or match.groups() == ("", ""):
         return Part()
     first, last = match.groups()
+    if first and last and int(first) > int(last):
+        return Part()
     if not first:
         start, end = max(0, size - int(last)), size - 1
     else:

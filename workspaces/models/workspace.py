@@ -47,9 +47,6 @@ class RestartPolicy(models.TextChoices):
 class Workspace(models.Model):
     """One micro-VM as it shall be and as it was last seen. `status` changes only through `states.transition`."""
 
-    # Joined in by `selectors.visible`.
-    namespace_slug: str
-
     id = models.CharField(primary_key=True, max_length=24, default=new_workspace_id, editable=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="workspaces")
@@ -153,6 +150,12 @@ class Workspace(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
+
+    @property
+    def namespace_slug(self) -> str:
+        """The namespace's slug; without a query where `selectors` joined it in."""
+        joined: str | None = self.__dict__.get("joined_namespace")
+        return joined if joined is not None else self.namespace.slug
 
     @property
     def cpus(self) -> float:

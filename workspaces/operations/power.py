@@ -37,17 +37,20 @@ def prepare_stopped(context: Context) -> None:
 
 
 def start_machine(context: Context) -> None:
+    """A machine that runs already (a forced start) keeps its start time."""
+    context.facts["ran"] = context.driver.state(context.workspace.pk) is MachineState.RUNNING
     context.driver.start(context.workspace.pk)
 
 
 def complete_start(context: Context) -> None:
+    started_at = context.workspace.started_at if context.facts["ran"] else timezone.now()
     with transaction.atomic():
         transition(
             context.workspace,
             Status.RUNNING,
             leaving=frozenset({Status.STARTING}),
             ready=True,
-            started_at=timezone.now(),
+            started_at=started_at,
             user_requested_stop=False,
             error_code="",
             error_message="",

@@ -130,12 +130,12 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace) -> Workspace:
 
 
 @transaction.atomic
-def provisioning_retry(*, actor: Actor, workspace: Workspace) -> Operation:
+def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     """Try a failed creation again, on whichever host has room now.
 
     Raises InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
     """
-    account = account_lock(actor.account)
+    account = account_lock(workspace.account)
     workspace.refresh_from_db()
     require(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
@@ -158,8 +158,8 @@ def provisioning_retry(*, actor: Actor, workspace: Workspace) -> Operation:
         error_message="",
         **moved,
     )
-    record(workspace, "retried", "Creation is tried again.", actor=actor.label)
-    return queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
+    record(workspace, "retried", "Creation is tried again.", actor=actor)
+    return queue.enqueue(workspace, OperationKind.CREATE, actor=actor)
 
 
 def default_image() -> str:

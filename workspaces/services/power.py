@@ -12,6 +12,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
 from workspaces.services import quota
+from workspaces.services.create import provisioning_retry
 from workspaces.services.placement import require_room_on
 from workspaces.states import TRANSITIONAL, Status, TransitionLost, require, transition
 
@@ -23,7 +24,8 @@ STOPPABLE = frozenset({Status.RUNNING, Status.PAUSED})
 def workspace_start(*, workspace: Workspace, actor: str, force: bool = False) -> Operation | None:
     """Queue a start; None where it runs already.
 
-    `force` skips the state checks: what is in flight is still respected. Raises InvalidState, VmMissing (destroyed),
+    `force` skips the state checks (a failed creation is tried again), but what is in flight is respected. Raises
+    InvalidState, VmMissing (destroyed),
     OperationInProgress, NamespaceSuspended, RunningPoolReached, VMUnavailable; nothing has changed then.
     """
     account = account_lock(workspace.account)
@@ -33,6 +35,8 @@ def workspace_start(*, workspace: Workspace, actor: str, force: bool = False) ->
     _require_free(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
+    if workspace.status == Status.FAILED and force:
+        return provisioning_retry(workspace=workspace, actor=actor)
     allowed = STARTABLE | {Status.RUNNING} if force else STARTABLE
     require(workspace, allowed, "be started")
     namespaces.require_open(workspace.namespace)
