@@ -241,5 +241,5 @@ def test_a_forced_start_of_a_failed_workspace_tries_its_creation_again(api: Call
 
 
 def test_a_forced_start_of_a_running_workspace_keeps_its_start_time(api: Caller, vmhost: FakeHost) -> None:
-    started = api.post("/workspace", {"slug": "up"}).json()["workspace"]["start_time"]
-    assert api.post("/workspace/up/start", {"force": True}).json()["workspace"]["start_time"] == started
+    started = api.post("/workspace", {"slug": "awake"}).json()["workspace"]["start_time"]
+    assert api.post("/workspace/awake/start", {"force": True}).json()["workspace"]["start_time"] == started
