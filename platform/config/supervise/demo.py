@@ -45,7 +45,7 @@ def first_workspace(credentials: Mapping[str, str]) -> dict[str, Any]:
 def run_command(credentials: Mapping[str, str], workspace: Mapping[str, Any]) -> None:
     """Run `uname -a` in a workspace and show what it says. Raises DemoError."""
     with _client(credentials) as client:
-        answer = _ok(client.post(f"/workspace/{workspace['id']}/exec", json={"cmd": ["uname", "-a"]}))
+        answer = _ok(_post(client, f"/workspace/{workspace['id']}/exec", {"cmd": ["uname", "-a"]}))
     line("platform", f"{NAME}$ uname -a")
     for text in str(answer.get("stdout", "")).splitlines():
         line("platform", text)
@@ -97,7 +97,9 @@ def _create(client: httpx.Client, image: str) -> dict[str, Any]:
     return made
 
 
-def _post(client: httpx.Client, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
+def _post(
+    client: httpx.Client, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> httpx.Response:
     for _ in range(20):
         response = client.post(path, json=body, headers=headers)
         if response.status_code != 503:
