@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from config.supervise import control
 from tests.vm.conftest import boot_of
-from tests.vm.instances import TestInstance, is_alive, new_instance
+from tests.vm.instances import TestInstance, new_instance
 from tests.vm.onhost import assert_nothing_is_left_over, machine_pids
 
 pytestmark = pytest.mark.vm
@@ -24,9 +22,9 @@ def own() -> Iterator[TestInstance]:
         yield made
 
 
-# The image is built by the first run of a machine, with packages from Debian.
+# The default image is built by the first run on a host, with packages from Debian.
 @pytest.mark.timeout(900)
-def test_machines_run_on_through_down_and_up(own: TestInstance) -> None:
+def test_machines_run_on_through_down_and_up_unless_a_setting_says_otherwise(own: TestInstance) -> None:
     up = own.command("up")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "first$ uname -a" in up.stdout
@@ -41,7 +39,7 @@ def test_machines_run_on_through_down_and_up(own: TestInstance) -> None:
     assert machine_pids(own) == pids
 
     # From here on no new machine fits, and one that runs is not asked to fit.
-    own.settings["PLATFORM_MEMORY_RESERVE_MB"] = "100000000"
+    own.settings |= {"PLATFORM_MEMORY_RESERVE_MB": "100000000", "PLATFORM_STOP_VMS_ON_DOWN": "true"}
     again = own.command("up")
     assert again.returncode == 0, again.stdout + again.stderr
     assert machine_pids(own) == pids
@@ -53,22 +51,18 @@ def test_machines_run_on_through_down_and_up(own: TestInstance) -> None:
     assert [row["id"] for row in api.rows()] == [first["id"]]
     assert_nothing_is_left_over(own, api, seconds=1)
 
-    assert api.power(first["id"], "stop")["status"] == "stopped"
-    refused = api.call("POST", f"/workspace/{first['id']}/start", 503)
-    assert refused["error"] == "VM_UNAVAILABLE"
-    assert api.get(first["id"])["status"] == "stopped"
-    _assert_clean_removes_what_a_killed_supervisor_left(own)
+    down = own.command("down")
+    assert down.returncode == 0, down.stdout + down.stderr
+    assert machine_pids(own) == {}
+    assert own.query("SELECT status, user_requested_stop FROM workspaces_workspace") == [("stopped", False)]
+    assert "powering off" in (own.state / "machines" / first["id"] / "boot.log").read_text()
+    _assert_clean_removes_all(own)
 
 
-def _assert_clean_removes_what_a_killed_supervisor_left(own: TestInstance) -> None:
-    orphans = own.pids()
-    supervisor = control.supervisor_pid(own.instance)
-    assert supervisor is not None
-    os.kill(supervisor, signal.SIGKILL)
+def _assert_clean_removes_all(own: TestInstance) -> None:
     cleaned = own.command("clean")
     assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
-    assert machine_pids(own) == {}
-    assert own.process_tree() == {}
-    assert not [name for name, pid in orphans.items() if is_alive(pid)]
     assert not own.state.exists()
     assert not [link.name for link in Path("/sys/class/net").iterdir() if own.id in link.name]
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    assert own.id not in tables

@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from config.supervise import control
 from tests.vm.client import Api, until
-from tests.vm.instances import TestInstance
+from tests.vm.instances import TestInstance, is_alive
 from tests.vm.onhost import machine_pids
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
@@ -113,6 +114,16 @@ def test_every_other_process_comes_back_by_itself(instance: TestInstance, api: A
     instance.kill("redis", "beat", "edge")
     made = api.patiently("POST", "/workspace", 201, json={"image": "localhost/tests-busybox:1", "memory_mb": 128})
     assert api.output(made["workspace"]["id"], "echo works") == "works"
+
+
+def test_the_next_up_takes_over_what_a_killed_supervisor_left(instance: TestInstance, api: Api) -> None:
+    orphans, supervisor = instance.pids(), control.supervisor_pid(instance.instance)
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
+    assert api.rows(), "the processes go on without it"
+    instance.start()
+    assert not [name for name, pid in orphans.items() if is_alive(pid)]
+    assert instance.pids().keys() == orphans.keys()
 
 
 def test_a_redis_that_is_gone_for_ten_seconds_delays_a_create_and_breaks_nothing(

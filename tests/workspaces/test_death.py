@@ -542,3 +542,14 @@ def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.
     began = time.monotonic()
     assert waiting.wait(operation, 30) is None
     assert time.monotonic() - began < 1
+
+
+def test_a_hypervisor_that_does_not_answer_is_told_before_anything_is_made(api: Caller, vmhost: FakeHost) -> None:
+    from vmbackend.errors import BackendUnavailable
+
+    vmhost.driver.fail_next("state", BackendUnavailable("The hypervisor is not connected."))
+    vmhost.side.beat()
+    answer = api.post("/workspace", {})
+    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+    vmhost.side.beat()
+    assert api.post("/workspace", {}).status_code == 201

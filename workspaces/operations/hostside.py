@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 3.0
+NOBODY = "nobody"  # an id that no machine has
 RING_AGAIN_AFTER = timedelta(seconds=5)
 
 
@@ -109,9 +110,10 @@ class HostSide:
 
     def beat(self) -> None:
         """Heartbeat of the claims and of the host; bells that nobody heard are rung again."""
-        if self._claims:
-            queue.beat(self._claims)
+        if claims := self.claims:
+            queue.beat(claims)
         try:
+            self.driver.state(NOBODY)  # a lost hypervisor says so here; the capacity would not
             hosts.host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
         except BackendError as exc:
             hosts.host_troubled(name=self.name, problem=exc.sentence)
