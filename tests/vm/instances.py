@@ -38,6 +38,8 @@ from tests.vm.images import add_images
 CACHE = Path(os.environ.get("PLATFORM_CACHE_DIR") or ROOT / "var/test-cache")
 RECONCILE_SECONDS = 3
 START_SECONDS = 60.0
+# The first `up` of a host builds the guest kit and the default image.
+COMMAND_SECONDS = 840.0
 SETTINGS = {
     "PLATFORM_CACHE_DIR": str(CACHE),
     "PLATFORM_RECONCILE_SECONDS": str(RECONCILE_SECONDS),
@@ -93,7 +95,7 @@ class TestInstance:
         environment.pop(MARKER)
         command = [sys.executable, "-m", "config.supervise", name, *arguments]
         return subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
         )
 
     def api(self) -> Api:

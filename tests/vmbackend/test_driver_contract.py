@@ -88,9 +88,13 @@ def test_a_disk_larger_than_the_host_is_refused_before_anything_is_written(harne
 
 def test_a_machine_with_more_memory_than_the_host_never_runs(harness: Harness):
     spec = harness.spec(memory_mb=harness.driver.capacity().memory_mb * 4)
-    harness.driver.prepare(spec)
-    with pytest.raises(NoRoom):
+
+    def prepare_and_start() -> None:
+        harness.driver.prepare(spec)
         harness.driver.start(spec.id)
+
+    with pytest.raises(NoRoom):
+        prepare_and_start()
     assert harness.driver.state(spec.id) in (MachineState.OFF, MachineState.ABSENT)
 
 
