@@ -28,6 +28,7 @@ os.environ.update(
         "PLATFORM_ALLOWED_HOSTS": "testserver,localhost",
         "PLATFORM_DEFAULT_IMAGE": "localhost/workspace:latest",
         "PLATFORM_LEFTOVER_GRACE_SECONDS": "0",
+        "PLATFORM_RETRY_SECONDS": "0",
         "PLATFORM_LOG_LEVEL": "WARNING",
     }
 )

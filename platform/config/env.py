@@ -59,6 +59,7 @@ class Env(BaseSettings):
     create_seconds: int = Field(default=1800, ge=10)
     power_seconds: int = Field(default=300, ge=5)
     ready_seconds: int = Field(default=180, ge=5)
+    retry_seconds: float = Field(default=2.0, ge=0)
     stop_grace_seconds: int = Field(default=20, ge=0)
     reconcile_seconds: int = Field(default=60, ge=1)
     leftover_grace_seconds: int = Field(default=120, ge=0)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db import transaction
 
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
@@ -99,8 +100,10 @@ def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
     if operation.attempt >= MAX_ATTEMPTS:
         fail(context, kind, exc.code, exc.sentence)
         return
+    # What ends an attempt often lasts a moment: a hypervisor that reconnects, a process that is being reaped.
+    after = settings.ENV.retry_seconds * 2 ** (operation.attempt - 1)
     with transaction.atomic():
-        if not queue.requeue(operation, because=exc.sentence):
+        if not queue.requeue(operation, because=exc.sentence, after=after):
             raise queue.Preempted(operation.pk)
 
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from django.db import close_old_connections, connections
@@ -26,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 BEAT_SECONDS = 3.0
 NOBODY = "nobody"  # an id that no machine has
-RING_AGAIN_AFTER = timedelta(seconds=5)
 
 
 class HostSide:
@@ -117,7 +115,7 @@ class HostSide:
             hosts.host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
         except BackendError as exc:
             hosts.host_troubled(name=self.name, problem=exc.sentence)
-        for operation in queue.unrung(self.queue_name, timezone.now() - RING_AGAIN_AFTER):
+        for operation in queue.unrung(self.queue_name, timezone.now() - queue.RING_AGAIN_AFTER):
             queue.ring(operation)
 
     def may_remove(self, per_hour: int) -> bool:

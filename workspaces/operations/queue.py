@@ -28,6 +28,8 @@ from workspaces.operations import waiting
 logger = logging.getLogger(__name__)
 
 RUN_TASK = "workspaces.tasks.run_operation"
+# A bell that was not heard for that long is rung again by the host's keeper.
+RING_AGAIN_AFTER = timedelta(seconds=5)
 DEADLINES = {
     OperationKind.CREATE: "create_seconds",
     OperationKind.START: "power_seconds",
@@ -170,12 +172,17 @@ def cancel(workspace: Workspace) -> bool:
     return bool(others.filter(state=OperationState.RUNNING).update(cancel_requested=True))
 
 
-def requeue(operation: Operation, *, because: str) -> bool:
-    """Give a running operation whose holder died to the next attempt. False where it moved on meanwhile."""
-    changed = _held(operation).update(state=OperationState.QUEUED, claim="", rung_at=timezone.now())
+def requeue(operation: Operation, *, because: str, after: float = 0) -> bool:
+    """Give a running operation to the next attempt, in `after` seconds. False where it moved on meanwhile.
+
+    A later attempt is rung by the host's keeper, which looks every few seconds.
+    """
+    rung = timezone.now() + timedelta(seconds=after) - (RING_AGAIN_AFTER if after else timedelta())
+    changed = _held(operation).update(state=OperationState.QUEUED, claim="", rung_at=rung)
     if changed:
         logger.warning("%s %s is tried again: %s", operation.kind, operation.pk, because)
-        transaction.on_commit(lambda: ring(operation))
+        if not after:
+            transaction.on_commit(lambda: ring(operation))
     return bool(changed)
 
 

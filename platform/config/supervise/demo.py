@@ -121,11 +121,18 @@ def _until_running(client: httpx.Client, workspace_id: str) -> dict[str, Any]:
             raise DemoError(str(reason))
         if status in {"stopped", "paused", "sleeping"} and not asked:
             # One operation at a time: a refusal means one is in flight, and the loop sees where it ends.
-            client.post(f"/workspace/{workspace_id}/start", json={})
+            _start(client, workspace_id)
             asked = True
         step(int(provisioning.get("progress") or 0), str(provisioning.get("message") or status))
         time.sleep(0.25)
     raise DemoError(f"it was not ready after {WAIT_SECONDS:.0f} seconds")
+
+
+def _start(client: httpx.Client, workspace_id: str) -> None:
+    """Ask for a start without waiting for its end. Raises DemoError with the reason of a refusal."""
+    response = _post(client, f"/workspace/{workspace_id}/start", {})
+    if response.is_error and "operation_in_progress" not in response.text:
+        _ok(response)
 
 
 def _status(workspace: Mapping[str, Any]) -> str:
