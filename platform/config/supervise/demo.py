@@ -129,7 +129,7 @@ def _until_running(client: httpx.Client, workspace_id: str) -> dict[str, Any]:
 
 
 def _start(client: httpx.Client, workspace_id: str) -> None:
-    """Ask for a start without waiting for its end. Raises DemoError with the reason of a refusal."""
+    """Start it. Raises DemoError with the reason of a refusal; one that is under way already is none."""
     response = _post(client, f"/workspace/{workspace_id}/start", {})
     if response.is_error and "operation_in_progress" not in response.text:
         _ok(response)
