@@ -102,6 +102,11 @@ def lifecycle_body(row: Workspace) -> dict[str, Any]:
         "status": row.status,
         "restart_policy": row.restart_policy,
         "max_restarts": row.max_restarts,
+        "restart_info": {
+            "count": row.restart_count,
+            "last_exit_code": row.last_exit_code,
+            "last_reason": row.last_exit_reason or None,
+        },
         "ttl": format_duration(row.ttl_seconds) if temporary and row.ttl_seconds else None,
         "ttl_action": row.ttl_action if temporary and row.ttl_seconds else None,
         "ttl_expires_at": iso(row.ttl_expires_at),
