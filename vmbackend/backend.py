@@ -37,6 +37,7 @@ def image_store() -> ImageStore:
         ImageSettings(
             auth_file=env.registry_auth_file,
             insecure_registries=env.insecure_registries,
+            private_registries=env.private_registries,
             max_unpacked_bytes=env.image_max_mb << 20,
             cache_bytes=env.image_cache_mb << 20,
             pull_timeout=float(env.image_pull_seconds),

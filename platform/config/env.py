@@ -51,6 +51,7 @@ class Env(BaseSettings):
     default_image: str = "docker.io/library/ubuntu:24.04"
     registry_auth_file: Path | None = None
     insecure_registries: Annotated[tuple[str, ...], NoDecode] = ()
+    private_registries: Annotated[tuple[str, ...], NoDecode] = ()
     image_max_mb: int = Field(default=20 * 1024, ge=1)
     image_cache_mb: int = Field(default=50 * 1024, ge=1)
     image_pull_seconds: int = Field(default=900, ge=1)
@@ -71,7 +72,9 @@ class Env(BaseSettings):
     api_threads: int = Field(default=32, ge=2)
     api_waiters: int = Field(default=24, ge=1)
 
-    @field_validator("secret_key_fallbacks", "allowed_hosts", "guest_dns", "insecure_registries", mode="before")
+    @field_validator(
+        "secret_key_fallbacks", "allowed_hosts", "guest_dns", "insecure_registries", "private_registries", mode="before"
+    )
     @classmethod
     def _commas(cls, value: object) -> object:
         if isinstance(value, str):

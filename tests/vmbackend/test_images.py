@@ -282,6 +282,19 @@ def test_a_closed_port_is_unreachable(store: ImageStore, tmp_path: Path) -> None
     assert str(tmp_path) not in caught.value.sentence
 
 
+@pytest.mark.parametrize("domain", ["127.0.0.1:5000", "[::1]:5000", "169.254.169.254", "10.0.0.7:443", "localhost:80"])
+def test_a_registry_inside_our_own_network_is_not_asked(store: ImageStore, domain: str) -> None:
+    with pytest.raises(errors.ImageUnreachable, match="public address"):
+        pull(store, f"{domain}/app:1")
+
+
+def test_a_private_registry_that_a_setting_names_is_asked(store: ImageStore, registry: str, tmp_path: Path) -> None:
+    settings = replace(store.settings, private_registries=(registry,))
+    with pytest.raises(errors.ImageUnreachable) as caught:  # it speaks no TLS, which this setting does not excuse
+        pull(ImageStore(tmp_path / "root", settings), f"{registry}/app:1")
+    assert "public address" not in caught.value.sentence
+
+
 @pytest.fixture
 def blackhole() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -397,6 +410,24 @@ store.ensure("localhost/big", progress=progress, deadline=time.monotonic() + 60)
 """
 
 
+def wait_for_tools(root: Path) -> None:
+    """Until the tools that a killed pull had started are gone too: the kernel ends them a moment after it."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        commands = (read_command(entry) for entry in Path("/proc").glob("[0-9]*"))
+        if not any(str(root).encode() in command for command in commands):
+            return
+        time.sleep(0.02)
+    raise AssertionError("a tool of the killed pull still runs")
+
+
+def read_command(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 @pytest.mark.parametrize("phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."])
 @pytest.mark.parametrize("mended_by", ["sweep", "ensure"])
 def test_a_killed_pull_leaves_only_what_is_removed(
@@ -409,6 +440,7 @@ def test_a_killed_pull_leaves_only_what_is_removed(
             if line.strip() == phase:
                 break
         process.send_signal(signal.SIGKILL)
+    wait_for_tools(tmp_path / "root")
     assert len(leftovers(tmp_path / "root")) == 1
     assert store.get(big) is None
     if mended_by == "sweep":

@@ -19,6 +19,7 @@ from vmbackend.errors import (
     ImageWrongPlatform,
     NoRoom,
 )
+from vmbackend.images.addresses import require_public
 from vmbackend.images.process import Finished, run
 from vmbackend.images.reference import Reference
 from vmbackend.images.types import ImageSettings, Job
@@ -55,8 +56,9 @@ class Source:
 
 
 def registry_source(reference: Reference, settings: ImageSettings, digest: str | None = None) -> Source:
-    """The source of a reference in a registry, pinned to `digest` where given."""
+    """The source of a reference in a registry, pinned to `digest` where given. Raises ImageUnreachable."""
     domain = settings.registry_mirrors.get(reference.domain, reference.domain)
+    require_public(domain, settings)
     pinned = digest or reference.digest
     suffix = f"@{pinned}" if pinned else f":{reference.tag}"
     options = [f"--src-authfile={settings.auth_file}" if settings.auth_file else "--src-no-creds"]

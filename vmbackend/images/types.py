@@ -25,6 +25,9 @@ class ImageSettings:
     arch: str = "amd64"  # as OCI spells it
     auth_file: Path | None = None  # containers-auth.json; None: every registry is asked anonymously
     insecure_registries: tuple[str, ...] = ()  # host:port of registries that speak HTTP or show an unknown certificate
+    private_registries: tuple[
+        str, ...
+    ] = ()  # registries on addresses that are not public and may be asked all the same
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)  # registry -> host:port that is asked instead
     max_unpacked_bytes: int = 16 * GIB
     cache_bytes: int = 50 * GIB  # eviction starts above this

@@ -6,141 +6,23 @@ import re
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from common.fields import Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
+from common.fields import StrictBoolean, StrictChar, StrictFloat
 from common.pagination import PageQuery
-from common.responses import field_sentences
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
-from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
+from workspaces.api.config import CommandField, Config, EnvField, amount, config_columns, valid_config
+from workspaces.models.workspace import Mode
 from workspaces.services.create import NewWorkspace
-from workspaces.services.quota import Amount
 from workspaces.services.slugs import is_slug
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
-ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
-ENV_ITEMS, ENV_BYTES = 256, 64 * 1024
-CMD_ITEMS, CMD_BYTES = 256, 64 * 1024
-ENV_OBJECT = {
-    "type": "object",
-    "required": ["key", "value"],
-    "properties": {"key": {"type": "string"}, "value": {"type": "string"}},
-}
-DEFAULT_CPUS, DEFAULT_MEMORY_MB, DEFAULT_DISK_MB = 1, 512, 512
 # Fields that say how to answer, not what to make; they do not make another request of the same idempotency key.
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
-
-
-@extend_schema_field({"type": "array", "items": {"oneOf": [ENV_OBJECT, {"type": "string"}]}})
-class EnvField(serializers.Field):
-    """A list of `{key, value}` items or `"KEY=VALUE"` strings; gives a dict."""
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        if not isinstance(data, list) or len(data) > ENV_ITEMS:
-            raise serializers.ValidationError(f"Give a list of at most {ENV_ITEMS} items.")
-        env = dict(self._item(item) for item in data)
-        if sum(len(k.encode()) + len(v.encode()) for k, v in env.items()) > ENV_BYTES:
-            raise serializers.ValidationError(f"The environment has more than {ENV_BYTES} bytes.")
-        return env
-
-    def _item(self, item: Any) -> tuple[str, str]:
-        key: Any
-        value: Any
-        if isinstance(item, str) and "=" in item:
-            key, _, value = item.partition("=")
-        elif isinstance(item, dict):
-            key, value = item.get("key"), item.get("value")
-        else:
-            raise serializers.ValidationError('Each item is {"key", "value"} or "KEY=VALUE".')
-        if not isinstance(key, str) or not ENV_KEY.fullmatch(key):
-            raise serializers.ValidationError("A key has letters, digits and underscores and begins with no digit.")
-        if not isinstance(value, str):
-            raise serializers.ValidationError(f"The value of {key} must be a string.")
-        return key, value
-
-
-@extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]})
-class CommandField(serializers.Field):
-    """An array of strings, or one string that `sh -c` runs; gives a list."""
-
-    def to_internal_value(self, data: Any) -> list[str]:
-        command = ["/bin/sh", "-c", data] if isinstance(data, str) and data else data
-        if not isinstance(command, list) or not all(isinstance(part, str) for part in command):
-            raise serializers.ValidationError("Give an array of strings, or one string.")
-        if not command or not command[0]:
-            raise serializers.ValidationError("The command must not be empty.")
-        if len(command) > CMD_ITEMS or sum(len(part.encode()) for part in command) > CMD_BYTES:
-            raise serializers.ValidationError(f"At most {CMD_ITEMS} items and {CMD_BYTES} bytes.")
-        return command
-
-
-class Workload(serializers.Serializer):
-    name = StrictChar(max_length=64)
-    cmd = serializers.ListField(child=StrictChar(trim_whitespace=False), min_length=1, max_length=CMD_ITEMS)
-    env = EnvField(required=False)
-    working_dir = StrictChar(required=False, max_length=4096)
-    user = StrictChar(required=False, max_length=64)
-    restart_policy = serializers.ChoiceField(["never", "on-failure", "always"], default="always")
-    max_restarts = StrictInteger(min_value=0, max_value=1_000_000, default=0)
-    restart_delay = StrictFloat(min_value=0, max_value=3600, default=1)
-    enabled = StrictBoolean(default=True)
-    log_path = StrictChar(required=False, max_length=4096)
-
-
-class NetworkConfig(serializers.Serializer):
-    allow_internet = StrictBoolean(default=True)
-    public_ingress = StrictBoolean(default=False)
-
-
-class Desktop(serializers.Serializer):
-    enabled = StrictBoolean(default=False)
-
-
-class ResourceFields(serializers.Serializer):
-    """Ranges of the specification; the plan narrows them."""
-
-    cpus = StrictFloat(min_value=0.1, max_value=12, required=False)
-    memory_mb = StrictInteger(min_value=128, max_value=65536, required=False)
-    disk_size_mb = StrictInteger(min_value=64, max_value=1_048_576, required=False)
-
-
-class Config(ResourceFields):
-    ttl = Duration(required=False, allow_null=True)
-    ttl_action = serializers.ChoiceField(TtlAction.choices, default=TtlAction.STOP.value)
-    remove_on_exit = StrictBoolean(default=False)
-    restart_policy = serializers.ChoiceField(RestartPolicy.choices, default=RestartPolicy.NO.value)
-    max_restarts = StrictInteger(min_value=0, max_value=1_000_000, default=0)
-    keep_logs = StrictBoolean(default=True)
-    static_network = StrictBoolean(default=False)
-    network_config = NetworkConfig(required=False, allow_null=True)
-    ssh_access = StrictBoolean(default=False)
-    env = EnvField(default=dict)
-    cmd = CommandField(required=False, allow_null=True)
-    workloads = Workload(many=True, default=list)
-    wait_for_init = StrictBoolean(default=False)
-    proxy_assignment_id = StrictInteger(required=False, allow_null=True)
-    desktop = Desktop(required=False, allow_null=True)
-    macos = serializers.DictField(required=False, allow_null=True)
-
-    def validate_macos(self, value: Any) -> Any:
-        if value is not None:
-            raise serializers.ValidationError("Only for images of family macos; no host runs them.")
-        return value
-
-    def validate_desktop(self, value: Any) -> Any:
-        if value and value["enabled"]:
-            raise serializers.ValidationError("This image has no desktop.")
-        return value
-
-    def validate_proxy_assignment_id(self, value: Any) -> Any:
-        if value is not None:
-            raise serializers.ValidationError("This account has no such proxy assignment.")
-        return value
 
 
 class CreateRequest(serializers.Serializer):
@@ -223,54 +105,6 @@ def _config_of(body: dict[str, Any]) -> dict[str, Any]:
         raise errors.InvalidConfig("The config must be an object.")
     lifted = {name: body[name] for name in ("cpus", "memory_mb", "disk_size_mb") if name in body}
     return {**lifted, **config}
-
-
-def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
-    """Raises InvalidConfig that names each wrong field."""
-    checked = Config(data=config, partial=partial)
-    if not checked.is_valid():
-        details = field_sentences(checked.errors)
-        raise errors.InvalidConfig(f"The config is not valid: {', '.join(sorted(details))}.", details=details)
-    return checked.validated_data
-
-
-def amount(config: dict[str, Any]) -> Amount:
-    return Amount(
-        round(config.get("cpus", DEFAULT_CPUS) * 1000),
-        config.get("memory_mb", DEFAULT_MEMORY_MB),
-        config.get("disk_size_mb", DEFAULT_DISK_MB),
-    )
-
-
-# From a config field to the column that holds it, where the names are the same.
-SAME_NAME = (
-    "ttl_action",
-    "remove_on_exit",
-    "restart_policy",
-    "max_restarts",
-    "keep_logs",
-    "static_network",
-    "env",
-    "cmd",
-    "wait_for_init",
-    "proxy_assignment_id",
-)
-
-
-def config_columns(config: dict[str, Any]) -> dict[str, Any]:
-    """The columns that the given fields of a valid config set; resources are not among them."""
-    columns: dict[str, Any] = {name: config[name] for name in SAME_NAME if name in config}
-    if "ttl" in config:
-        columns["ttl_seconds"] = config["ttl"]
-    if "ssh_access" in config:
-        columns["ssh_enabled"] = config["ssh_access"]
-    if "workloads" in config:
-        columns["workloads"] = [dict(item) for item in config["workloads"]]
-    network = config.get("network_config")
-    if network:
-        columns["allow_internet"] = network["allow_internet"]
-        columns["public_access"] = network["public_ingress"]
-    return columns
 
 
 class UpdateRequest(serializers.Serializer):

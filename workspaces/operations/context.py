@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from django.db import transaction
 from django.utils import timezone
 
 from vmbackend.driver import Driver
 from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -45,3 +47,9 @@ class Context:
         now = timezone.now()
         columns = {f"provisioning_{name}": value for name, value in fields.items()}
         Workspace.objects.filter(pk=self.workspace.pk).update(**columns, provisioning_updated_at=now, updated_at=now)
+
+
+def end_cancelled(context: Context) -> None:
+    """End the operation because a delete wants it to; the delete is rung for when this commits."""
+    with transaction.atomic():
+        queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")

@@ -14,7 +14,7 @@ from vmbackend.images.types import Image, ImageCancelled
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
-from workspaces.operations.context import MAX_MESSAGE, Cancelled, Context
+from workspaces.operations.context import MAX_MESSAGE, Cancelled, Context, end_cancelled
 from workspaces.operations.machine import image_reference, machine_spec
 from workspaces.services import exits
 from workspaces.services.activity import record
@@ -186,8 +186,7 @@ def mark_failed(workspace: Workspace, code: str, sentence: str) -> None:
 def cancelled(context: Context) -> None:
     """A delete comes next; it removes the row and whatever of the machine is still there."""
     _remove_quietly(context)
-    with transaction.atomic():
-        queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")
+    end_cancelled(context)
 
 
 def _remove_quietly(context: Context) -> None:

@@ -10,7 +10,7 @@ from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
-from workspaces.operations.context import Context
+from workspaces.operations.context import Context, end_cancelled
 from workspaces.operations.create import ensure_image, prepare, wait_for_guest
 from workspaces.services import exits
 from workspaces.services.activity import record
@@ -80,8 +80,7 @@ def start_failed(context: Context, code: str, sentence: str) -> None:
 
 def start_cancelled(context: Context) -> None:
     _destroy_quietly(context)
-    with transaction.atomic():
-        queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")
+    end_cancelled(context)
 
 
 def _stopped_with_error(context: Context, code: str, sentence: str) -> None:
@@ -143,5 +142,4 @@ def stop_failed(context: Context, code: str, sentence: str) -> None:
 
 def stop_cancelled(context: Context) -> None:
     """A delete comes next and ends the machine itself."""
-    with transaction.atomic():
-        queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")
+    end_cancelled(context)
