@@ -414,18 +414,19 @@ def wait_for_tools(root: Path) -> None:
     """Until the tools that a killed pull had started are gone too: the kernel ends them a moment after it."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
-        commands = (read_command(entry) for entry in Path("/proc").glob("[0-9]*"))
-        if not any(str(root).encode() in command for command in commands):
+        if not any(works_in(process, str(root).encode()) for process in Path("/proc").glob("[0-9]*")):
             return
         time.sleep(0.02)
     raise AssertionError("a tool of the killed pull still runs")
 
 
-def read_command(process: Path) -> bytes:
+def works_in(process: Path, root: bytes) -> bool:
+    """Whether a process names the folder in its arguments, its environment or as its working directory."""
     try:
-        return (process / "cmdline").read_bytes()
+        told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        return root in told or root in bytes((process / "cwd").readlink())
     except OSError:
-        return b""
+        return False
 
 
 @pytest.mark.parametrize("phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."])
