@@ -212,6 +212,17 @@ class Driver(ABC):
         """Open or close the way out for a machine, running or not, at once. Raises MachineNotFound."""
 
     @abstractmethod
+    def agent_answers(self, machine_id: str, timeout: float) -> bool:
+        """Whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
+
+        False for a guest without one, or that is silent, paused or off. Raises MachineNotFound, BackendUnavailable.
+        """
+
+    @abstractmethod
+    def set_clock(self, machine_id: str) -> None:
+        """Step the guest's clock to the host's. Raises MachineNotFound, InvalidMachineState, GuestUnreachable."""
+
+    @abstractmethod
     def state(self, machine_id: str) -> MachineState:
         """The machine's state now. Raises BackendUnavailable only."""
 

@@ -20,7 +20,7 @@ from vmbackend.driver import (
     MachineState,
     StopReason,
 )
-from vmbackend.errors import BackendUnavailable, DeadlineExceeded, MachineExited, NoRoom
+from vmbackend.errors import BackendUnavailable, DeadlineExceeded, InvalidMachineState, MachineExited, NoRoom
 from vmbackend.fake_host import IN_MEMORY, POLL, FakeHost
 
 CONTROL_PORT = 10022
@@ -138,6 +138,17 @@ class FakeDriver(FakeHost, Driver):
         with self._store.locked():
             self._known(machine_id)
             self._store.write(self._store.root / "firewall" / machine_id, str(int(allowed)))
+
+    def agent_answers(self, machine_id: str, timeout: float) -> bool:
+        self._begin("agent_answers")
+        domain = self._known(machine_id)
+        ready = domain.ready_at is not None and domain.ready_at <= time.time()
+        return domain.state is MachineState.RUNNING and ready
+
+    def set_clock(self, machine_id: str) -> None:
+        self._begin("set_clock")
+        if self._known(machine_id).state is not MachineState.RUNNING:
+            raise InvalidMachineState("The machine does not run.")
 
     def state(self, machine_id: str) -> MachineState:
         self._begin("state")

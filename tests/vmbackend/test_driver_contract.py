@@ -281,3 +281,17 @@ def test_the_console_is_written_to_the_boot_log(harness: Harness):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert harness.driver.boot_log(address.machine_id).stat().st_size > 0
+
+
+def test_the_agent_of_a_running_machine_answers_and_sets_its_clock(harness: Harness):
+    address = harness.running()
+    assert harness.driver.agent_answers(address.machine_id, 10)
+    harness.driver.set_clock(address.machine_id)
+    told = harness.pool.call(address, lambda session: session.execute(["date", "+%s"]))
+    assert abs(int(told.stdout) - time.time()) < 5
+    harness.driver.pause(address.machine_id)
+    assert not harness.driver.agent_answers(address.machine_id, 1)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.set_clock(address.machine_id)
+    with pytest.raises(MachineNotFound):
+        harness.driver.agent_answers(ABSENT, 1)

@@ -24,13 +24,14 @@ from vmbackend.errors import (
     BackendError,
     BackendUnavailable,
     DeadlineExceeded,
+    GuestUnreachable,
     InvalidMachineState,
     MachineNotFound,
     NoRoom,
 )
 from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.guest.kit import find_kit
-from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt import agent, disks, domain
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.host import Host, warm_capabilities
 from vmbackend.libvirt.machines import Preparer, port_of
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 _MEMINFO = Path("/proc/meminfo")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+AGENT_SECONDS = 5.0
 _UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
@@ -184,6 +186,21 @@ class LibvirtDriver(Driver):
         # The record first: a firewall that is rebuilt meanwhile must already come out as it shall be.
         self._files(machine_id).write_record(changed)
         self._admit(changed)
+
+    def agent_answers(self, machine_id: str, timeout: float) -> bool:
+        target = self._domains.find(self._host.connection, machine_id)
+        if domain.state_of(target) is not MachineState.RUNNING:
+            return False
+        try:
+            return agent.ask(target, "guest-ping", timeout) == {}
+        except (GuestUnreachable, InvalidMachineState):
+            return False
+
+    def set_clock(self, machine_id: str) -> None:
+        target = self._domains.find(self._host.connection, machine_id)
+        if domain.state_of(target) is not MachineState.RUNNING:
+            raise InvalidMachineState("The machine does not run.")
+        agent.ask(target, "guest-set-time", AGENT_SECONDS, time=time.time_ns())
 
     def state(self, machine_id: str) -> MachineState:
         target = self._domains.find_or_none(self._host.connection, machine_id)
