@@ -1,0 +1,81 @@
+"""The libvirt driver against a libvirtd, as a production host has it, instead of the embedded one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.vmbackend import libvirt_factory as factory
+from tests.vmbackend import libvirtd
+from vmbackend.driver import Boot, Event, MachineSpec, MachineState
+from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.driver import LibvirtDriver
+
+pytestmark = pytest.mark.vm
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def test_a_machine_lives_through_the_death_of_libvirtd(folder: Path) -> None:
+    with libvirtd.running_libvirtd(folder) as (uri, daemon):
+        settings = factory.make_settings(folder, uri=uri)
+        driver = LibvirtDriver(settings)
+        events: list[Event] = []
+        try:
+            driver.open(events.append)
+            ip = str(settings.subnet.network_address + 9)
+            driver.prepare(
+                MachineSpec(
+                    id="ws_one", image=factory.IMAGE, cpus=1, memory_mb=160, disk_mb=64, ip=ip, boot=Boot("one")
+                )
+            )
+            driver.start("ws_one")
+            driver.wait_ready("ws_one", 90)
+            pids = factory.qemu_pids(settings.machines_dir)
+            daemon.kill()
+            daemon.wait()
+            _until_lost(driver)
+            daemon = libvirtd.start(folder)
+            _until(driver, MachineState.RUNNING)
+            assert factory.qemu_pids(settings.machines_dir) == pids
+            assert driver.shutdown("ws_one", 30)
+            driver.delete("ws_one")
+            assert driver.inventory().ids() == frozenset()
+        finally:
+            driver.close()
+            daemon.kill()
+            daemon.wait()
+            factory.tear_down(settings)
+
+
+def _until_lost(driver: LibvirtDriver) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            driver.state("ws_one")
+        except BackendUnavailable:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the loss of libvirtd was not noticed")
+
+
+def _until(driver: LibvirtDriver, wanted: MachineState) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if driver.state("ws_one") is wanted:
+                return
+        except BackendUnavailable:
+            pass
+        time.sleep(0.2)
+    raise AssertionError(f"the machine did not become {wanted}")
