@@ -14,6 +14,7 @@ from accounts.authentication import ApiRequest
 from accounts.hooks import Pin
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
+from common.connections import release_connection
 from common.errors import Unauthorized, VMUnavailable
 from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse
@@ -158,6 +159,7 @@ class WorkspaceViewSet(ViewSet):
         workspace = selectors.get(request.user, workspace_id, whole=True)
         data = validated(requests.ExecRequest, request)
         address = address_of(workspace)
+        release_connection()
         with guest_errors():
             result = guest_pool().call(
                 address,

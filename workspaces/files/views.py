@@ -23,6 +23,7 @@ from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest, actor_of
 from accounts.permissions import RESOURCE_SCOPES, require
+from common.connections import release_connection
 from common.errors import (
     DomainError,
     MethodNotAllowed,
@@ -63,6 +64,7 @@ class FilesViewSet(ViewSet):
         """A directory's entries by name; at most 10,000, `truncated` tells that there are more."""
         path = checked_path(request.query_params.get("path") or "/")
         address = address_of(selectors.get(request.user, workspace_id, whole=True))
+        release_connection()
         with guest_errors():
             entries, more = guest_pool().call(
                 address, lambda session: session.list_directory(path, limit=LIST_LIMIT), CALL_SECONDS
@@ -122,7 +124,9 @@ async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponse
 @sync_to_async
 def _address(request: HttpRequest, workspace_id: str) -> GuestAddress:
     actor = require(actor_of(request), RESOURCE_SCOPES)
-    return address_of(selectors.get(actor, workspace_id, whole=True))
+    address = address_of(selectors.get(actor, workspace_id, whole=True))
+    release_connection()  # the body may flow for minutes
+    return address
 
 
 @dataclass(frozen=True, slots=True)

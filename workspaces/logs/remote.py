@@ -13,6 +13,7 @@ from celery import current_app
 from django.conf import settings
 from kombu.exceptions import OperationalError
 
+from common.connections import release_connection
 from common.errors import VMUnavailable
 from workspaces.models import Workspace
 
@@ -26,6 +27,7 @@ def boot_log(workspace: Workspace, lines: int) -> list[str]:
     """The last lines of the console log, empty where the machine has not written any. Raises VMUnavailable."""
     if workspace.host is None:
         return []
+    release_connection()
     key = f"log:{secrets.token_hex(16)}"
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=ANSWER_SECONDS + 5) as client:

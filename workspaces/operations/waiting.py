@@ -13,8 +13,8 @@ from threading import BoundedSemaphore
 
 import redis
 from django.conf import settings
-from django.db import connection
 
+from common.connections import release_connection
 from workspaces.models import Operation
 from workspaces.models.operation import LIVE
 
@@ -79,8 +79,7 @@ def _wait(operation: Operation, until: float) -> Operation | None:
 
 
 def _listen(operation_id: str, seconds: float) -> None:
-    if not connection.in_atomic_block:
-        connection.close()  # back to the pool: waiters would otherwise hold every connection
+    release_connection()
     try:
         if _client().blpop([_key(operation_id)], timeout=seconds):
             announce(operation_id)  # others may wait for the same end
