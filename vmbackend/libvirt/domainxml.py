@@ -17,7 +17,9 @@ AGENT_PORT = "org.qemu.guest_agent.0"
 EVENTS_PORT = "org.microvm.events.0"
 SPARE_PORTS = 4
 
+QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
 ET.register_namespace("mvm", NAMESPACE)
+ET.register_namespace("qemu", QEMU)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,17 @@ def to_xml(d: DomainDefinition) -> str:
     _behaviour(domain, d)
     if d.domain_type != "test":
         _devices(domain, d)
+        _capabilities(domain)
     return ET.tostring(domain, encoding="unicode")
+
+
+def _capabilities(domain: ET.Element) -> None:
+    """Let libvirt look at the guest's CPU by its feature words instead of asking for each of 400 properties.
+
+    Those questions take 270 ms of every start; the answers only decide what a migration would need.
+    """
+    capabilities = ET.SubElement(domain, f"{{{QEMU}}}capabilities")
+    ET.SubElement(capabilities, f"{{{QEMU}}}del", capability="cpu-unavailable-features")
 
 
 def machine_of(xml: str, instance: str) -> str | None:
