@@ -26,9 +26,11 @@ from vmbackend.errors import (
     GuestUnreachable,
 )
 from vmbackend.fake_store import Domain, FakeStore
+from vmbackend.fake_terminal import open_terminal
 from vmbackend.guest.attend import Kept
+from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
-from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession
+from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
 
 _CHUNK = 64 * 1024
 _MAX_LINKS = 40
@@ -87,6 +89,22 @@ class FakeGuestSession(GuestSession):
             truncated=out.truncated or err.truncated,
             timed_out=timed_out,
         )
+
+    async def open_terminal(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        cols: int = 120,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+    ) -> Terminal:
+        domain = self._reach()
+        _check_user(user)
+        whole = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}
+        cwd = self._cwd(working_dir)
+        return await open_terminal(command, size=(cols, rows), env=whole, cwd=cwd, user=user, reach=self._reach)
 
     async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
         place = self._find(path)
@@ -195,13 +213,12 @@ class FakeGuestSession(GuestSession):
     async def _start(
         self, words: list[str], domain: Domain, env: Mapping[str, str], cwd: Path
     ) -> asyncio.subprocess.Process:
-        base = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **domain.spec.boot.env}
         pipe = asyncio.subprocess.PIPE
         try:
             return await asyncio.create_subprocess_exec(
                 *words,
                 cwd=cwd,
-                env={**base, **env},
+                env={**_base_env(domain), **env},
                 stdin=pipe,
                 stdout=pipe,
                 stderr=pipe,
@@ -209,6 +226,10 @@ class FakeGuestSession(GuestSession):
             )
         except (OSError, ValueError, TypeError) as error:
             raise GuestCommandInvalid("The command cannot be started.") from error
+
+
+def _base_env(domain: Domain) -> dict[str, str]:
+    return {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **domain.spec.boot.env}
 
 
 def _check_user(user: str | None) -> None:

@@ -295,3 +295,22 @@ def test_the_agent_of_a_running_machine_answers_and_sets_its_clock(harness: Harn
         harness.driver.set_clock(address.machine_id)
     with pytest.raises(MachineNotFound):
         harness.driver.agent_answers(ABSENT, 1)
+
+
+def test_a_terminal_into_a_machine_is_one(harness: Harness):
+    address = harness.running()
+
+    async def talk(session) -> tuple[bytes, int | None]:
+        terminal = await session.open_terminal(["/bin/sh", "-c", "stty size; tty; read line; exit 7"], cols=91, rows=33)
+        await terminal.write(b"go\n")
+        seen = b""
+        while chunk := await terminal.read():
+            seen += chunk
+        ended = await terminal.wait()
+        await terminal.close()
+        return seen, ended.exit_code
+
+    seen, code = harness.pool.call(address, talk, 60)
+    assert b"33 91" in seen
+    assert b"/dev/pts/" in seen
+    assert code == 7

@@ -47,7 +47,26 @@ def build(
 ) -> RemoteCommand:
     """The helper's command line. Raises GuestCommandInvalid for what no kernel would start."""
     words = ["sh", "-c", command] if isinstance(command, str) else list(command)
-    options = ["--timeout", f"{max(timeout, 0.001):.3f}"]
+    timing = ["--timeout", f"{max(timeout, 0.001):.3f}"]
+    return _remote(kit, [*timing, *_options(env, working_dir, user)], words)
+
+
+def build_terminal(
+    kit: KitPaths,
+    command: Sequence[str] | None,
+    *,
+    env: Mapping[str, str] | None,
+    working_dir: str | None,
+    user: str | None,
+) -> RemoteCommand:
+    """The same for a command on a terminal; None is the user's shell. Raises GuestCommandInvalid."""
+    remote = _remote(kit, ["--tty", *_options(env, working_dir, user)], command)
+    # In place of the login shell: the SSH server tells the signal of the process that it started itself.
+    return RemoteCommand(f"exec {remote.line}", remote.preamble)
+
+
+def _options(env: Mapping[str, str] | None, working_dir: str | None, user: str | None) -> list[str]:
+    options: list[str] = []
     if working_dir is not None:
         options += ["--cwd", working_dir]
     if user is not None:
@@ -55,10 +74,13 @@ def build(
     for name, value in (env or {}).items():
         _check_name(name)
         options += ["--env", f"{name}={value}"]
-    argv = [*options, "--", *words]
+    return options
+
+
+def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) -> RemoteCommand:
+    argv = [*options, "--", *(words or ())]
     _check(words, argv)
-    # Not on the command line: dropbear ends the whole connection at one above 9000 bytes, and any process
-    # of the
+    # Not on the command line: dropbear ends the whole connection at one above 9000 bytes, and any process of the
     # guest may read it. The helper takes exactly that many bytes; what follows is the command's own input.
     block = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)
     return RemoteCommand(shlex.join([kit.helper, "run", "--stdin-args", str(len(block))]), block)
@@ -77,8 +99,8 @@ def _check_name(name: str) -> None:
         raise GuestCommandInvalid("An environment variable's name is empty or holds '='.")
 
 
-def _check(words: Sequence[str], argv: Sequence[str]) -> None:
-    if not words or not words[0]:
+def _check(words: Sequence[str] | None, argv: Sequence[str]) -> None:
+    if words is not None and (not words or not words[0]):
         raise GuestCommandInvalid("The command is empty.")
     if any("\0" in word for word in argv):
         raise GuestCommandInvalid("The command or its environment holds a NUL character.")

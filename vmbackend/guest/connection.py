@@ -16,6 +16,9 @@ from vmbackend.errors import GuestUnreachable
 from .session import GuestAddress
 from .translate import translated
 
+# What programs on a guest's terminal may send; every image that knows terminals at all knows it.
+TERMINAL_TYPE = "xterm-256color"
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
@@ -71,8 +74,10 @@ class Connection:
             connection.abort()
             await connection.wait_closed()
 
-    async def keep(self, command: str) -> Channel:
+    async def keep(self, command: str, *, terminal: tuple[int, int] | None = None) -> Channel:
         """A channel that the caller closes: on the kept connection, else once more on a new one.
+
+        With `terminal`, of so many columns and rows, the command runs on one.
 
         A second attempt is safe only while the guest cannot have seen the
         command: asyncssh calls the session factory when the channel is open and before the command is sent.
@@ -80,7 +85,7 @@ class Connection:
         connection, made_now = await self._connected()
         opened = _Opened()
         try:
-            return await self._open(connection, command, opened)
+            return await self._open(connection, command, opened, terminal)
         except GuestUnreachable:
             if opened.called or made_now:
                 raise
@@ -88,13 +93,25 @@ class Connection:
             connection.abort()
             await connection.wait_closed()
         connection, _ = await self._connected()
-        return await self._open(connection, command, _Opened())
+        return await self._open(connection, command, _Opened(), terminal)
 
-    async def _open(self, connection: asyncssh.SSHClientConnection, command: str, opened: _Opened) -> Channel:
+    async def _open(
+        self,
+        connection: asyncssh.SSHClientConnection,
+        command: str,
+        opened: _Opened,
+        terminal: tuple[int, int] | None,
+    ) -> Channel:
+        kind = None if terminal is None else TERMINAL_TYPE
         with translated():
             async with asyncio.timeout(self._settings.request_timeout):
                 _, process = await connection.create_session(
-                    opened, command, encoding=None, window=self._settings.window
+                    opened,
+                    command,
+                    encoding=None,
+                    window=self._settings.window,
+                    term_type=kind,
+                    term_size=terminal or (),
                 )
                 return Channel(connection, cast("asyncssh.SSHClientProcess[bytes]", process))
 

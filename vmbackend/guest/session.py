@@ -59,6 +59,51 @@ class DiskUsage:
     available_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class TerminalExit:
+    """How a terminal's command ended: its exit code, or the name of the signal that killed it (`SIGKILL`).
+
+    A signal that SSH has no name for is the exit code 128+N. Both None: hung up by `close` before the end was told.
+    """
+
+    exit_code: int | None
+    signal: str | None
+
+
+class Terminal(ABC):
+    """A command on a terminal of the guest. Raises GuestUnreachable wherever the channel fails, nothing else.
+
+    Belongs to the event loop that opened it; of another loop: `GuestPool.acall(address, lambda _: terminal.read())`.
+    It outlives its session's `close`. Whoever opened it must `close` it, also where it ended by itself. What it says
+    is data of a hostile guest: any bytes, escape sequences included.
+    """
+
+    @abstractmethod
+    async def read(self) -> bytes:
+        """The next output, at most 64 KiB; b"" at the end. Output nobody reads stops the command, not the memory."""
+
+    @abstractmethod
+    async def write(self, data: bytes) -> None:
+        """Type `data`. Waits while the command does not read; after the command's end it is dropped."""
+
+    @abstractmethod
+    async def resize(self, cols: int, rows: int) -> None:
+        """Set the size in characters, each taken into 1 to 1000; the foreground group gets SIGWINCH."""
+
+    @abstractmethod
+    async def wait(self) -> TerminalExit:
+        """The command's end. It comes only after all output was read."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Hang up: the command's group is killed, a foreground job of a shell gets SIGHUP. May be called twice."""
+
+
+def terminal_size(cols: int, rows: int) -> tuple[int, int]:
+    """The size within what terminals and the programs on them bear."""
+    return min(max(cols, 1), 1000), min(max(rows, 1), 1000)
+
+
 class GuestSession(ABC):
     """One guest. Raises only vmbackend.errors: GuestUnreachable wherever the channel fails, plus what is named."""
 
@@ -79,6 +124,23 @@ class GuestSession(ABC):
         At `timeout` seconds the whole process group is killed: `timed_out` with exit code 124. At most `max_output`
         bytes of each stream are kept. A command killed by signal N has exit code 128+N. The machine's configured
         environment is the base of `env`. Raises GuestCommandInvalid (no such program, user or directory).
+        """
+
+    @abstractmethod
+    async def open_terminal(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        cols: int = 120,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+    ) -> Terminal:
+        """Start a command on a terminal of its own (`TERM` is xterm-256color); size in characters.
+
+        None: the user's shell of the image's /etc/passwd, else /bin/bash, /bin/sh, else the kit's; no login shell.
+        Raises GuestCommandInvalid (no such program, user or directory); nothing is left behind then.
         """
 
     @abstractmethod

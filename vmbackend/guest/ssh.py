@@ -16,8 +16,9 @@ from .attend import Kept, attend
 from .commands import KitPaths, RemoteCommand
 from .connection import CommandConnections, Connection, ConnectionSettings
 from .listing import check_path, entry
-from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession
+from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
 from .sftp import FileChannel
+from .terminal import open_terminal
 
 # How much longer than the guest's own deadline we wait for the helper to say that it passed, in seconds.
 DEADLINE_SLACK = 5.0
@@ -38,6 +39,9 @@ class SSHGuestSession(GuestSession):
         kit: KitPaths | None = None,
     ) -> None:
         settings = settings or ConnectionSettings()
+        # dropbear resets a sixth connection that has not logged in yet.
+        self._own = (address, private_key, settings, asyncio.Semaphore(2))
+        self._start_timeout = settings.request_timeout
         self._kit = kit or KitPaths()
         self._connection = Connection(address, private_key, settings)
         self._commands = CommandConnections(address, private_key, settings)
@@ -60,6 +64,19 @@ class SSHGuestSession(GuestSession):
         if refusal is not None:
             raise GuestCommandInvalid(f"The command cannot be started: {refusal}")
         return result
+
+    async def open_terminal(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        cols: int = 120,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+    ) -> Terminal:
+        remote = commands.build_terminal(self._kit, command, env=env, working_dir=working_dir, user=user)
+        return await open_terminal(Connection(*self._own), remote, (cols, rows), self._start_timeout)
 
     async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
         if (await self.stat(path)).type != "directory":

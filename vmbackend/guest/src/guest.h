@@ -46,6 +46,12 @@ int become_user(const char *spec); /* 0, or -1 after a line on stderr; sets HOME
 void base_environment(void);       /* environ = PATH and the machine's configured environment */
 void exec_command(char **argv) __attribute__((noreturn));
 
+/* terminal.c: `guest run --tty` */
+void terminal_begin_arguments(void); /* asks the other side for the argument block where stdin is a terminal */
+void terminal_end_arguments(void);
+void terminal_exec(char **argv) __attribute__((noreturn)); /* says that it starts; an empty ARGV is the user's shell */
+void terminal_die_of(int number); /* returns where the SSH server could not tell that signal */
+
 /* applets */
 int init_main(void);
 int stage_main(const char *kit_namespace);

@@ -19,6 +19,7 @@
 struct request {
 	const char *directory, *user;
 	double timeout; /* seconds; 0: none */
+	bool terminal;
 	char **environment;
 	size_t environment_size;
 	char **command;
@@ -27,7 +28,8 @@ struct request {
 static const struct option OPTIONS[] = {
 	{"env", required_argument, NULL, 'e'},     {"cwd", required_argument, NULL, 'd'},
 	{"user", required_argument, NULL, 'u'},    {"timeout", required_argument, NULL, 't'},
-	{"stdin-args", required_argument, NULL, 's'}, {NULL, 0, NULL, 0},
+	{"stdin-args", required_argument, NULL, 's'}, {"tty", no_argument, NULL, 'T'},
+	{NULL, 0, NULL, 0},
 };
 
 /* The first SIZE bytes of stdin are NUL-terminated arguments: SSH servers limit the length of a command line. */
@@ -60,7 +62,9 @@ static void parse(int argc, char **argv, struct request *request)
 	request->environment = calloc((size_t)argc, sizeof(char *));
 	while ((option = getopt_long(argc, argv, "+", OPTIONS, NULL)) != -1) {
 		if (option == 's') {
+			terminal_begin_arguments();
 			argc = read_arguments(strtoul(optarg, NULL, 10), &argv);
+			terminal_end_arguments();
 			free(request->environment);
 			*request = (struct request){0};
 			optind = 0; /* start over on the new list */
@@ -75,11 +79,13 @@ static void parse(int argc, char **argv, struct request *request)
 			request->user = optarg;
 		else if (option == 't')
 			request->timeout = strtod(optarg, NULL);
+		else if (option == 'T')
+			request->terminal = true;
 		else
-			die(EXIT_CANNOT_RUN, "usage: guest run [--env K=V] [--cwd DIR] [--user U[:G]] [--timeout S] -- COMMAND");
+			die(EXIT_CANNOT_RUN, "usage: guest run [--env K=V] [--cwd DIR] [--user U[:G]] [--timeout S] [--tty] -- COMMAND");
 	}
 	request->command = argv + optind;
-	if (!*request->command)
+	if (!*request->command && !request->terminal)
 		die(EXIT_CANNOT_RUN, "no command");
 }
 
@@ -107,6 +113,8 @@ static void start_command(const struct request *request, const sigset_t *origina
 	/* A directory that was asked for must be there; the home of an image's user often is not. */
 	if (chdir(directory) && (request->directory || chdir("/")))
 		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
+	if (request->terminal)
+		terminal_exec(request->command);
 	exec_command(request->command);
 }
 
@@ -124,7 +132,7 @@ static int poll_time(long long until)
 }
 
 /* Ends with the command, at the deadline, or when nobody reads the output any more (the client went away). */
-static int supervise(pid_t child, int signals, double timeout)
+static int supervise(pid_t child, int signals, double timeout, bool terminal)
 {
 	struct signalfd_siginfo info;
 	int status;
@@ -145,8 +153,11 @@ static int supervise(pid_t child, int signals, double timeout)
 			continue;
 		if (info.ssi_signo != SIGCHLD)
 			kill(-child, info.ssi_signo == SIGHUP ? SIGKILL : (int)info.ssi_signo);
-		if (waitpid(child, &status, WNOHANG) == child)
+		if (waitpid(child, &status, WNOHANG) == child) {
+			if (terminal && WIFSIGNALED(status))
+				terminal_die_of(WTERMSIG(status));
 			return exit_code(status);
+		}
 	}
 }
 
@@ -169,5 +180,5 @@ int run_main(int argc, char **argv)
 		die(EXIT_CANNOT_RUN, "cannot fork: %s", strerror(errno));
 	setpgid(child, child); /* here too, so that the group exists whoever runs first */
 	/* A group that outlives the command keeps our stdout; nothing of ours may hold the channel open beyond it. */
-	return supervise(child, signalfd(-1, &wanted, SFD_CLOEXEC), request.timeout);
+	return supervise(child, signalfd(-1, &wanted, SFD_CLOEXEC), request.timeout, request.terminal);
 }

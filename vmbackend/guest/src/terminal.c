@@ -1,0 +1,101 @@
+/* `guest run --tty`: a command on the terminal that the SSH server made, which is already our controlling one.
+ * A NUL on the output asks for the argument block, a second one says that the command starts; a refusal comes between. */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <errno.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+static struct termios settings;
+static bool raw;
+
+static void say_next(void)
+{
+	if (write(STDOUT_FILENO, "", 1) != 1)
+		_exit(EXIT_CANNOT_RUN);
+}
+
+/* A terminal's line discipline would echo the block, cut it at 4096 bytes and act on its control characters. */
+void terminal_begin_arguments(void)
+{
+	struct termios changed;
+	raw = !tcgetattr(STDIN_FILENO, &settings);
+	if (!raw)
+		return;
+	changed = settings;
+	cfmakeraw(&changed);
+	if (tcsetattr(STDIN_FILENO, TCSANOW, &changed))
+		die(EXIT_CANNOT_RUN, "cannot set the terminal: %s", strerror(errno));
+	say_next();
+}
+
+void terminal_end_arguments(void)
+{
+	if (raw && tcsetattr(STDIN_FILENO, TCSANOW, &settings))
+		die(EXIT_CANNOT_RUN, "cannot set the terminal: %s", strerror(errno));
+}
+
+static bool on_path(const char *name)
+{
+	char place[4096];
+	const char *path = getenv("PATH");
+	if (strchr(name, '/') || !path)
+		return !access(name, X_OK);
+	for (; *path; path += strcspn(path, ":"), path += *path == ':') {
+		int length = (int)strcspn(path, ":");
+		snprintf(place, sizeof place, "%.*s/%s", length, length ? path : ".", name);
+		if (!access(place, X_OK))
+			return true;
+	}
+	return false;
+}
+
+static void exec_shell(void)
+{
+	struct passwd *user = getpwuid(getuid());
+	const char *shells[] = {user && *user->pw_shell ? user->pw_shell : "/bin/bash", "/bin/bash", "/bin/sh"};
+	say_next();
+	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+		/* No login shell: the image's own PATH stands, which /etc/profile would replace. */
+		setenv("SHELL", shells[i], 1);
+		execl(shells[i], shells[i], NULL);
+	}
+	setenv("SHELL", KIT "/bin/busybox", 1);
+	execl(KIT "/bin/busybox", "sh", NULL);
+	die(EXIT_NOT_FOUND, "no shell: %s", strerror(errno));
+}
+
+void terminal_exec(char **argv)
+{
+	if (!*argv)
+		exec_shell();
+	/* Looked for first: once the command has the terminal, our sentence and its output could not be told apart. */
+	if (!on_path(*argv))
+		die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, "cannot start %s: %s", *argv, strerror(errno));
+	say_next();
+	exec_command(argv);
+}
+
+/* The SSH server tells the signal of the process it started, which is this one; it has no word for other signals. */
+void terminal_die_of(int number)
+{
+	static const int told[] = {SIGABRT, SIGALRM, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL,
+				   SIGPIPE, SIGQUIT, SIGSEGV, SIGTERM, SIGUSR1, SIGUSR2};
+	sigset_t all;
+	for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+		if (told[i] != number)
+			continue;
+		prctl(PR_SET_DUMPABLE, 0); /* the command left its own core, where it wanted one */
+		signal(number, SIG_DFL);
+		raise(number);
+		sigfillset(&all);
+		sigprocmask(SIG_UNBLOCK, &all, NULL);
+	}
+}

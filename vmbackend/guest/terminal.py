@@ -1,0 +1,129 @@
+"""A guest's terminal over SSH, on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from vmbackend.errors import BackendError, GuestCommandInvalid, GuestUnreachable
+
+from . import commands
+from .commands import RemoteCommand
+from .connection import Channel, Connection
+from .session import Terminal, TerminalExit, terminal_size
+from .translate import UNREACHABLE, translated
+
+_CHUNK = 32 * 1024
+# The helper's word that it awaits its arguments, and again that the command starts (guest/src/terminal.c).
+_NEXT = b"\0"
+_MAX_REFUSAL = 4096
+
+
+async def open_terminal(
+    connection: Connection, remote: RemoteCommand, size: tuple[int, int], timeout: float
+) -> SSHTerminal:
+    """Start the command on `connection`, which is the terminal's from here on and closed on any failure.
+
+    `timeout`, in seconds, is that of the start. Raises GuestCommandInvalid, GuestUnreachable.
+    """
+    try:
+        channel = await connection.keep(remote.line, terminal=terminal_size(*size))
+        with translated():
+            async with asyncio.timeout(timeout):
+                rest = await _start(channel, remote.preamble)
+    except BaseException:
+        await connection.close()
+        raise
+    return SSHTerminal(connection, channel, rest)
+
+
+async def _start(channel: Channel, preamble: bytes) -> bytes:
+    """Hand the arguments over; returns what the command said already."""
+    before, rest = await _until_next(channel, b"")
+    if before is None:
+        raise _refused(rest)
+    for start in range(0, len(preamble), _CHUNK):
+        channel.process.stdin.write(preamble[start : start + _CHUNK])
+        await channel.process.stdin.drain()
+    before, rest = await _until_next(channel, rest)
+    if before is None:
+        raise _refused(rest)
+    return rest
+
+
+async def _until_next(channel: Channel, said: bytes) -> tuple[bytes | None, bytes]:
+    """What came before the mark (None where the output ended without it), and what came after."""
+    while _NEXT not in said:
+        block = await channel.process.stdout.read(_CHUNK)
+        if not block or len(said) > _MAX_REFUSAL:
+            return None, said
+        said += block
+    before, _, rest = said.partition(_NEXT)
+    return before, rest
+
+
+def _refused(said: bytes) -> BackendError:
+    reason = commands.refusal(126, said.replace(b"\r\n", b"\n"))
+    if reason is None:
+        return GuestUnreachable(UNREACHABLE)
+    return GuestCommandInvalid(f"The command cannot be started: {reason}")
+
+
+class SSHTerminal(Terminal):
+    """One channel. What is in flight is bounded by SSH's window towards us and by asyncssh's write buffer from us."""
+
+    def __init__(self, connection: Connection, channel: Channel, said: bytes) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._said = said
+        self._hung_up = False
+        self._reading = asyncio.Lock()
+        self._writing = asyncio.Lock()
+
+    async def read(self) -> bytes:
+        async with self._reading:
+            said, self._said = self._said, b""
+            if said or self._hung_up:
+                return said
+            with translated():
+                return await self._channel.process.stdout.read(_CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        stdin = self._channel.process.stdin
+        async with self._writing:
+            for start in range(0, len(data), _CHUNK):
+                if self._ended():
+                    return
+                try:
+                    with translated():
+                        stdin.write(data[start : start + _CHUNK])
+                        await stdin.drain()
+                except GuestUnreachable:
+                    # The end may have come between the question and the write.
+                    if not self._ended():
+                        raise
+
+    async def resize(self, cols: int, rows: int) -> None:
+        if self._ended():
+            return
+        with translated():
+            self._channel.process.change_terminal_size(*terminal_size(cols, rows))
+
+    async def wait(self) -> TerminalExit:
+        process = self._channel.process
+        with translated():
+            await process.channel.wait_closed()
+        if process.exit_signal is not None:
+            name = f"SIG{process.exit_signal[0]}"
+            return TerminalExit(None, name if name in signal.Signals.__members__ else "SIGKILL")
+        if process.exit_status is None and not self._hung_up:
+            raise GuestUnreachable(UNREACHABLE)
+        return TerminalExit(process.exit_status, None)
+
+    async def close(self) -> None:
+        self._hung_up = True
+        await self._connection.close()
+
+    def _ended(self) -> bool:
+        process = self._channel.process
+        return self._hung_up or process.exit_status is not None or process.exit_signal is not None
