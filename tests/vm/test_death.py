@@ -96,15 +96,20 @@ def test_a_running_machine_that_dies_is_stopped_and_starts_again(instance: TestI
     assert api.output(made, ["cat", "/root/kept"]) == "kept"
 
 
-def test_api_streams_and_worker_die_in_the_middle_of_a_create(
+def test_api_streams_and_worker_die_in_the_middle_of_a_create_and_of_a_stop(
     instance: TestInstance, api: Api, pool: ThreadPoolExecutor
 ) -> None:
-    with instance.held("create.wait_ready"):
+    running = api.create()["id"]
+    with instance.held("create.wait_ready", "stop.shut_down"):
         made = api.begin_create()
+        begin_stop(pool, api, running)
         pool.submit(api.http.get, f"/workspace/{made}/logs")
         instance.wait_for_step(made, "create.wait_ready")
+        instance.wait_for_step(running, "stop.shut_down")
         instance.kill("api", "streams", "worker")
         assert api.get(made)["status"] == "creating"
+        assert api.get(running)["status"] == "stopping"
+    assert api.settles(running)["status"] == "stopped"
     row = api.settles(made)
     assert (row["status"], row["provisioning"]["attempts"]) == ("running", 1)
     assert api.output(made, "echo works") == "works"
