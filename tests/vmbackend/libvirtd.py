@@ -41,7 +41,8 @@ def running_libvirtd(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes
     (folder / "libvirtd.conf").write_text(LIBVIRTD_CONF.format(folder=folder))
     process = start(folder)
     try:
-        yield f"qemu:///system?socket={folder}/libvirt-sock", process
+        # By its transport: a process in which an embedded driver is open takes every plain qemu URI for its own.
+        yield f"qemu+unix:///system?socket={folder}/libvirt-sock", process
     finally:
         process.kill()
         process.wait()
