@@ -7,6 +7,7 @@ Words used throughout:
 
 * *machine*: a micro-VM with its disk, its network port, its configuration and its log, named by an `id`
   (`[a-z0-9_]{1,40}`; the platform passes workspace ids).
+* *saved memory*: what `sleep` wrote and the next `start` loads; it belongs to the machine and goes with it.
 * *leftover*: anything of ours on the host (domain, disk, tap, firewall entry, saved memory) that no live machine needs.
 
 Rules that hold for every method:
@@ -68,12 +69,42 @@ class Event:
     exit_code: int | None = None
 
 
+class WorkloadRestart(StrEnum):
+    """What becomes of a workload that ended."""
+
+    NEVER = "never"
+    ON_FAILURE = "on-failure"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A supervised program beside the main one. Its end never ends the machine.
+
+    `max_restarts` 0 is no limit; `restart_delay` in seconds. `log_path`: absolute, in the guest; None: a bounded log of
+    the kit's own. `env` is added to the machine's.
+    """
+
+    name: str  # [A-Za-z0-9][A-Za-z0-9_.-]{0,63}
+    cmd: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    working_dir: str | None = None  # None: the machine's
+    user: str | None = None
+    restart: WorkloadRestart = WorkloadRestart.ON_FAILURE
+    max_restarts: int = 0
+    restart_delay: int = 1
+    log_path: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Boot:
     """What the guest starts. Travels in a file only root of the host can read, never on a kernel command line.
 
     `cmd` set: the main process; its end is the machine's exit. `cmd` None: `entrypoint` (from the image) runs as a
-    supervised service, and the machine stays up whatever becomes of it; both None: nothing is started.
+    supervised service, and the machine stays up whatever becomes of it; both None: nothing is started. `workloads`
+    start beside it. `wait_for_init`: READY is told only after the main program and every workload have been started
+    (or could not be); without it, as soon as the guest's services answer. `ssh`: a second SSH server, on port 22, for
+    the keys in `ssh_keys` (OpenSSH lines) and nothing else. `keep_logs` False: logs of earlier starts are removed.
     """
 
     hostname: str
@@ -82,6 +113,11 @@ class Boot:
     entrypoint: tuple[str, ...] | None = None
     working_dir: str = "/"
     user: str = "root"
+    workloads: tuple[Workload, ...] = ()
+    wait_for_init: bool = False
+    ssh: bool = False
+    ssh_keys: tuple[str, ...] = ()
+    keep_logs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +154,8 @@ class Capacity:
     memory_free_mb: int
     disk_mb: int
     disk_free_mb: int
+    snapshots: bool = True  # whether machines can sleep here
+    boot_id: str = ""  # changes when the host was booted anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +166,11 @@ class Inventory:
     directories: frozenset[str]  # machine ids that own a directory with disks, configuration or saved memory
     taps: frozenset[str]
     firewall: frozenset[str]
+    saved: frozenset[str] = frozenset()  # machine ids with saved memory, whole or partial, wherever it lies
 
     def ids(self) -> frozenset[str]:
         """Every machine id of which anything exists."""
-        return frozenset(self.domains) | self.directories | self.taps | self.firewall
+        return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
 class Driver(ABC):
@@ -159,17 +198,20 @@ class Driver(ABC):
         """Make the machine's disk, network port and definition, without starting it.
 
         A machine prepared before is brought to `spec`: definition, configuration and firewall are made anew, the
-        disk's contents and the host key are kept (it grows where `disk_mb` is larger, it never shrinks).
+        disk's contents and the host key are kept (it grows where `disk_mb` is larger, it never shrinks). A machine that
+        is not known to the hypervisor any more, but whose files are here, is brought back with them.
         Raises NoRoom (before anything is written), ImageNotFound (the digest is not in the store),
-        InvalidMachineState (it runs). On failure of a first preparation nothing is left behind.
+        InvalidMachineState (it runs or sleeps). On failure of a first preparation nothing is left behind.
         """
 
     @abstractmethod
     def start(self, machine_id: str) -> None:
         """Start a prepared machine; returns when its process runs, not when the guest is ready.
 
-        Asleep: its memory is loaded. Paused: resumed. Running: nothing happens.
-        Raises MachineNotFound, NoRoom (memory), BackendUnavailable. On failure the machine is off.
+        Asleep: its memory is loaded, and it is as it was when it slept, ready included. Paused: resumed. Running:
+        nothing happens. Raises MachineNotFound, NoRoom (memory; it is as it was), BackendUnavailable,
+        SavedMemoryUnusable (its memory cannot be loaded; it is dropped and the machine is off, disk intact, so that the
+        next start is a cold one). On any other failure the machine is off, or still asleep if it was.
         """
 
     @abstractmethod
@@ -184,7 +226,7 @@ class Driver(ABC):
         """Ask the guest to power off and wait at most `grace` seconds; then end it hard.
 
         Returns True where the guest went by itself. Off or absent: True at once. Paused: ended after resuming it for
-        the grace time. Afterwards the machine is off. Raises BackendUnavailable.
+        the grace time. Asleep: its memory is dropped, True. Afterwards the machine is off. Raises BackendUnavailable.
         """
 
     @abstractmethod
@@ -208,6 +250,31 @@ class Driver(ABC):
         """Let the CPUs go on. Running already succeeds. Raises MachineNotFound, InvalidMachineState."""
 
     @abstractmethod
+    def sleep(self, machine_id: str) -> None:
+        """Write the machine's memory to the host's disk and end its process; `start` loads it again.
+
+        Running or paused; asleep already succeeds. Raises NoRoom (disk; before anything is written),
+        MachineNotFound, InvalidMachineState (it is off), BackendUnavailable. On failure the machine goes on as it was,
+        and no partial memory stays. A death in the middle leaves either a running machine, whose partial memory the
+        next `open` removes, or a sleeping one.
+        """
+
+    @abstractmethod
+    def freshen(self, machine_id: str) -> None:
+        """After a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
+
+        Returns when both are done. Raises MachineNotFound, InvalidMachineState (it does not run), GuestUnreachable.
+        """
+
+    @abstractmethod
+    def reset_disk(self, machine_id: str) -> None:
+        """Make the writable disk anew, empty and of the same size; definition, address and host key stay.
+
+        In one step: before it the old disk is whole, after it the new one. Raises InvalidMachineState (it is not off),
+        MachineNotFound, NoRoom, BackendUnavailable; the old disk is untouched then.
+        """
+
+    @abstractmethod
     def set_internet(self, machine_id: str, allowed: bool) -> None:
         """Open or close the way out for a machine, running or not, at once. Raises MachineNotFound."""
 
@@ -217,10 +284,6 @@ class Driver(ABC):
 
         False for a guest without one, or that is silent, paused or off. Raises MachineNotFound, BackendUnavailable.
         """
-
-    @abstractmethod
-    def set_clock(self, machine_id: str) -> None:
-        """Step the guest's clock to the host's. Raises MachineNotFound, InvalidMachineState, GuestUnreachable."""
 
     @abstractmethod
     def state(self, machine_id: str) -> MachineState:

@@ -44,6 +44,12 @@ class InvalidMachineState(BackendError):
     code = "invalid_machine_state"
 
 
+class SavedMemoryUnusable(BackendError):
+    """A sleeping machine's memory cannot be loaded. It was dropped: the next start is a cold one."""
+
+    code = "saved_memory_unusable"
+
+
 class NoRoom(BackendError):
     """The host lacks memory or disk room. Raised before anything is started or written."""
 

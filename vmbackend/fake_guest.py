@@ -30,10 +30,14 @@ from vmbackend.fake_terminal import open_terminal
 from vmbackend.guest.attend import Kept
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
+from vmbackend.guest.records import ssh_key_file
 from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
 
 _CHUNK = 64 * 1024
 _MAX_LINKS = 40
+# Beside a machine's disk: the keys that its users' SSH lets in (absent: off), and how many connections a test wants.
+SSH_FILE = "ssh"
+SSH_CONNECTIONS_FILE = "ssh_connections"
 
 
 def fake_sessions(root: Path) -> Callable[[GuestAddress], GuestSession]:
@@ -159,6 +163,24 @@ class FakeGuestSession(GuestSession):
         files = (Path(top) / name for top, _, names in os.walk(self._disk) for name in names)
         used = sum(file.lstat().st_size for file in files)
         return DiskUsage(total_bytes=total, used_bytes=used, available_bytes=max(total - used, 0))
+
+    async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
+        self._reach()
+        try:
+            lines = ssh_key_file(keys) if enabled else b""
+        except ValueError as error:
+            raise GuestCommandInvalid(f"An SSH key cannot be used: {error}.") from error
+        place = self._disk.with_name(SSH_FILE)
+        if enabled:
+            place.write_bytes(lines)
+        else:
+            place.unlink(missing_ok=True)
+
+    async def ssh_connections(self) -> int:
+        self._reach()
+        with suppress(FileNotFoundError):
+            return int(self._disk.with_name(SSH_CONNECTIONS_FILE).read_text())
+        return 0
 
     async def sync(self) -> None:
         self._reach()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vmbackend.driver import Boot
+from vmbackend.driver import Boot, Workload, WorkloadRestart
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest import cpio
 from vmbackend.guest.bootconfig import GuestConfig, encode, generate_host_key, is_interactive_shell
@@ -56,6 +56,97 @@ def test_an_entrypoint_is_passed_unless_it_is_a_bare_shell() -> None:
 def test_bytes_that_are_no_text_come_through() -> None:
     boot = Boot(hostname="x", env={"RAW": b"\xff".decode("utf-8", "surrogateescape")})
     assert b"env=RAW=\xff\0" in encode(replace(CONFIG, boot=boot))
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPkK4b6RIRacrcHLXFlithFdjnjjmZr9KHrm56BAluEq"
+
+
+def added(boot: Boot) -> list[str]:
+    """The records beyond those of a plain machine."""
+    return records(boot)[len(records(Boot(hostname="x"))) :]
+
+
+def test_switches_travel_only_where_they_are_on() -> None:
+    assert added(Boot(hostname="x", wait_for_init=True, ssh=True, ssh_keys=(f" {KEY} me\n", KEY), keep_logs=False)) == [
+        "wait_for_init=1",
+        "ssh=1",
+        "drop_logs=1",
+        f"ssh_key={KEY} me",
+        f"ssh_key={KEY}",
+    ]
+    assert added(Boot(hostname="x", ssh_keys=(KEY,))) == []
+
+
+def test_a_workload_is_its_name_and_what_is_set_of_it() -> None:
+    full = Workload(
+        "web.1-x_",
+        ("serve", "", "a b"),
+        env={"A": "b=c"},
+        working_dir="/srv",
+        user="dev:12",
+        restart=WorkloadRestart.ALWAYS,
+        max_restarts=3,
+        restart_delay=0,
+        log_path="/srv/x.log",
+    )
+    fields = [line.removeprefix("workload:web.1-x_:") for line in added(Boot(hostname="x", workloads=(full,)))]
+    assert fields == [
+        "workload=web.1-x_", "cmd=serve", "cmd=", "cmd=a b", "env=A=b=c", "cwd=/srv", "user=dev:12",
+        "log=/srv/x.log", "restart=always", "max_restarts=3", "restart_delay=0",
+    ]  # fmt: skip
+    bare = added(Boot(hostname="x", workloads=(full, Workload("b", ("run",)))))[len(fields) :]
+    assert bare == [
+        "workload=b", "workload:b:cmd=run", "workload:b:restart=on-failure", "workload:b:max_restarts=0",
+        "workload:b:restart_delay=1",
+    ]  # fmt: skip
+
+
+def workload(**changes: object) -> Boot:
+    fields = {"name": "web", "cmd": ("run",)} | changes
+    return Boot(hostname="x", workloads=(Workload(**fields),))
+
+
+@pytest.mark.parametrize(
+    "boot",
+    [
+        *(
+            workload(name=name)
+            for name in ("", "cmd", "../up", "a b", "a/b", "a:b", "a=b", "-a", ".a", "a" * 65, "a\n")
+        ),
+        *(workload(log_path=path) for path in ("log", "", "/", "/a/", "/a/..", "/a/.", "/a\0", "/" + "a" * 4000)),
+        workload(cmd=()),
+        workload(cmd=("",)),
+        workload(cmd=("a\0",)),
+        workload(env={"A=B": "c"}),
+        workload(env={"A": "\0"}),
+        workload(working_dir="/" + "a" * 4000),
+        workload(user="u" * 256),
+        workload(restart="sometimes"),
+        workload(max_restarts=-1),
+        workload(max_restarts=1_000_001),
+        workload(restart_delay=-1),
+        workload(restart_delay=86_401),
+        Boot(hostname="x", workloads=(Workload("a", ("b",)), Workload("a", ("c",)))),
+        Boot(hostname="x", workloads=tuple(Workload(f"a{n}", ("b",)) for n in range(65))),
+        Boot(hostname="x", ssh=True, ssh_keys=("nonsense",)),
+        Boot(hostname="x", ssh_keys=("nonsense",)),
+        Boot(hostname="x", ssh=True, ssh_keys=(f"{KEY}\n{KEY}",)),
+        Boot(hostname="x", ssh=True, ssh_keys=(f'command="id" {KEY}',)),
+        Boot(hostname="x", ssh=True, ssh_keys=(f"{KEY} {'c' * 4000}",)),
+        Boot(hostname="x", user="u" * 256),
+    ],
+)
+def test_what_the_guest_could_not_take_is_refused(boot: Boot) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
+        encode(replace(CONFIG, boot=boot))
+
+
+def test_a_configuration_is_as_large_as_the_guest_takes_and_no_larger() -> None:
+    rest = len(encode(replace(CONFIG, boot=Boot(hostname="x", env={"A": ""}))))
+    room = (256 << 10) - rest
+    assert len(encode(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * room})))) == 256 << 10
+    with pytest.raises(ValueError, match="larger"):
+        encode(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * (room + 1)})))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import asyncssh
@@ -17,6 +17,8 @@ import asyncssh
 from vmbackend.driver import Boot
 from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, Kit
+from vmbackend.guest.session import GuestAddress
+from vmbackend.guest.ssh import SSHGuestSession
 
 
 @dataclass
@@ -30,6 +32,7 @@ class Machine:
     host_key: str
     client_key: asyncssh.SSHKey
     started: float
+    ssh_port: int = 0  # leads to the guest's port 22
     seen: bytes = b""
 
     def line(self, timeout: float = 60.0) -> str:
@@ -48,26 +51,46 @@ class Machine:
         return (self.folder / "console").read_text(errors="replace")
 
     def connect(self) -> asyncssh.SSHClientConnection:
-        known = asyncssh.import_known_hosts(f"[127.0.0.1]:{self.port} {self.host_key}\n")
+        return self._connect(self.port, self.client_key)
+
+    def connect_user(self, key: asyncssh.SSHKey | None, **options: object) -> asyncssh.SSHClientConnection:
+        """To the users' server; None: without any key."""
+        return self._connect(self.ssh_port, key, **options)
+
+    def session(self) -> SSHGuestSession:
+        """The platform's own; it belongs to the event loop that first uses it."""
+        path = self.folder / "client_key"
+        path.touch(mode=0o600)
+        self.client_key.write_private_key(str(path))
+        return SSHGuestSession(GuestAddress("m", "127.0.0.1", self.port, self.host_key), path)
+
+    def _connect(self, port: int, key: asyncssh.SSHKey | None, **options: object) -> asyncssh.SSHClientConnection:
+        known = asyncssh.import_known_hosts(f"[127.0.0.1]:{port} {self.host_key}\n")
         return asyncssh.connect(
             "127.0.0.1",
-            self.port,
+            port,
             username="root",
-            client_keys=[self.client_key],
+            client_keys=[key] if key else None,
+            agent_path=None,
             known_hosts=known,
             server_host_key_algs=["ssh-ed25519"],
             config=None,
+            **options,
         )
 
-    def qmp(self, command: str) -> None:
+    def qmp(self, command: str, **arguments: object) -> dict[str, object]:
+        """What QEMU answers."""
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(self.folder / "qmp"))
             stream = client.makefile("rw")
             stream.readline()
-            for name in ("qmp_capabilities", command):
-                stream.write(json.dumps({"execute": name}) + "\n")
+            for name, given in (("qmp_capabilities", {}), (command, arguments)):
+                stream.write(json.dumps({"execute": name, "arguments": given}) + "\n")
                 stream.flush()
-                stream.readline()
+                # Events may come first.
+                while "return" not in (answer := json.loads(stream.readline())) and "error" not in answer:
+                    pass
+            return answer
 
     def agent(self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 10.0) -> object:
         with socket.socket(socket.AF_UNIX) as client:
@@ -76,6 +99,13 @@ class Machine:
             request = {"execute": command, **({"arguments": arguments} if arguments else {})}
             client.sendall(json.dumps(request).encode() + b"\n")
             return json.loads(client.makefile().readline())
+
+    def sleep(self) -> None:
+        """Write the memory to the folder and end the process; `wake` goes on from there."""
+        self.qmp("migrate", uri=f"exec:cat > {self.folder / 'memory'}")
+        while self.qmp("query-migrate")["return"]["status"] not in ("completed", "failed"):
+            time.sleep(0.1)
+        self.close()
 
     def wait_off(self, timeout: float = 30.0) -> float:
         """Seconds until QEMU ended."""
@@ -121,6 +151,10 @@ def busybox_root(folder: Path) -> Path:
         "ls",
         "pwd",
         "stat",
+        "nc",
+        "head",
+        "kill",
+        "ps",
     ):
         (folder / "bin" / name).symlink_to("busybox")
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\n")
@@ -144,20 +178,38 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
         authorized_key=client_key.export_public_key().decode(),
     )
     (folder / "config").write_bytes(encode(config))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    ports = _free_ports()
     for name in ("events", "agent", "qmp", "console"):
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
-    process = subprocess.Popen(_command(folder, kit, base, port), stderr=(folder / "qemu.err").open("wb"))
+    process = subprocess.Popen(_command(folder, kit, base, ports), stderr=(folder / "qemu.err").open("wb"))
     try:
         events = _connected(folder / "events", process)
     except BaseException:
         process.kill()
         process.wait()
         raise
-    return Machine(folder, process, events, port, host_key, client_key, begun)
+    return Machine(folder, process, events, ports[0], host_key, client_key, begun, ports[1])
+
+
+def wake(asleep: Machine, kit: Kit, base: Path) -> Machine:
+    """A new process with the memory of a machine that sleeps."""
+    command = _command(asleep.folder, kit, base, (asleep.port, asleep.ssh_port))
+    process = subprocess.Popen([*command, "-incoming", f"exec:cat {asleep.folder / 'memory'}"])
+    try:
+        events = _connected(asleep.folder / "events", process)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return replace(asleep, process=process, events=events, seen=b"")
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        return first.getsockname()[1], second.getsockname()[1]
 
 
 def _connected(path: Path, process: subprocess.Popen[bytes]) -> socket.socket:
@@ -175,7 +227,10 @@ def _connected(path: Path, process: subprocess.Popen[bytes]) -> socket.socket:
     raise TimeoutError("QEMU opened no events port")
 
 
-def _command(folder: Path, kit: Kit, base: Path, port: int) -> list[str]:
+def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> list[str]:
+    control, ssh = (
+        f"hostfwd=tcp:127.0.0.1:{port}-:{inside}" for port, inside in zip(forwarded, (CONTROL_PORT, 22), strict=True)
+    )
     drives = []
     for serial, path, extra in (("base", base, ",readonly=on"), ("data", folder / "data", "")):
         drives += ["-drive", f"file={path},if=none,id={serial},format=raw{extra}"]
@@ -199,7 +254,7 @@ def _command(folder: Path, kit: Kit, base: Path, port: int) -> list[str]:
         *ports,
         *(
             "-netdev",
-            f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:{CONTROL_PORT}",
+            f"user,id=net,{control},{ssh}",
             "-device",
             "virtio-net-pci,netdev=net",
         ),

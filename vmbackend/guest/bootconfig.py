@@ -12,9 +12,11 @@ from pathlib import Path, PurePosixPath
 
 from vmbackend.driver import Boot
 from vmbackend.errors import BackendUnavailable
+from vmbackend.guest import records
 
 FW_CFG_NAME = "opt/org.microvm.workspace/config"
 CONTROL_PORT = 10022
+MAX_BYTES = 256 << 10  # of a whole configuration; the guest refuses a larger one
 HOST_KEY_TIMEOUT = 30.0  # seconds; making an ed25519 key takes milliseconds
 INTERACTIVE_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox"})
 
@@ -32,8 +34,15 @@ class GuestConfig:
 
 
 def encode(config: GuestConfig) -> bytes:
-    """The records of `config`. Raises ValueError for a NUL byte, a bad variable name or no program."""
-    return b"".join(_record(key, value) for key, value in _pairs(config))
+    """The records of `config`.
+
+    Raises ValueError for a NUL byte, a bad variable name, no program, a bad or repeated name of a workload, a number
+    or path out of its bounds, an SSH key that is none, and above `MAX_BYTES` in all.
+    """
+    encoded = b"".join(_record(key, value) for key, value in _pairs(config))
+    if len(encoded) > MAX_BYTES:
+        raise ValueError(f"the machine's configuration is larger than {MAX_BYTES} bytes")
+    return encoded
 
 
 def is_interactive_shell(command: tuple[str, ...]) -> bool:
@@ -69,11 +78,11 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
         ("host_key", config.host_key.hex()),
         ("authorized_key", config.authorized_key.strip()),
         ("cwd", boot.working_dir),
-        ("user", boot.user),
+        ("user", records.user(boot.user)),
     ]
     pairs += [("dns", server) for server in config.dns]
-    pairs += [("env", _environment(name, value)) for name, value in boot.env.items()]
-    return pairs + _process(boot)
+    pairs += [("env", records.environment(name, value)) for name, value in boot.env.items()]
+    return pairs + _process(boot) + _switches(boot) + records.workload_pairs(boot.workloads)
 
 
 def _process(boot: Boot) -> list[tuple[str, str]]:
@@ -86,10 +95,12 @@ def _process(boot: Boot) -> list[tuple[str, str]]:
     return [("entrypoint", argument) for argument in boot.entrypoint]
 
 
-def _environment(name: str, value: str) -> str:
-    if not name or "=" in name:
-        raise ValueError(f"not a name of an environment variable: {name!r}")
-    return f"{name}={value}"
+def _switches(boot: Boot) -> list[tuple[str, str]]:
+    chosen = {"wait_for_init": boot.wait_for_init, "ssh": boot.ssh, "drop_logs": not boot.keep_logs}
+    pairs = [(key, "1") for key, on in chosen.items() if on]
+    # Without the switch they are no business of the guest's; they are checked all the same.
+    keys = [("ssh_key", records.ssh_key(line)) for line in boot.ssh_keys]
+    return pairs + keys if boot.ssh else pairs
 
 
 def _record(key: str, value: str) -> bytes:

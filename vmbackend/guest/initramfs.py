@@ -101,19 +101,23 @@ def _library(root: Path, name: str) -> Path:
 
 
 def _furniture() -> list[cpio.Node]:
-    shell = f"/{KIT}/bin/shell"
+    shell, login = f"/{KIT}/bin/shell", f"/{KIT}/bin/login"
     return [
         cpio.Node("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
         *(cpio.directory(path) for path in ("proc", "sys", "tmp", "run", "sbin", "bin")),
         cpio.symlink(f"{KIT}/bin/shell", "guest"),
+        cpio.symlink(f"{KIT}/bin/login", "guest"),
         cpio.symlink("bin/sh", f"/{KIT}/bin/busybox"),
         cpio.symlink("sbin/hwclock", f"/{KIT}/bin/guest"),  # the agent runs it to set the clock
         cpio.regular("etc/passwd", f"root:*:0:0:root:/{KIT}/home:{shell}\n".encode()),
+        cpio.regular("etc/passwd.ssh", f"root:*:0:0:root:/ssh:{login}\n".encode()),  # of the users' server
         cpio.regular("etc/group", b"root:x:0:\ntty:x:5:\n"),
-        cpio.regular("etc/shells", f"{shell}\n".encode()),
+        cpio.regular("etc/shells", f"{shell}\n{login}\n".encode()),
         cpio.regular("etc/nsswitch.conf", b"passwd: files\ngroup: files\nshadow: files\n"),
         cpio.directory(f"{KIT}/home", 0o700),
         cpio.directory(f"{KIT}/home/.ssh", 0o700),
+        cpio.directory("ssh", 0o700),
+        cpio.directory("ssh/.ssh", 0o700),
     ]
 
 

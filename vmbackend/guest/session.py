@@ -175,6 +175,20 @@ class GuestSession(ABC):
         """Of the writable disk, not of the joined root."""
 
     @abstractmethod
+    async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
+        """Switch the SSH server for users, on port 22 of the guest, until the guest's next start.
+
+        On: exactly `keys` (OpenSSH public key lines without options) are let in from now on; returns when the server
+        listens, connections that are open stay. Off: nothing listens, and all its sessions are ended; `keys` are
+        ignored. Either twice succeeds. Raises GuestCommandInvalid (a line that is no key; a program of the guest holds
+        the port, then the server goes on trying).
+        """
+
+    @abstractmethod
+    async def ssh_connections(self) -> int:
+        """How many connections to port 22 of the guest are established, logged in or not."""
+
+    @abstractmethod
     async def sync(self) -> None:
         """Flush the guest's dirty pages to its disk."""
 

@@ -11,7 +11,7 @@ from posixpath import basename
 
 from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
 
-from . import commands, listing, transfer
+from . import commands, listing, records, transfer
 from .attend import Kept, attend
 from .commands import KitPaths, RemoteCommand
 from .connection import CommandConnections, Connection, ConnectionSettings
@@ -22,6 +22,8 @@ from .terminal import open_terminal
 
 # How much longer than the guest's own deadline we wait for the helper to say that it passed, in seconds.
 DEADLINE_SLACK = 5.0
+SSH_PORT = 22  # of the users' own server
+HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
 
 
 class SSHGuestSession(GuestSession):
@@ -111,6 +113,20 @@ class SSHGuestSession(GuestSession):
             available_bytes=found.bavail * unit,
         )
 
+    async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
+        try:
+            lines = records.ssh_key_file(keys) if enabled else b""
+        except ValueError as error:
+            raise GuestCommandInvalid(f"An SSH key cannot be used: {error}.") from error
+        await self._helper("ssh on" if enabled else "ssh off", lines)
+
+    async def ssh_connections(self) -> int:
+        said = await self._helper(f"connections {SSH_PORT}", b"")
+        try:
+            return int(said)
+        except ValueError as error:
+            raise GuestUnreachable("The machine did not tell its connections.") from error
+
     async def sync(self) -> None:
         result = await self._run(RemoteCommand(f"{self._kit.busybox} sync", b""), b"", 60.0, 1024)
         if result.exit_code != 0:
@@ -120,6 +136,16 @@ class SSHGuestSession(GuestSession):
         self._files.drop()
         await self._connection.close()
         await self._commands.close()
+
+    async def _helper(self, words: str, stdin: bytes) -> bytes:
+        """What the kit's helper prints. Raises GuestCommandInvalid with its sentence where it refuses."""
+        result = await self._run(RemoteCommand(f"{self._kit.helper} {words}", b""), stdin, HELPER_TIMEOUT, 4096)
+        refused = commands.refusal(result.exit_code, result.stderr)
+        if refused is not None:
+            raise GuestCommandInvalid(f"The machine refused: {refused}")
+        if result.exit_code != 0:
+            raise GuestUnreachable("The machine did not do what it was told.")
+        return result.stdout
 
     async def _run(self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int) -> ExecResult:
         started = time.monotonic()

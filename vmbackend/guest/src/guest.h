@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct passwd;
+struct pollfd;
+
 #define KIT "/run/kit"
 #define CONFIG_FILE KIT "/config"
 #define NEWROOT "/newroot"
@@ -13,6 +16,20 @@
 #define EVENTS_PORT "org.microvm.events.0"
 #define AGENT_PORT "org.qemu.guest_agent.0"
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define HOST_KEY KIT "/host_key"
+#define STAGE_FILE KIT "/stage" /* the stage's process id */
+#define READY_FILE KIT "/ready" /* `ready` was told */
+#define SERVICES KIT "/service/"
+#define WORKLOAD_PREFIX "w-" /* of a workload's service, so that its name is never that of another */
+#define SSH_SERVER_NAME "user-ssh"
+#define CONFIG_MAX (256 << 10) /* bytes; bootconfig.py holds to it */
+#define SERVICES_WAIT_MS 15000
+#define INIT_WAIT_MS 30000
+#define SERVICE_NAME_ROOM 80 /* workload names have at most 64 characters */
+#define SERVICE_ROOM 256     /* paths below SERVICES */
+#define KEY_ROOM 128         /* configuration keys of workloads */
+#define TEXT(value) #value
+#define TEXT_OF(value) TEXT(value)
 #define EXIT_TIMEOUT 124
 #define EXIT_CANNOT_RUN 126
 #define EXIT_NOT_FOUND 127
@@ -37,14 +54,22 @@ const char *config_next(const char *key, size_t *position); /* start with positi
 const char *config_get(const char *key);                   /* the first one, or "" */
 size_t config_list(const char *key, char ***values);       /* NULL-terminated array */
 
+/* fwcfg.c */
+char *read_fw_cfg(size_t *size); /* malloc'ed; NULL where there is none or it is too large */
 /* disks.c */
 void mount_disks(void);
 /* network.c */
 void configure_network(void);
+/* random.c */
+void seed_random(void);
+/* tcp.c */
+bool port_listens(unsigned port);
+bool process_listens(pid_t pid, unsigned port);
 /* user.c */
 int become_user(const char *spec); /* 0, or -1 after a line on stderr; sets HOME, USER and LOGNAME where unset */
 void base_environment(void);       /* environ = PATH and the machine's configured environment */
 void exec_command(char **argv) __attribute__((noreturn));
+void exec_shell(const struct passwd *user, const char *command); /* returns where there is none in the image */
 
 /* terminal.c: `guest run --tty` */
 void terminal_begin_arguments(void); /* asks the other side for the argument block where stdin is a terminal */
@@ -52,17 +77,52 @@ void terminal_end_arguments(void);
 void terminal_exec(char **argv) __attribute__((noreturn)); /* says that it starts; an empty ARGV is the user's shell */
 void terminal_die_of(int number); /* returns where the SSH server could not tell that signal */
 
+/* services.c */
+bool services_ready(void);
+void send_event(const char *line);
+bool tell_service(const char *service, const char *command); /* letters of runsv's control pipe; false: not there */
+bool service_is(const char *service, const char *wanted); /* run, finish or down */
+pid_t start_supervisor(void);
+/* program.c: the main program and the workloads */
+void programs_prepare(void);
+bool programs_start(void); /* true once every supervisor was told; called until then */
+bool programs_started(void); /* each has been started once, or could not be */
+void programs_stop(void);
+bool programs_run(void);
+const char *workload_name(bool of_log); /* by the working directory, which is its service's, or that of its log */
+const char *workload_get(const char *name, const char *field, const char *otherwise);
+/* logger.c */
+void remove_logs(void);
+/* ssh.c */
+int user_ssh_attend(void); /* starts or stops the server as wanted; milliseconds until it is to be called, or -1 */
+void user_ssh_ended(pid_t child);
+bool user_ssh_ready(void); /* true too where it is not wanted */
+bool write_user_keys(const char *lines, size_t size);
+/* sessions.c */
+bool end_sessions(void);
+/* power.c */
+void end_machine(int how) __attribute__((noreturn));
+int open_buttons(struct pollfd *buttons, int room);
+bool power_pressed(int fd);
+
 /* applets */
 int init_main(void);
 int stage_main(const char *kit_namespace);
 int shell_main(int argc, char **argv);
+int login_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 int control_main(void);
 int agent_main(void);
 int process_main(void);
 int log_main(void);
+int workload_main(void);
+int workload_log_main(void);
+int workload_finish_main(const char *code);
+int ssh_main(const char *wanted);
 int finish_main(const char *code, const char *status);
 int enter_main(char **argv);
+int reseed_main(void);
+int connections_main(const char *port);
 
 void boot_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 

@@ -11,11 +11,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
 #include <sys/stat.h>
@@ -24,8 +22,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define FW_CFG "/sys/firmware/qemu_fw_cfg/by_name/opt/org.microvm.workspace/config/raw"
-#define ADD_ENTROPY _IOW('R', 0x03, int[2]) /* RNDADDENTROPY of linux/random.h */
 
 void boot_fail(const char *format, ...)
 {
@@ -82,24 +78,10 @@ static void load_modules(void)
 	free(list);
 }
 
-/* Without this the first getrandom of an emulated machine waits up to a second for timing jitter. */
-static void seed_random(void)
-{
-	struct {
-		int bits, size;
-		uint8_t bytes[64];
-	} seed = {.bits = 512, .size = 64};
-	int source = open("/dev/hwrng", O_RDONLY | O_CLOEXEC), pool = open("/dev/random", O_WRONLY | O_CLOEXEC);
-	if (source >= 0 && pool >= 0 && read(source, seed.bytes, sizeof seed.bytes) == sizeof seed.bytes)
-		ioctl(pool, ADD_ENTROPY, &seed);
-	close(source);
-	close(pool);
-}
-
 static void read_config(void)
 {
 	size_t size = 0;
-	char *raw = read_file(FW_CFG, &size);
+	char *raw = read_fw_cfg(&size);
 	if (!raw || !write_file(CONFIG_FILE, raw, size, 0600))
 		boot_fail("no configuration from the host");
 	free(raw);
@@ -117,12 +99,26 @@ static void write_keys(void)
 		sscanf(hex + 2 * i, "%2x", &byte);
 		key[i] = (char)byte;
 	}
-	char line[4096];
-	int length = snprintf(line, sizeof line, "%s\n", config_get("authorized_key"));
-	if (!write_file(KIT "/host_key", key, size, 0600) ||
+	char *line;
+	int length = asprintf(&line, "%s\n", config_get("authorized_key"));
+	if (length < 0 || !write_file(HOST_KEY, key, size, 0600) ||
 	    !write_file(KIT "/home/.ssh/authorized_keys", line, (size_t)length, 0600))
 		boot_fail("cannot write the control keys: %s", strerror(errno));
+	free(line);
 	free(key);
+}
+
+static void write_ssh_keys(void)
+{
+	char *lines = NULL;
+	size_t size = 0, position = 0;
+	const char *line;
+	FILE *text = open_memstream(&lines, &size);
+	while (text && (line = config_next("ssh_key", &position)))
+		fprintf(text, "%s\n", line);
+	if (!text || fclose(text) || !write_user_keys(lines, size))
+		boot_fail("cannot write the users' keys: %s", strerror(errno));
+	free(lines);
 }
 
 static void write_names(void)
@@ -184,6 +180,8 @@ static void furnish_root(int kit, int data, int pts)
 	bind(kit, KIT, true);
 	bind(data, KIT "/data", true);
 	write_names();
+	if (*config_get("drop_logs"))
+		remove_logs();
 }
 
 static void build_root(void)
@@ -224,6 +222,8 @@ int init_main(void)
 	boot_say("kernel %s %s is up", kernel.sysname, kernel.release);
 	read_config();
 	write_keys();
+	if (*config_get("ssh"))
+		write_ssh_keys();
 	mount_disks();
 	boot_say("image and writable disk are mounted");
 	configure_network();

@@ -8,6 +8,35 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+static int (*const SERVICE_APPLETS[])(void) = {control_main, agent_main, process_main, log_main, workload_main,
+						workload_log_main};
+static const char *const SERVICE_NAMES[] = {"control", "agent", "process", "log", "workload", "workload-log"};
+
+static int applet_main(int argc, char **argv)
+{
+	const char *applet = argc > 1 ? argv[1] : "";
+	if (!strcmp(applet, "stage") && argc > 2)
+		return stage_main(argv[2]);
+	if (!strcmp(applet, "run"))
+		return run_main(argc - 1, argv + 1);
+	if (!strcmp(applet, "enter") && argc > 2)
+		return enter_main(argv + 2);
+	if (!strcmp(applet, "reseed"))
+		return reseed_main();
+	if (!strcmp(applet, "connections") && argc > 2)
+		return connections_main(argv[2]);
+	if (!strcmp(applet, "ssh") && argc > 2)
+		return ssh_main(argv[2]);
+	if (!strcmp(applet, "finish") && argc > 4)
+		return finish_main(argv[3], argv[4]);
+	if (!strcmp(applet, "workload-finish") && argc > 3)
+		return workload_finish_main(argv[3]);
+	for (size_t i = 0; i < sizeof SERVICE_NAMES / sizeof *SERVICE_NAMES; i++)
+		if (!strcmp(applet, SERVICE_NAMES[i]))
+			return SERVICE_APPLETS[i]();
+	die(EXIT_NOT_FOUND, "no such applet: %s", applet);
+}
+
 /* runsv starts `./run` scripts whose first line names us, so the script's own path follows the applet's name. */
 int main(int argc, char **argv)
 {
@@ -16,26 +45,11 @@ int main(int argc, char **argv)
 		return init_main();
 	if (!strcmp(name, "shell") || !strcmp(name, "-shell"))
 		return shell_main(argc, argv);
+	if (!strcmp(name, "login") || !strcmp(name, "-login"))
+		return login_main(argc, argv);
 	/* The agent calls this after it set the clock to the host's time. The hardware clock is the host's too, so there
 	 * is nothing to write back; reading it (-s) is refused, as the small kernel has no device for it. */
 	if (!strcmp(name, "hwclock"))
 		return argc > 1 && !strcmp(argv[1], "-w") ? 0 : 1;
-	const char *applet = argc > 1 ? argv[1] : "";
-	if (!strcmp(applet, "stage") && argc > 2)
-		return stage_main(argv[2]);
-	if (!strcmp(applet, "run"))
-		return run_main(argc - 1, argv + 1);
-	if (!strcmp(applet, "enter") && argc > 2)
-		return enter_main(argv + 2);
-	if (!strcmp(applet, "control"))
-		return control_main();
-	if (!strcmp(applet, "agent"))
-		return agent_main();
-	if (!strcmp(applet, "process"))
-		return process_main();
-	if (!strcmp(applet, "log"))
-		return log_main();
-	if (!strcmp(applet, "finish") && argc > 4)
-		return finish_main(argv[3], argv[4]);
-	die(EXIT_NOT_FOUND, "no such applet: %s", applet);
+	return applet_main(argc, argv);
 }

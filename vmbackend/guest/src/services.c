@@ -1,24 +1,22 @@
-/* What the run scripts of the kit's runit services start. */
+/* The kit's runit services: what their run scripts start, and the words that reach their supervisors. */
 #define _GNU_SOURCE
 #include "guest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOG_DIR "/var/log/workspace"
-#define TEXT(value) #value
-#define TEXT_OF(value) TEXT(value)
-
 int control_main(void)
 {
 	/* No password, no forwarding, sessions that died are dropped after three silent half minutes. */
 	execl(KIT "/bin/dropbear", "dropbear", "-F", "-s", "-j", "-k", "-m", "-K", "30", "-W", "524288", "-P", "/control.pid",
-	      "-r", KIT "/host_key", "-p", TEXT_OF(CONTROL_PORT), NULL);
+	      "-r", HOST_KEY, "-p", TEXT_OF(CONTROL_PORT), NULL);
 	die(EXIT_CANNOT_RUN, "cannot start dropbear: %s", strerror(errno));
 }
 
@@ -34,41 +32,79 @@ int agent_main(void)
 	die(EXIT_CANNOT_RUN, "cannot start qemu-ga: %s", strerror(errno));
 }
 
-int process_main(void)
+/* Opening the agent's port ourselves would take it from the agent, so look for the agent's own descriptor. */
+static bool agent_runs(void)
 {
-	char **argv;
-	if (!config_load(CONFIG_FILE))
-		die(EXIT_CANNOT_RUN, "no configuration");
-	if (!config_list("cmd", &argv) && !config_list("entrypoint", &argv))
-		die(EXIT_NOT_FOUND, "nothing to start");
-	setsid();
-	set_oom("0");
-	enter_guest();
-	int input = open("/dev/null", O_RDONLY);
-	dup2(input, STDIN_FILENO);
-	base_environment();
-	setenv("HOSTNAME", config_get("hostname"), 0);
-	if (become_user(config_get("user")))
-		return EXIT_CANNOT_RUN;
-	const char *directory = config_get("cwd");
-	if (chdir(*directory ? directory : "/"))
-		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
-	exec_command(argv);
+	char path[300], target[300], *pid = read_file(SERVICES "agent/supervise/pid", NULL);
+	bool found = false;
+	snprintf(path, sizeof path, "/proc/%d/fd", pid ? atoi(pid) : 0);
+	free(pid);
+	DIR *links = opendir(path);
+	struct dirent *entry;
+	while (links && !found && (entry = readdir(links))) {
+		ssize_t length = readlinkat(dirfd(links), entry->d_name, target, sizeof target - 1);
+		target[length > 0 ? length : 0] = 0;
+		found = !strncmp(target, "/dev/vport", 10);
+	}
+	if (links)
+		closedir(links);
+	return found;
 }
 
-int log_main(void)
+bool services_ready(void)
 {
-	/* 4 files of 1 MB each: the newest is `current`, and cmd.log leads to it. */
-	static const char rules[] = "s1000000\nn4\n";
-	enter_guest();
-	if (!ensure_dir("/var", 0755) || !ensure_dir("/var/log", 0755) || !ensure_dir(LOG_DIR, 0755) ||
-	    !ensure_dir(LOG_DIR "/cmd", 0755) || !write_file(LOG_DIR "/cmd/config", rules, strlen(rules), 0644))
-		die(EXIT_CANNOT_RUN, "cannot prepare " LOG_DIR ": %s", strerror(errno));
-	unlink(LOG_DIR "/cmd.log");
-	if (symlink("cmd/current", LOG_DIR "/cmd.log"))
-		die(EXIT_CANNOT_RUN, "cannot name the log: %s", strerror(errno));
-	execl(KIT "/bin/svlogd", "svlogd", LOG_DIR "/cmd", NULL);
-	die(EXIT_CANNOT_RUN, "cannot start svlogd: %s", strerror(errno));
+	char port[64];
+	return port_listens(CONTROL_PORT) && user_ssh_ready() && (agent_runs() || find_port(AGENT_PORT, port, sizeof port));
+}
+
+void send_event(const char *line)
+{
+	char name[64], path[80];
+	if (find_port(EVENTS_PORT, name, sizeof name))
+		return;
+	snprintf(path, sizeof path, "/dev/%s", name);
+	int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	/* A host that does not read must not hold up a power-off: two seconds, then the line is dropped. */
+	for (int tries = 0; fd >= 0 && write(fd, line, strlen(line)) < 0 && errno == EAGAIN && tries < 200; tries++)
+		sleep_ms(10);
+	close(fd);
+}
+
+bool tell_service(const char *service, const char *command)
+{
+	char path[SERVICE_ROOM];
+	snprintf(path, sizeof path, SERVICES "%s/supervise/control", service);
+	int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	bool told = fd >= 0 && write(fd, command, strlen(command)) == (ssize_t)strlen(command);
+	close(fd);
+	return told;
+}
+
+bool service_is(const char *service, const char *wanted)
+{
+	char path[SERVICE_ROOM];
+	snprintf(path, sizeof path, SERVICES "%s/supervise/stat", service);
+	char *state = read_file(path, NULL);
+	bool is = state && !strncmp(state, wanted, strlen(wanted));
+	free(state);
+	return is;
+}
+
+pid_t start_supervisor(void)
+{
+	pid_t child = fork();
+	if (child)
+		return child;
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	/* runsvdir waits a second where its folder changed within the current one, as it did when it was unpacked. */
+	struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	utimensat(AT_FDCWD, KIT "/service", old, 0);
+	char *environment[] = {"PATH=" KIT "/bin:" DEFAULT_PATH, NULL};
+	execle(KIT "/bin/runsvdir", "runsvdir", KIT "/service", NULL, environment);
+	die(EXIT_CANNOT_RUN, "cannot start runsvdir: %s", strerror(errno));
 }
 
 int enter_main(char **argv)

@@ -1,9 +1,13 @@
-/* The login shell of the control SSH: goes into the user's file system and runs what the control plane sent. */
+/* The login shells of both SSH servers. They go into the user's file system and run what was sent: the control plane's
+ * by the kit's shell, the users' by their own.
+ */
 #define _GNU_SOURCE
 #include "guest.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,26 +23,71 @@ static void mend_null(void)
 		chmod("/dev/null", 0666);
 }
 
-int shell_main(int argc, char **argv)
+/* Into the user's file system with the machine's environment; of the server's own, the variables of KEPT stay. */
+static int enter_with(const char *const *kept)
 {
-	const char *command = argc == 3 && !strcmp(argv[1], "-c") ? argv[2] : NULL;
+	char *pairs[8] = {NULL};
 	set_oom("0");
 	config_load(CONFIG_FILE);
-	const char *terminal = getenv("TERM");
-	terminal = terminal ? strdup(terminal) : NULL;
+	for (size_t i = 0; kept[i]; i++)
+		if (getenv(kept[i]) && asprintf(&pairs[i], "%s=%s", kept[i], getenv(kept[i])) < 0)
+			die(EXIT_CANNOT_RUN, "out of memory");
 	/* Opened before the switch: the user may have unmounted the kit in their own view. */
 	int busybox = open(KIT "/bin/busybox", O_PATH | O_CLOEXEC);
 	enter_guest();
 	mend_null();
 	base_environment();
-	setenv("HOME", "/root", 0);
-	if (terminal)
-		setenv("TERM", terminal, 1);
+	for (size_t i = 0; kept[i]; i++)
+		if (pairs[i])
+			putenv(pairs[i]);
+	return busybox;
+}
+
+static const char *command_of(int argc, char **argv)
+{
+	return argc == 3 && !strcmp(argv[1], "-c") ? argv[2] : NULL;
+}
+
+static void go_home(void)
+{
 	if (chdir(getenv("HOME")) && chdir("/"))
 		die(EXIT_CANNOT_RUN, "no root directory: %s", strerror(errno));
+}
+
+static void serve_files(const char *command)
+{
 	if (command && !strcmp(command, SFTP_SUBSYSTEM))
 		execl(KIT "/bin/sftp-server", "sftp-server", NULL);
+}
+
+int shell_main(int argc, char **argv)
+{
+	static const char *const kept[] = {"TERM", NULL};
+	const char *command = command_of(argc, argv);
+	int busybox = enter_with(kept);
+	setenv("HOME", "/root", 0);
+	go_home();
+	serve_files(command);
 	char *run[] = {"sh", command ? "-c" : "-l", (char *)command, NULL};
 	fexecve(busybox, run, environ);
 	die(EXIT_CANNOT_RUN, "cannot start the kit's shell: %s", strerror(errno));
+}
+
+int login_main(int argc, char **argv)
+{
+	static const char *const kept[] = {"TERM", "SSH_TTY", "SSH_CONNECTION", "SSH_CLIENT", NULL};
+	const char *command = command_of(argc, argv);
+	int busybox = enter_with(kept);
+	struct passwd *root = getpwuid(0);
+	const char *const own[][2] = {{"HOSTNAME", config_get("hostname")}, {"HOME", root ? root->pw_dir : "/root"},
+				      {"USER", "root"}, {"LOGNAME", "root"}};
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		setenv(own[i][0], own[i][1], 0);
+	go_home();
+	serve_files(command);
+	exec_shell(root, command);
+	char *run[] = {"sh", command ? "-c" : NULL, (char *)command, NULL};
+	setenv("SHELL", KIT "/bin/busybox", 1);
+	fexecve(busybox, run, environ);
+	die(EXIT_NOT_FOUND, "no shell: %s", strerror(errno));
 }

@@ -57,16 +57,11 @@ static bool on_path(const char *name)
 	return false;
 }
 
-static void exec_shell(void)
+static void exec_any_shell(void)
 {
-	struct passwd *user = getpwuid(getuid());
-	const char *shells[] = {user && *user->pw_shell ? user->pw_shell : "/bin/bash", "/bin/bash", "/bin/sh"};
+	const struct passwd *user = getpwuid(getuid());
 	say_next();
-	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
-		/* No login shell: the image's own PATH stands, which /etc/profile would replace. */
-		setenv("SHELL", shells[i], 1);
-		execl(shells[i], shells[i], NULL);
-	}
+	exec_shell(user, NULL);
 	setenv("SHELL", KIT "/bin/busybox", 1);
 	execl(KIT "/bin/busybox", "sh", NULL);
 	die(EXIT_NOT_FOUND, "no shell: %s", strerror(errno));
@@ -75,7 +70,7 @@ static void exec_shell(void)
 void terminal_exec(char **argv)
 {
 	if (!*argv)
-		exec_shell();
+		exec_any_shell();
 	/* Looked for first: once the command has the terminal, our sentence and its output could not be told apart. */
 	if (!on_path(*argv))
 		die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, "cannot start %s: %s", *argv, strerror(errno));

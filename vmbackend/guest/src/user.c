@@ -90,3 +90,13 @@ void exec_command(char **argv)
 	execvp(argv[0], argv);
 	die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, "cannot start %s: %s", argv[0], strerror(errno));
 }
+
+void exec_shell(const struct passwd *user, const char *command)
+{
+	const char *shells[] = {user && *user->pw_shell ? user->pw_shell : "/bin/bash", "/bin/bash", "/bin/sh"};
+	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
+		/* No login shell: the image's own PATH stands, which /etc/profile would replace. */
+		setenv("SHELL", shells[i], 1);
+		execl(shells[i], shells[i], command ? "-c" : NULL, command, NULL);
+	}
+}

@@ -1,0 +1,295 @@
+"""The users' SSH server of a machine, and the helper's small words, in real machines."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from tests.vmbackend import vm_harness as harness
+from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image
+from vmbackend.driver import Boot, Workload
+from vmbackend.errors import GuestCommandInvalid
+from vmbackend.guest.kit import Kit, build_kit
+from vmbackend.guest.session import GuestSession
+
+__all__ = ["empty_image", "kit", "shell_image", "start"]
+pytestmark = pytest.mark.vm
+ROOT = Path(__file__).resolve().parents[2]
+KEY, OTHER = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+HELPER = "/run/kit/bin/guest"
+
+
+def line(key: asyncssh.SSHKey) -> str:
+    return key.export_public_key().decode().strip()
+
+
+@pytest.fixture(scope="session")
+def kit() -> Kit:
+    """The kit of the machine's test cache, with the project's own kernel where that is built."""
+    return build_kit(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit", lambda *_: None)
+
+
+@pytest.fixture
+def start(tmp_path: Path, kit: Kit, shell_image: Path) -> Iterator[Start]:
+    machines: list[harness.Machine] = []
+
+    def start(image: Path = shell_image, **boot: object) -> harness.Machine:
+        machines.append(harness.start(tmp_path / "m", kit, image, Boot(hostname="guest-1", **boot)))
+        return machines[-1]
+
+    yield start
+    for machine in machines:
+        machine.close()
+
+
+def ready(machine: harness.Machine) -> harness.Machine:
+    assert machine.line() == "ready", machine.console()
+    return machine
+
+
+def within(work: Awaitable[object], seconds: float = 60.0) -> object:
+    async def bounded() -> object:
+        return await asyncio.wait_for(work, seconds)
+
+    return asyncio.run(bounded())
+
+
+def told(machine: harness.Machine, work: Callable[[GuestSession], Awaitable[object]]) -> object:
+    """What the platform's own session says."""
+
+    async def session() -> object:
+        opened = machine.session()
+        try:
+            return await work(opened)
+        finally:
+            await opened.close()
+
+    return within(session())
+
+
+def as_user(machine: harness.Machine, command: str, key: asyncssh.SSHKey = KEY, **options: object) -> tuple[int, str]:
+    async def once() -> tuple[int, str]:
+        async with machine.connect_user(key) as connection:
+            done = await connection.run(command, **options)
+            return done.exit_status, str(done.stdout)
+
+    return within(once())
+
+
+def refused(machine: harness.Machine, key: asyncssh.SSHKey | None = KEY, **options: object) -> bool:
+    async def once() -> bool:
+        try:
+            async with machine.connect_user(key, **options):
+                return False
+        except asyncssh.PermissionDenied:
+            return True
+
+    return within(once())
+
+
+def listens(machine: harness.Machine) -> bool:
+    """Whether anything in the guest listens on port 22."""
+    table = run(machine, "/run/kit/bin/busybox cat /proc/net/tcp /proc/net/tcp6")[0][1]
+    return re.search(r":0016 \S+ 0A ", table) is not None
+
+
+def servers(machine: harness.Machine) -> list[int]:
+    script = "for p in /proc/[0-9]*; do case $(cat $p/cmdline) in user-ssh*) echo ${p#/proc/};; esac; done 2>/dev/null"
+    return [int(pid) for pid in run(machine, script)[0][1].split()]
+
+
+def test_without_ssh_nothing_listens_and_nothing_runs_for_it(start: Start) -> None:
+    machine = ready(start(ssh_keys=(line(KEY),)))
+    assert not listens(machine)
+    assert servers(machine) == []
+
+
+def test_a_users_key_opens_a_shell_of_the_image_with_the_machines_environment(start: Start) -> None:
+    machine = ready(start(ssh=True, ssh_keys=(line(OTHER), line(KEY)), env={"WORD": "a b", "PATH": "/opt/x:/bin"}))
+    assert as_user(machine, "echo $WORD $PATH $HOME $USER $SHELL $(id -u) $HOSTNAME; pwd; exit 7") == (
+        7,
+        "a b /opt/x:/bin /root root /bin/sh 0 guest-1\n/root\n",
+    )
+    assert as_user(machine, "echo $TERM; test -t 0", term_type="xterm", key=OTHER) == (0, "xterm\r\n")
+
+
+def test_only_the_given_keys_open_it(start: Start) -> None:
+    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
+    run(machine, f"mkdir -p /root/.ssh; echo '{line(OTHER)}' > /root/.ssh/authorized_keys")
+    assert refused(machine, OTHER)
+    assert refused(machine, machine.client_key)  # the control plane's own
+    assert refused(machine, None, password="root", preferred_auth="password")
+    assert not refused(machine, KEY)
+
+
+def test_a_machine_without_keys_lets_nobody_in(start: Start) -> None:
+    machine = ready(start(ssh=True))
+    assert listens(machine)
+    assert refused(machine)
+
+
+@pytest.mark.parametrize("image", ["shell_image", "empty_image"])
+def test_files_and_forwarded_ports_pass_whatever_the_image_holds(
+    start: Start, image: str, request: pytest.FixtureRequest
+) -> None:
+    machine = ready(start(request.getfixturevalue(image), ssh=True, ssh_keys=(line(KEY),)))
+
+    async def work() -> tuple[bytes, bytes]:
+        async with machine.connect_user(KEY) as connection:
+            async with connection.start_sftp_client() as sftp:
+                async with sftp.open("/root/file", "wb") as file:
+                    await file.write(b"x" * 100_000)
+                async with sftp.open("file", "rb") as file:
+                    content = await file.read()
+            reader, writer = await connection.open_connection("127.0.0.1", 10022)
+            banner = await reader.read(20)
+            writer.close()
+            return content, banner
+
+    content, banner = within(work())
+    assert content == b"x" * 100_000
+    assert banner.startswith(b"SSH-2.0")
+    assert as_user(machine, "/run/kit/bin/busybox cat /etc/hostname") == (0, "guest-1\n")
+
+
+def test_ssh_is_switched_on_and_off_while_the_machine_runs(start: Start) -> None:
+    machine = ready(start())
+    begun = time.monotonic()
+    told(machine, lambda session: session.set_ssh(True, [line(KEY)]))
+    assert time.monotonic() - begun < 3
+    assert as_user(machine, "echo in") == (0, "in\n")
+    told(machine, lambda session: session.set_ssh(True, [line(OTHER)]))
+    assert refused(machine, KEY)
+    assert as_user(machine, "echo in", key=OTHER) == (0, "in\n")
+    told(machine, lambda session: session.set_ssh(False, []))
+    assert not listens(machine)
+    assert servers(machine) == []
+    told(machine, lambda session: session.set_ssh(False, []))
+    told(machine, lambda session: session.set_ssh(True, [line(KEY)]))
+    assert as_user(machine, "echo again") == (0, "again\n")
+
+
+def test_open_sessions_live_through_new_keys_and_end_when_it_is_switched_off(start: Start) -> None:
+    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
+
+    async def work() -> tuple[int, str, int, bool]:
+        control = machine.session()
+        async with machine.connect_user(KEY) as connection:
+            plain = await connection.create_process("trap '' HUP TERM; sleep 777 & sleep 777")
+            shell = await connection.create_process(term_type="xterm")
+            await control.set_ssh(True, [line(OTHER)])
+            shell.stdin.write("sleep 777 & echo pid $((1 + 1))\n")
+            said = await shell.stdout.readuntil("pid 2")
+            count = await control.ssh_connections()
+            await control.set_ssh(False, [])
+            await connection.wait_closed()
+            closed = plain.is_closing() and shell.is_closing()
+        after = await control.ssh_connections()
+        await control.close()
+        return count, said, after, closed
+
+    count, said, after, closed = within(work())
+    assert (count, after, closed) == (1, 0, True)
+    assert "pid 2" in said
+    listing = run(machine, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
+    assert "sleep\x00777" not in listing
+
+
+def test_root_of_the_guest_may_switch_it_and_ends_their_own_session(start: Start) -> None:
+    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
+    assert run(machine, f"echo '{line(OTHER)}' | {HELPER} run -- {HELPER} ssh on")[0][0] == 0
+    assert as_user(machine, "echo in", key=OTHER) == (0, "in\n")
+
+    async def off() -> int | None:
+        async with machine.connect_user(OTHER) as connection:
+            return (await connection.run(f"{HELPER} ssh off")).exit_status
+
+    assert within(off()) is None
+    assert not listens(machine)
+
+
+def test_a_taken_port_is_told_and_the_server_comes_when_it_is_free(start: Start) -> None:
+    machine = ready(start())
+    run(machine, "nc -ll -p 22 -e /bin/cat </dev/null >/dev/null 2>&1 & echo $! > /root/pid; sleep 0.5")
+    with pytest.raises(GuestCommandInvalid, match="port 22"):
+        told(machine, lambda session: session.set_ssh(True, [line(KEY)]))
+    run(machine, "kill -9 $(cat /root/pid); sleep 3")
+    assert as_user(machine, "echo in") == (0, "in\n")
+
+
+def test_a_server_that_was_killed_is_started_again(start: Start) -> None:
+    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
+    killed = servers(machine)
+    assert len(killed) == 1
+    run(machine, f"kill -9 {killed[0]}; sleep 3")
+    assert as_user(machine, "echo in") == (0, "in\n")
+
+
+def test_after_a_sleep_ssh_and_workloads_go_on(start: Start, kit: Kit, shell_image: Path) -> None:
+    counting = Workload("beat", ("sh", "-c", "while :; do echo x >> /root/beats; sleep 0.2; done"))
+    asleep = ready(start(workloads=(counting,)))
+    told(asleep, lambda session: session.set_ssh(True, [line(KEY)]))
+    asleep.sleep()
+    machine = harness.wake(asleep, kit, shell_image)
+    try:
+        count = "/run/kit/bin/busybox wc -l < /root/beats"
+        before = int(as_user(machine, count)[1])
+        time.sleep(1)
+        assert int(as_user(machine, count)[1]) > before
+        assert agent_exec(machine, "reseed", data=os.urandom(512))[0] == 0
+        told(machine, lambda session: session.set_ssh(False, []))
+        assert not listens(machine)
+    finally:
+        machine.close()
+
+
+def test_what_is_no_key_is_refused_before_it_reaches_the_guest(start: Start) -> None:
+    machine = ready(start())
+    for bad in ("nonsense", f'command="id" {line(KEY)}', f"{line(KEY)}\n{line(OTHER)}"):
+        with pytest.raises(GuestCommandInvalid):
+            told(machine, lambda session, bad=bad: session.set_ssh(True, [bad]))
+    assert not listens(machine)
+
+
+def agent_exec(machine: harness.Machine, *arguments: str, data: bytes = b"") -> tuple[int, str]:
+    request = {"path": HELPER, "arg": list(arguments), "capture-output": True}
+    pid = machine.agent("guest-exec", {**request, "input-data": base64.b64encode(data).decode()})["return"]["pid"]
+    for _ in range(200):
+        status = machine.agent("guest-exec-status", {"pid": pid})["return"]
+        if status["exited"]:
+            return status["exitcode"], base64.b64decode(status.get("out-data", "")).decode()
+        time.sleep(0.05)
+    raise TimeoutError("the agent's command did not end")
+
+
+def test_the_agent_reseeds_the_kernel_and_counts_connections(start: Start) -> None:
+    machine = ready(start())
+    assert agent_exec(machine, "reseed", data=os.urandom(512))[0] == 0
+    assert agent_exec(machine, "reseed", data=b"")[0] == 126
+
+    async def while_connected() -> tuple[int, str]:
+        async with machine.connect():
+            return await asyncio.to_thread(agent_exec, machine, "connections", "10022")
+
+    assert within(while_connected()) == (0, "1\n")
+    assert agent_exec(machine, "connections", "22") == (0, "0\n")
+    assert agent_exec(machine, "connections", "none")[0] == 126
+
+
+def test_a_configuration_of_the_largest_size_arrives_whole_and_soon(start: Start) -> None:
+    env = {f"BIG{number}": chr(65 + number) * 60_000 for number in range(4)}
+    machine = ready(start(env=env))
+    told_by = [float(found) for found in re.findall(r"\[ *([0-9.]+)\] kit: (?:kernel|image)", machine.console())]
+    assert told_by[1] - told_by[0] < 1.0
+    script = 'for n in 0 1 2 3; do eval "printf %s \\"\\$BIG$n\\"" | /run/kit/bin/busybox md5sum; done'
+    got = [found.split()[0] for found in run(machine, f"{HELPER} run -- sh -c '{script}'")[0][1].splitlines()]
+    assert got == [hashlib.md5(value.encode()).hexdigest() for value in env.values()]

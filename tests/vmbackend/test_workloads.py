@@ -1,0 +1,252 @@
+"""Workloads, the time of `ready` and logs, in real machines."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.vmbackend import vm_harness as harness
+from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image
+from tests.vmbackend.test_guest_ssh import kit, ready, start
+from vmbackend.driver import Workload, WorkloadRestart
+
+__all__ = ["empty_image", "kit", "shell_image", "start"]
+pytestmark = pytest.mark.vm
+FOREVER = "while :; do sleep 0.1; done"
+
+
+def script(name: str, text: str, **options: object) -> Workload:
+    return Workload(name, ("sh", "-c", text), **options)
+
+
+def until(machine: harness.Machine, command: str, wanted: str, seconds: float = 15.0) -> None:
+    """Wait until the command says so."""
+    deadline = time.monotonic() + seconds
+    while (said := run(machine, command)[0][1]) != wanted:
+        assert time.monotonic() < deadline, f"{said!r}, not {wanted!r}: {machine.console()}"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="session")
+def stuck_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nothing can be started in it: whoever looks up a user waits for ever."""
+    folder = tmp_path_factory.mktemp("stuck")
+    root = harness.busybox_root(folder / "root")
+    (root / "etc/passwd").unlink()
+    os.mkfifo(root / "etc/passwd")
+    return harness.make_squashfs(root, folder / "base")
+
+
+def test_a_workload_gets_its_environment_directory_and_user(start: Start) -> None:
+    text = "echo $A $B $HOSTNAME; id -u; pwd; echo bad >&2; exec sleep 999"
+    machine = ready(
+        start(
+            env={"A": "machine", "B": "machine"},
+            workloads=(
+                script("own", text, env={"B": "own"}, working_dir="/tmp", user="dev"),
+                script("plain.1-x_", text),
+            ),
+            user="12:34",
+            working_dir="/home",
+        )
+    )
+    until(machine, "cat /var/log/workspace/own.log", "machine own guest-1\n1000\n/tmp\nbad\n")
+    until(machine, "cat /var/log/workspace/plain.1-x_.log", "machine machine guest-1\n12\n/home\nbad\n")
+    assert "bad" not in machine.console()
+
+
+def test_each_policy_restarts_what_it_says(start: Start) -> None:
+    def counting(name: str, code: int, policy: WorkloadRestart, limit: int = 0) -> Workload:
+        text = f"echo x >> /root/{name}; exit {code}"
+        return script(name, text, restart=policy, max_restarts=limit, restart_delay=0)
+
+    policy = WorkloadRestart
+    machine = ready(
+        start(
+            workloads=(
+                counting("never", 1, policy.NEVER),
+                counting("well", 0, policy.ON_FAILURE),
+                counting("failing", 1, policy.ON_FAILURE, 2),
+                counting("always", 0, policy.ALWAYS, 3),
+                counting("endless", 3, policy.ALWAYS),
+                script("killed", "echo x >> /root/killed; kill -9 $$", restart_delay=0, max_restarts=1),
+            )
+        )
+    )
+    names = ("never", "well", "failing", "always", "killed")
+    command = "; ".join(f"cat /root/{name} | wc -l" for name in names).replace("wc", "/run/kit/bin/busybox wc")
+    until(machine, command, "1\n1\n3\n4\n2\n")
+    time.sleep(3)
+    assert run(machine, command)[0][1] == "1\n1\n3\n4\n2\n"
+    assert len(run(machine, "cat /root/endless")[0][1].split()) > 4
+
+
+def test_a_restart_waits_its_delay(start: Start) -> None:
+    stamp = "/run/kit/bin/busybox cut -d. -f1 /proc/uptime >> /root/starts; exit 1"
+    machine = ready(start(workloads=(script("slow", stamp, restart_delay=4, max_restarts=1),)))
+    until(machine, "/run/kit/bin/busybox wc -l < /root/starts", "2\n")
+    first, second = (int(found) for found in run(machine, "cat /root/starts")[0][1].split())
+    assert 4 <= second - first <= 6
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_workloads_that_cannot_start_hinder_nothing(start: Start, wait: bool) -> None:
+    begun = time.monotonic()
+    machine = ready(
+        start(
+            cmd=("sh", "-c", FOREVER),
+            wait_for_init=wait,
+            workloads=(
+                Workload("program", ("/not/there",), restart_delay=0),
+                Workload("user", ("sh",), user="nobody-here", restart_delay=0),
+                Workload("directory", ("sh",), working_dir="/not/there", restart=WorkloadRestart.NEVER),
+                script("good", "echo here; exec sleep 999"),
+            ),
+        )
+    )
+    assert time.monotonic() - begun < 15
+    until(machine, "cat /var/log/workspace/good.log", "here\n")
+    time.sleep(2)
+    logs = [run(machine, f"cat /var/log/workspace/{name}.log")[0][1] for name in ("program", "user", "directory")]
+    assert logs[0].count("guest: cannot start /not/there") >= 2
+    assert logs[1].count("guest: no such user: nobody-here") >= 2
+    assert logs[2] == "guest: cannot enter /not/there: No such file or directory\n"
+
+
+def test_in_an_empty_image_workloads_fail_and_the_machine_stands(start: Start, empty_image: Path) -> None:
+    machine = ready(start(empty_image, workloads=(Workload("web", ("web",)),), wait_for_init=True))
+    until(
+        machine,
+        "/run/kit/bin/busybox head -n 1 /var/log/workspace/web.log",
+        "guest: cannot start web: No such file or directory\n",
+    )
+
+
+def test_a_workloads_end_is_not_the_machines(start: Start) -> None:
+    machine = ready(start(cmd=("sh", "-c", FOREVER), workloads=(script("short", "exit 0"), script("other", "exit 5"))))
+    time.sleep(2)
+    assert run(machine, "echo alive")[0] == (0, "alive\n")
+    with pytest.raises(TimeoutError):
+        machine.line(0.1)
+
+
+def test_workloads_are_asked_to_end_at_the_power_button(start: Start) -> None:
+    workloads = (
+        script("polite", f"trap 'echo bye; exit 0' TERM; echo up; {FOREVER}"),
+        script("polite-too", f"trap 'echo bye; exit 3' TERM; echo up; {FOREVER}", restart=WorkloadRestart.ALWAYS),
+        script("resting", "exit 1", restart_delay=600),
+    )
+    machine = ready(start(workloads=workloads, wait_for_init=True))
+    until(machine, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log", "up\nup\n")
+    machine.qmp("system_powerdown")
+    assert machine.wait_off() < 3
+    machine.close()
+    again = ready(start())
+    assert run(again, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log")[0][1] == (
+        "up\nbye\nup\nbye\n"
+    )
+
+
+def test_an_entrypoint_that_waits_for_its_restart_holds_no_power_off_up(start: Start) -> None:
+    machine = ready(start(entrypoint=("sh", "-c", "exit 1"), wait_for_init=True))
+    time.sleep(1)
+    machine.qmp("system_powerdown")
+    assert machine.wait_off() < 3
+
+
+def test_a_workload_that_does_not_want_to_end_is_killed(start: Start) -> None:
+    machine = ready(start(workloads=(script("deaf", f"trap '' TERM; {FOREVER}"),), wait_for_init=True))
+    machine.qmp("system_powerdown")
+    assert machine.wait_off() < 9
+
+
+def test_the_main_programs_end_takes_the_workloads_along(start: Start) -> None:
+    workload = script("beside", f"trap 'echo bye; exit 0' TERM; {FOREVER}")
+    machine = ready(start(cmd=("sh", "-c", "sleep 2; exit 4"), workloads=(workload,)))
+    assert machine.line() == "exit 4 0"
+    assert machine.wait_off() < 5
+    machine.close()
+    assert run(ready(start()), "cat /var/log/workspace/beside.log")[0][1] == "bye\n"
+
+
+def test_a_chatty_workload_fills_no_disk(start: Start) -> None:
+    flood = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 700000 /dev/zero; done; echo end; exec sleep 999"
+    machine = ready(
+        start(workloads=(script("own", flood, log_path="/srv/logs/it.txt"), script("kits", flood)), keep_logs=True)
+    )
+    for path in ("/srv/logs/it.txt", "/var/log/workspace/kits.log"):
+        until(machine, f"/run/kit/bin/busybox tail -c 4 {path}", "end\n", 60)
+        sizes = run(machine, f"stat -c %s {path}*")[0][1].split()
+        assert len(sizes) == 4
+        assert all(int(size) <= 1_000_000 for size in sizes)
+        assert sum(int(size) for size in sizes) > 2_000_000
+
+
+def test_a_log_of_ones_own_may_be_anything(start: Start) -> None:
+    text = "while :; do echo line; sleep 0.2; done"
+    workloads = (
+        script("nothing", text, log_path="/dev/null"),
+        script("folder", f"echo here > /root/ran; {text}", log_path="/home"),
+        script("removed", text, log_path="/root/deep/er/log"),
+    )
+    machine = ready(start(workloads=workloads))
+    until(machine, "/run/kit/bin/busybox head -n 1 /root/deep/er/log", "line\n")
+    run(machine, "rm -rf /root/deep")
+    until(machine, "/run/kit/bin/busybox head -n 1 /root/deep/er/log", "line\n")
+    assert run(machine, "stat -c %F /dev/null; cat /root/ran")[0][1] == "character special file\nhere\n"
+
+
+def test_ready_waits_for_the_programs_where_asked(start: Start) -> None:
+    workloads = tuple(script(f"w{number}", "exec sleep 4242") for number in range(20))
+    machine = ready(start(entrypoint=("sleep", "4242"), workloads=workloads, wait_for_init=True))
+    listing = run(machine, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
+    assert listing.count("sleep\x004242") == 21
+
+
+def test_a_program_that_is_over_at_once_ends_after_ready(start: Start) -> None:
+    machine = start(cmd=("sh", "-c", "exit 6"), wait_for_init=True)
+    assert [machine.line(), machine.line()] == ["ready", "exit 6 0"]
+    assert machine.wait_off() < 5
+
+
+def test_a_start_that_hangs_keeps_ready_back_for_half_a_minute_only_where_asked(
+    start: Start, stuck_image: Path
+) -> None:
+    boot = {"cmd": ("sleep", "9"), "workloads": (Workload("web", ("sleep", "9")),)}
+    for wait, least, most in ((False, 0, 15), (True, 29, 45)):
+        machine = start(stuck_image, wait_for_init=wait, **boot)
+        assert machine.line() == "ready"
+        assert least <= told_ready(machine) < most
+        machine.close()
+
+
+def told_ready(machine: harness.Machine) -> float:
+    """Seconds after the kernel's start, by the guest's own clock."""
+    for _ in range(20):
+        found = re.search(r"\[ *([0-9.]+)\] kit: ready", machine.console())
+        if found:
+            return float(found[1])
+        time.sleep(0.1)
+    raise AssertionError(machine.console())
+
+
+def test_logs_of_earlier_starts_stay_or_go(start: Start) -> None:
+    boot = {
+        "cmd": ("sh", "-c", f"echo main; {FOREVER}"),
+        "workloads": (script("kits", "echo one; exec sleep 999"), script("own", "echo one", log_path="/root/own.log")),
+    }
+    names = "/var/log/workspace/cmd.log /var/log/workspace/kits.log /root/own.log"
+    for keep, wanted in ((True, "main\none\none\n"), (True, "main\nmain\none\none\none\none\n")):
+        machine = ready(start(keep_logs=keep, **boot))
+        until(machine, f"cat {names}", wanted)
+        run(machine, "echo old > /var/log/workspace/boring; echo old > /root/own.log.2; /run/kit/bin/busybox sync")
+        machine.qmp("system_powerdown")
+        machine.wait_off()
+        machine.close()
+    machine = ready(start(keep_logs=False, **boot))
+    until(machine, f"cat {names}", "main\none\none\n")
+    assert run(machine, "ls /root; ls /var/log/workspace")[0][1] == "own.log\ncmd\ncmd.log\nkits.log\n"

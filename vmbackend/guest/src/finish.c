@@ -1,0 +1,68 @@
+/* runsv's finish scripts: what becomes of a program that ended. CODE is -1 where a signal did it, STATUS that signal. */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ENTRYPOINT_DELAY_MS 5000
+#define READY_POLL_MS 10
+
+/* A program that is over before READY is told would make the end come before the beginning. */
+static void wait_for_ready(void)
+{
+	long long until = now_ms() + SERVICES_WAIT_MS + INIT_WAIT_MS;
+	while (access(READY_FILE, F_OK) && now_ms() < until)
+		sleep_ms(READY_POLL_MS);
+}
+
+int finish_main(const char *code, const char *status)
+{
+	char line[64];
+	int exit_code = atoi(code), ended_by = atoi(status);
+	config_load(CONFIG_FILE);
+	if (!*config_get("cmd")) {
+		if (exit_code == 0)
+			tell_service("main", "d");
+		else
+			sleep_ms(ENTRYPOINT_DELAY_MS); /* before runsv starts the image's service again */
+		return 0;
+	}
+	if (exit_code >= 0)
+		ended_by = 0;
+	snprintf(line, sizeof line, "exit %d %d\n", exit_code < 0 ? 128 + ended_by : exit_code, ended_by);
+	wait_for_ready();
+	send_event(line);
+	kill(1, SIGUSR2);
+	return 0;
+}
+
+/* Counts this end; whether one more start is within the limit. */
+static bool may_restart(long limit)
+{
+	char text[32], *old = read_file("restarts", NULL);
+	long restarts = old ? atol(old) : 0;
+	free(old);
+	snprintf(text, sizeof text, "%ld", restarts + 1);
+	write_file("restarts", text, strlen(text), 0600);
+	return !limit || restarts < limit;
+}
+
+int workload_finish_main(const char *code)
+{
+	char service[SERVICE_NAME_ROOM];
+	const char *name = workload_name(false);
+	config_load(CONFIG_FILE);
+	const char *policy = workload_get(name, "restart", "never");
+	bool again = !strcmp(policy, "always") || (!strcmp(policy, "on-failure") && atoi(code) != 0);
+	if (!again || !may_restart(atol(workload_get(name, "max_restarts", "0")))) {
+		snprintf(service, sizeof service, WORKLOAD_PREFIX "%s", name);
+		tell_service(service, "d");
+		return 0;
+	}
+	sleep_ms(atol(workload_get(name, "restart_delay", "1")) * 1000);
+	return 0;
+}

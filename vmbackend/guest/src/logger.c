@@ -1,0 +1,148 @@
+/* Logs inside the machine: svlogd for the main program, and for workloads one that writes to a file of any name.
+ *
+ * svlogd wants a folder of its own, and stops reading where it cannot write. A workload's log is a plain file where its
+ * owner wants it, and nothing that becomes of that file may block the workload.
+ */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOG_DIR "/var/log/workspace"
+#define LOG_BYTES 1000000
+#define OLD_LOGS 3
+#define REOPEN_MS 1000
+#define PATH_ROOM (PATH_MAX + 8)
+
+int log_main(void)
+{
+	/* 4 files of 1 MB each: the newest is `current`, and cmd.log leads to it. */
+	static const char rules[] = "s1000000\nn4\n";
+	enter_guest();
+	if (!ensure_dir("/var", 0755) || !ensure_dir("/var/log", 0755) || !ensure_dir(LOG_DIR, 0755) ||
+	    !ensure_dir(LOG_DIR "/cmd", 0755) || !write_file(LOG_DIR "/cmd/config", rules, strlen(rules), 0644))
+		die(EXIT_CANNOT_RUN, "cannot prepare " LOG_DIR ": %s", strerror(errno));
+	unlink(LOG_DIR "/cmd.log");
+	if (symlink("cmd/current", LOG_DIR "/cmd.log"))
+		die(EXIT_CANNOT_RUN, "cannot name the log: %s", strerror(errno));
+	execl(KIT "/bin/svlogd", "svlogd", LOG_DIR "/cmd", NULL);
+	die(EXIT_CANNOT_RUN, "cannot start svlogd: %s", strerror(errno));
+}
+
+static void make_parents(const char *path)
+{
+	char folder[PATH_MAX];
+	snprintf(folder, sizeof folder, "%s", path);
+	for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = 0;
+		mkdir(folder, 0755);
+		*slash = '/';
+	}
+}
+
+static void log_name(const char *path, int age, char *name)
+{
+	if (age)
+		snprintf(name, PATH_ROOM, "%s.%d", path, age);
+	else
+		snprintf(name, PATH_ROOM, "%s", path);
+}
+
+static void rotate(const char *path)
+{
+	char from[PATH_ROOM], to[PATH_ROOM];
+	for (int age = OLD_LOGS; age > 0; age--) {
+		log_name(path, age - 1, from);
+		log_name(path, age, to);
+		/* What cannot be put away is emptied: the bound holds whatever lies in its way. */
+		if (rename(from, to) && errno != ENOENT)
+			(void)truncate(from, 0);
+	}
+}
+
+/* The open log with room for SIZE bytes, or -1. What is no regular file (/dev/null) has no bound and is not moved. */
+static int open_log(const char *path, int fd, size_t size)
+{
+	struct stat info;
+	if (fd >= 0 && (fstat(fd, &info) || (S_ISREG(info.st_mode) && !info.st_nlink))) {
+		close(fd); /* removed under our hands */
+		fd = -1;
+	}
+	if (fd >= 0 && S_ISREG(info.st_mode) && info.st_size && info.st_size + (off_t)size > LOG_BYTES) {
+		close(fd);
+		rotate(path);
+		fd = -1;
+	}
+	if (fd >= 0)
+		return fd;
+	make_parents(path);
+	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
+}
+
+/* What a full disk or a vanished folder refuses is lost; the workload goes on. */
+static void keep_log(const char *path)
+{
+	static char block[65536];
+	int fd = -1;
+	long long retry = 0;
+	for (;;) {
+		ssize_t got = read(STDIN_FILENO, block, sizeof block), put;
+		if (got <= 0)
+			return;
+		if (fd < 0 && now_ms() < retry)
+			continue;
+		fd = open_log(path, fd, (size_t)got);
+		retry = now_ms() + REOPEN_MS;
+		for (ssize_t done = 0; fd >= 0 && done < got; done += put)
+			if ((put = write(fd, block + done, (size_t)(got - done))) <= 0)
+				break;
+	}
+}
+
+static const char *log_path(const char *name)
+{
+	static char made[sizeof LOG_DIR + SERVICE_NAME_ROOM + 8];
+	snprintf(made, sizeof made, LOG_DIR "/%s.log", name);
+	return workload_get(name, "log", made);
+}
+
+int workload_log_main(void)
+{
+	const char *name = workload_name(true);
+	config_load(CONFIG_FILE);
+	set_oom("0");
+	enter_guest();
+	keep_log(log_path(name));
+	return 0;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+	(void)info, (void)kind;
+	if (place->level)
+		remove(path);
+	return 0;
+}
+
+void remove_logs(void)
+{
+	char name[PATH_ROOM];
+	struct stat info;
+	size_t position = 0;
+	const char *workload;
+	nftw(LOG_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS); /* an overlay's files and folders differ in their device */
+	while ((workload = config_next("workload", &position)))
+		for (int age = 0; age <= OLD_LOGS; age++) {
+			log_name(log_path(workload), age, name);
+			if (!lstat(name, &info) && S_ISREG(info.st_mode))
+				unlink(name);
+		}
+}

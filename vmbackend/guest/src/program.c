@@ -1,0 +1,207 @@
+/* The programs that the machine is for: the main one and the workloads, each in a runit service of its own. */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STARTED "started"
+
+struct program {
+	const char *user, *directory;
+	char environment[KEY_ROOM]; /* key of the variables beside the machine's; empty: none */
+	char **argv;
+};
+
+/* Holds a lock that goes with the exec, or with this process where it does not come to that. The name appears only
+ * once the lock is held. */
+static void mark_start(void)
+{
+	int fd = open("starting", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) || rename("starting", STARTED))
+		die(EXIT_CANNOT_RUN, "cannot mark the start: %s", strerror(errno));
+}
+
+static bool program_started(const char *service)
+{
+	char path[SERVICE_ROOM];
+	snprintf(path, sizeof path, SERVICES "%s/" STARTED, service);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	bool started = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
+	close(fd);
+	return started;
+}
+
+static void add_environment(const char *key)
+{
+	size_t position = 0;
+	const char *pair;
+	while (*key && (pair = config_next(key, &position)))
+		putenv((char *)pair);
+}
+
+static int start_program(const struct program *program)
+{
+	setsid();
+	set_oom("0");
+	dup2(STDOUT_FILENO, STDERR_FILENO);
+	mark_start();
+	enter_guest();
+	int input = open("/dev/null", O_RDONLY);
+	dup2(input, STDIN_FILENO);
+	base_environment();
+	setenv("HOSTNAME", config_get("hostname"), 0);
+	add_environment(program->environment);
+	if (become_user(program->user))
+		return EXIT_CANNOT_RUN;
+	const char *directory = *program->directory ? program->directory : "/";
+	if (chdir(directory))
+		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
+	exec_command(program->argv);
+}
+
+int process_main(void)
+{
+	struct program program = {0};
+	if (!config_load(CONFIG_FILE))
+		die(EXIT_CANNOT_RUN, "no configuration");
+	if (!config_list("cmd", &program.argv) && !config_list("entrypoint", &program.argv))
+		die(EXIT_NOT_FOUND, "nothing to start");
+	program.user = config_get("user");
+	program.directory = config_get("cwd");
+	return start_program(&program);
+}
+
+const char *workload_get(const char *name, const char *field, const char *otherwise)
+{
+	char key[KEY_ROOM];
+	size_t position = 0;
+	snprintf(key, sizeof key, "workload:%s:%s", name, field);
+	const char *value = config_next(key, &position);
+	return value ? value : otherwise;
+}
+
+const char *workload_name(bool of_log)
+{
+	static char place[SERVICE_ROOM];
+	if (!getcwd(place, sizeof place))
+		die(EXIT_CANNOT_RUN, "no directory of the service");
+	if (of_log)
+		*strrchr(place, '/') = 0;
+	const char *service = strrchr(place, '/');
+	if (!service || strncmp(service + 1, WORKLOAD_PREFIX, strlen(WORKLOAD_PREFIX)))
+		die(EXIT_CANNOT_RUN, "not the directory of a workload: %s", place);
+	return service + 1 + strlen(WORKLOAD_PREFIX);
+}
+
+int workload_main(void)
+{
+	struct program program = {0};
+	char key[KEY_ROOM];
+	const char *name = workload_name(false);
+	if (!config_load(CONFIG_FILE))
+		die(EXIT_CANNOT_RUN, "no configuration");
+	snprintf(key, sizeof key, "workload:%s:cmd", name);
+	if (!config_list(key, &program.argv))
+		die(EXIT_NOT_FOUND, "nothing to start");
+	program.user = workload_get(name, "user", config_get("user"));
+	program.directory = workload_get(name, "cwd", config_get("cwd"));
+	snprintf(program.environment, sizeof program.environment, "workload:%s:env", name);
+	return start_program(&program);
+}
+
+static bool put_script(const char *service, const char *file, const char *applet)
+{
+	char path[SERVICE_ROOM], text[128];
+	snprintf(path, sizeof path, SERVICES "%s/%s", service, file);
+	snprintf(text, sizeof text, "#!" KIT "/bin/guest %s\n", applet);
+	return write_file(path, text, strlen(text), 0755);
+}
+
+/* `down`: the stage says when. */
+static bool put_service(const char *service)
+{
+	char path[SERVICE_ROOM], log[SERVICE_ROOM], down[SERVICE_ROOM];
+	snprintf(path, sizeof path, SERVICES "%s", service);
+	snprintf(log, sizeof log, SERVICES "%s/log", service);
+	snprintf(down, sizeof down, SERVICES "%s/down", service);
+	return ensure_dir(path, 0755) && ensure_dir(log, 0755) && put_script(service, "run", "workload") &&
+	       put_script(service, "finish", "workload-finish") && put_script(service, "log/run", "workload-log") &&
+	       write_file(down, "", 0, 0644);
+}
+
+static struct {
+	char service[SERVICE_NAME_ROOM];
+	bool told, started;
+} *programs;
+static size_t programs_count;
+
+void programs_prepare(void)
+{
+	char **names;
+	size_t count = config_list("workload", &names);
+	programs = calloc(count + 1, sizeof *programs);
+	if (!programs)
+		die(EXIT_CANNOT_RUN, "out of memory");
+	if (*config_get("cmd") || *config_get("entrypoint"))
+		snprintf(programs[programs_count++].service, SERVICE_NAME_ROOM, "main");
+	for (size_t i = 0; i < count; i++) {
+		char *service = programs[programs_count].service;
+		snprintf(service, SERVICE_NAME_ROOM, WORKLOAD_PREFIX "%s", names[i]);
+		if (put_service(service))
+			programs_count++;
+		else
+			boot_say("cannot prepare the workload %s: %s", names[i], strerror(errno));
+	}
+	free(names);
+}
+
+/* The main process whose end is the machine's. */
+static bool is_last(const char *service)
+{
+	return !strcmp(service, "main") && *config_get("cmd");
+}
+
+bool programs_start(void)
+{
+	bool all = true;
+	for (size_t i = 0; i < programs_count; i++) {
+		bool once = is_last(programs[i].service);
+		/* A supervisor that is not there yet does not hear it. */
+		programs[i].told = programs[i].told || tell_service(programs[i].service, once ? "o" : "u");
+		all = all && programs[i].told;
+	}
+	return all;
+}
+
+bool programs_started(void)
+{
+	bool all = true;
+	for (size_t i = 0; i < programs_count; i++) {
+		programs[i].started = programs[i].started || program_started(programs[i].service);
+		all = all && programs[i].started;
+	}
+	return all;
+}
+
+void programs_stop(void)
+{
+	for (size_t i = 0; i < programs_count; i++)
+		tell_service(programs[i].service, "d");
+}
+
+/* A finish script that waits for a restart holds nothing up; the one that tells the main process's end does. */
+bool programs_run(void)
+{
+	for (size_t i = 0; i < programs_count; i++)
+		if (service_is(programs[i].service, "run") ||
+		    (is_last(programs[i].service) && service_is(programs[i].service, "finish")))
+			return true;
+	return false;
+}
