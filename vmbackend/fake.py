@@ -6,6 +6,7 @@ folders (`fake_guest.py`). Everything is instant unless a delay is set.
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +21,14 @@ from vmbackend.driver import (
     MachineState,
     StopReason,
 )
-from vmbackend.errors import BackendUnavailable, DeadlineExceeded, InvalidMachineState, MachineExited, NoRoom
+from vmbackend.errors import (
+    BackendUnavailable,
+    DeadlineExceeded,
+    GuestUnreachable,
+    InvalidMachineState,
+    MachineExited,
+    NoRoom,
+)
 from vmbackend.fake_host import IN_MEMORY, POLL, FakeHost
 
 CONTROL_PORT = 10022
@@ -29,12 +37,11 @@ CONTROL_PORT = 10022
 class FakeDriver(FakeHost, Driver):
     """See the module.
 
-    `images`: the digests that exist (None: every one does). `run_commands`: the machine's `cmd` really
-    runs, as a
-    process of this host in the machine's folder, and its end is the machine's exit. `delays`: seconds by
-    method
-    name; `boot` is the time from start to ready. `crash_hook` is called with "METHOD:POINT" in the middle of
-    methods, and may raise or end the process.
+    `images`: the digests that exist (None: every one does). `run_commands`: the machine's `cmd` really runs, as a
+    process of this host in the machine's folder, and its end is the machine's exit. `delays`: seconds by method name;
+    `boot` is the time from start to ready. `crash_hook` is called with "METHOD:POINT" in the middle of methods
+    (`prepare:disk`, `prepare:network`, `start:before_run`, `sleep:half`, `reset_disk:half`, `delete:destroyed`), and
+    may raise or end the process.
     """
 
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -43,6 +50,7 @@ class FakeDriver(FakeHost, Driver):
             raise BackendUnavailable("The driver is open already.")
         # Like a real hypervisor, nobody tells what happened while nobody was attached.
         self._store.drop_events()
+        self._drop_partial_memory()
         self._closing.clear()
         self._reporter = threading.Thread(target=self._report, args=(on_event,), name="fake-events", daemon=True)
         self._reporter.start()
@@ -62,10 +70,11 @@ class FakeDriver(FakeHost, Driver):
         with self._store.locked():
             before = self._store.domain(spec.id)
             self._check_prepare(spec, before)
+            first = not (self._store.directory(spec.id) / "host_key").exists()
             try:
                 self._write_machine(spec)
             except BaseException:
-                if before is None:
+                if first:
                     self._remove(spec.id)
                 raise
         return MachineIdentity(spec.ip, self._host_key(spec.id), CONTROL_PORT)
@@ -74,14 +83,13 @@ class FakeDriver(FakeHost, Driver):
         self._begin("start")
         with self._store.locked():
             domain = self._known(machine_id)
-            if domain.state is MachineState.PAUSED:
-                self._store.save(domain, state=MachineState.RUNNING)
             if domain.state in IN_MEMORY:
+                self._switch(machine_id, MachineState.RUNNING)
                 return
             if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
                 raise NoRoom("The host has not enough free memory.")
             self._hook("start:before_run")
-            self._run(domain)
+            self._thaw(domain) if domain.state is MachineState.ASLEEP else self._run(domain)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         self._begin("wait_ready")
@@ -101,6 +109,8 @@ class FakeDriver(FakeHost, Driver):
         self._begin("shutdown")
         with self._store.locked():
             domain = self._store.domain(machine_id)
+            if domain is not None and domain.state is MachineState.ASLEEP:
+                self._drop_memory(domain)
             if domain is None or domain.state not in IN_MEMORY:
                 return True
             obedient = not (self._store.directory(machine_id) / "stubborn").exists()
@@ -116,7 +126,7 @@ class FakeDriver(FakeHost, Driver):
             if domain.state in IN_MEMORY:
                 self._stop(domain, StopReason.DESTROYED)
             elif domain.state is MachineState.ASLEEP:
-                self._store.save(domain, state=MachineState.OFF)
+                self._drop_memory(domain)
 
     def delete(self, machine_id: str) -> None:
         self._begin("delete")
@@ -133,6 +143,48 @@ class FakeDriver(FakeHost, Driver):
         self._begin("resume")
         self._switch(machine_id, MachineState.RUNNING)
 
+    def sleep(self, machine_id: str) -> None:
+        self._begin("sleep")
+        with self._store.locked():
+            domain = self._known(machine_id)
+            if domain.state is MachineState.ASLEEP:
+                return
+            self._check_sleep(domain)
+            saved = self._store.saved_memory(machine_id)
+            self._store.write(saved, "partial")
+            try:
+                self._hook("sleep:half")
+            except Exception:  # anything else stands for the death of the process, which cleans up nothing
+                saved.unlink(missing_ok=True)
+                raise
+            self._store.write(saved, "whole")
+            self._freeze(domain)
+
+    def freshen(self, machine_id: str) -> None:
+        self._begin("freshen")
+        with self._store.locked():
+            domain = self._known(machine_id)
+            if domain.state is not MachineState.RUNNING:
+                raise InvalidMachineState("The machine does not run.")
+            if domain.ready_at is None or domain.ready_at > time.time():
+                raise GuestUnreachable("The machine's agent does not answer.")
+            self._store.save(domain, freshened=domain.freshened + 1)
+
+    def reset_disk(self, machine_id: str) -> None:
+        self._begin("reset_disk")
+        with self._store.locked():
+            if self._known(machine_id).state is not MachineState.OFF:
+                raise InvalidMachineState("The machine is not off.")
+            disk = self._store.directory(machine_id) / "disk"
+            # Two folders cannot be swapped in one step; no death is put between the two renames.
+            old, new = disk.with_name("disk.old"), disk.with_name("disk.new")
+            shutil.rmtree(old, ignore_errors=True)
+            new.mkdir(exist_ok=True)
+            self._hook("reset_disk:half")
+            disk.rename(old)
+            new.rename(disk)
+            shutil.rmtree(old, ignore_errors=True)
+
     def set_internet(self, machine_id: str, allowed: bool) -> None:
         self._begin("set_internet")
         with self._store.locked():
@@ -144,11 +196,6 @@ class FakeDriver(FakeHost, Driver):
         domain = self._known(machine_id)
         ready = domain.ready_at is not None and domain.ready_at <= time.time()
         return domain.state is MachineState.RUNNING and ready
-
-    def set_clock(self, machine_id: str) -> None:
-        self._begin("set_clock")
-        if self._known(machine_id).state is not MachineState.RUNNING:
-            raise InvalidMachineState("The machine does not run.")
 
     def state(self, machine_id: str) -> MachineState:
         self._begin("state")
@@ -163,6 +210,7 @@ class FakeDriver(FakeHost, Driver):
                 directories=self._store.names("directories"),
                 taps=self._store.names("taps"),
                 firewall=self._store.names("firewall"),
+                saved=self._store.names("saved"),
             )
 
     def definition(self, machine_id: str) -> dict[str, object]:

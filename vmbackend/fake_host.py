@@ -14,7 +14,14 @@ from pathlib import Path
 
 from vmbackend import errors
 from vmbackend.driver import Capacity, Event, EventKind, MachineSpec, MachineState, StopReason
-from vmbackend.errors import BackendError, ImageNotFound, InvalidMachineState, MachineNotFound, NoRoom
+from vmbackend.errors import (
+    BackendError,
+    ImageNotFound,
+    InvalidMachineState,
+    MachineNotFound,
+    NoRoom,
+    SavedMemoryUnusable,
+)
 from vmbackend.fake_store import Domain, FakeStore
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
@@ -71,10 +78,22 @@ class FakeHost:
             (self._store.root / "domains" / f"{machine_id}.json").unlink()
 
     def put_to_sleep(self, machine_id: str) -> None:
-        """The machine's memory is saved and its process ends."""
+        """Somebody else saves the machine's memory and ends its process."""
         with self._store.locked():
-            self._stop(self._known(machine_id), StopReason.SAVED)
-            self._store.save(self._known(machine_id), state=MachineState.ASLEEP)
+            self._store.write(self._store.saved_memory(machine_id), "whole")
+            self._freeze(self._known(machine_id))
+
+    def spoil_memory(self, machine_id: str) -> None:
+        """What the machine's sleep wrote cannot be loaded any more."""
+        self._store.write(self._store.saved_memory(machine_id), "spoilt")
+
+    def freshened(self, machine_id: str) -> int:
+        """How often `freshen` was called since the machine was last started, woken or resumed."""
+        return self._known(machine_id).freshened
+
+    def set_boot_id(self, boot_id: str) -> None:
+        """The host was booted anew."""
+        self._store.write(self._store.root / "boot_id", boot_id)
 
     def make_stubborn(self, machine_id: str) -> None:
         """The guest ignores the power button from now on."""
@@ -85,7 +104,7 @@ class FakeHost:
         return self._store.directory(machine_id) / "boot.log"
 
     def leave_behind(self, machine_id: str, *kinds: str) -> None:
-        """Make leftovers: of `directories`, `taps`, `firewall`."""
+        """Make leftovers: of `directories`, `taps`, `firewall`, `saved`."""
         for kind in kinds:
             path = self._store.root / kind / machine_id
             path.mkdir(exist_ok=True) if kind == "directories" else path.touch()
@@ -135,10 +154,21 @@ class FakeHost:
         if spec.disk_mb - held > room.disk_free_mb or spec.memory_mb > room.memory_mb:
             raise NoRoom("The host has not enough room.")
 
+    def _check_sleep(self, domain: Domain) -> None:
+        if domain.state not in IN_MEMORY:
+            raise InvalidMachineState("The machine does not run.")
+        room = self._store.capacity()
+        if not room.snapshots:
+            raise InvalidMachineState("Machines cannot sleep on this host.")
+        if domain.spec.memory_mb > room.disk_free_mb:
+            raise NoRoom("The host has no room for the machine's memory.")
+
     def _write_machine(self, spec: MachineSpec) -> None:
         root, directory = self._store.root, self._store.directory(spec.id)
         (directory / "disk").mkdir(parents=True, exist_ok=True)
         self._hook("prepare:disk")
+        # Of a machine that the hypervisor forgot: it does not fit the new definition.
+        self._store.saved_memory(spec.id).unlink(missing_ok=True)
         (root / "taps" / spec.id).touch()
         self._store.write(root / "firewall" / spec.id, str(int(spec.allow_internet)))
         self._hook("prepare:network")
@@ -154,6 +184,7 @@ class FakeHost:
         root = self._store.root
         (root / "taps" / machine_id).unlink(missing_ok=True)
         (root / "firewall" / machine_id).unlink(missing_ok=True)
+        self._store.saved_memory(machine_id).unlink(missing_ok=True)
         shutil.rmtree(self._store.directory(machine_id), ignore_errors=True)
         (root / "domains" / f"{machine_id}.json").unlink(missing_ok=True)
 
@@ -162,12 +193,49 @@ class FakeHost:
             domain = self._known(machine_id)
             if domain.state not in IN_MEMORY:
                 raise InvalidMachineState("The machine does not run.")
-            self._store.save(domain, state=wanted)
+            if domain.state is not wanted:
+                self._store.save(domain, state=wanted, freshened=0)
+
+    def _freeze(self, domain: Domain) -> None:
+        """Its memory was saved: the process goes, and what it was doing stays as it is."""
+        machine_id = domain.spec.id
+        _signal(domain, signal.SIGSTOP)
+        left = 0.0 if domain.ready_at is None else max(0.0, domain.ready_at - time.time())
+        self._store.drop_events(machine_id, only_future=True)
+        self._store.save(domain, state=MachineState.ASLEEP, ready_at=None, ready_in=left)
+        self._store.post(Event(machine_id, EventKind.STOPPED, StopReason.SAVED))
+
+    def _thaw(self, domain: Domain) -> None:
+        """Load its memory. Raises SavedMemoryUnusable; it is off then."""
+        saved = self._store.saved_memory(domain.spec.id)
+        whole = saved.exists() and saved.read_text() == "whole"
+        if not whole:
+            self._drop_memory(domain)
+            raise SavedMemoryUnusable("The machine's saved memory cannot be loaded.")
+        ready_at = time.time() + domain.ready_in
+        self._store.save(domain, state=MachineState.RUNNING, ready_at=ready_at, freshened=0)
+        saved.unlink()
+        if domain.ready_in > 0:
+            self._store.post(Event(domain.spec.id, EventKind.READY), due=ready_at)
+        _signal(domain, signal.SIGCONT)
+
+    def _drop_memory(self, domain: Domain) -> None:
+        _signal(domain, signal.SIGKILL)
+        self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
+        self._store.saved_memory(domain.spec.id).unlink(missing_ok=True)
+
+    def _drop_partial_memory(self) -> None:
+        """What a death in the middle of a sleep left: the machine runs, and its memory is the truth."""
+        with self._store.locked():
+            for machine_id, domain in self._store.domains().items():
+                if domain.state is not MachineState.ASLEEP:
+                    self._store.saved_memory(machine_id).unlink(missing_ok=True)
 
     def _run(self, domain: Domain) -> None:
         machine_id = domain.spec.id
         ready_at = time.time() + self.delays.get("boot", 0.0)
-        domain = self._store.save(domain, state=MachineState.RUNNING, ready_at=ready_at, exit_code=None)
+        changes = {"ready_at": ready_at, "exit_code": None, "freshened": 0}
+        domain = self._store.save(domain, state=MachineState.RUNNING, **changes)
         with self.boot_log(machine_id).open("a") as log:
             log.write("booted\n")
         self._store.post(Event(machine_id, EventKind.READY), due=ready_at)
@@ -203,9 +271,7 @@ class FakeHost:
     def _stop(self, domain: Domain, reason: StopReason) -> None:
         """The machine's process is gone."""
         machine_id = domain.spec.id
-        if domain.main_pid is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(domain.main_pid, signal.SIGKILL)
+        _signal(domain, signal.SIGKILL)
         self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
         self._store.drop_events(machine_id, only_future=True)
         self._store.post(Event(machine_id, EventKind.STOPPED, reason))
@@ -217,3 +283,10 @@ class FakeHost:
                 # After the delivery: a process that dies between the two delivers it again.
                 path.unlink(missing_ok=True)
             self._closing.wait(POLL)
+
+
+def _signal(domain: Domain, number: signal.Signals) -> None:
+    """To the main process and its children, where there are any."""
+    if domain.main_pid is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(domain.main_pid, number)

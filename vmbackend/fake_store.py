@@ -2,7 +2,8 @@
 
     domains/ID.json   definition and state        directories/ID/   identity, disk (a folder), boot log
     taps/ID           network port                firewall/ID       "1" where the way out is open
-    events/           not yet delivered events    faults.json       failures to come     capacity.json
+    saved/ID          saved memory: "whole", "partial" or "spoilt"
+    events/           not yet delivered events    faults.json       failures to come     capacity.json   boot_id
 
 Every file is replaced by an atomic rename, and every read-modify-write holds `lock`.
 """
@@ -21,7 +22,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from vmbackend.driver import Boot, Capacity, Event, EventKind, MachineSpec, MachineState, StopReason
+from vmbackend.driver import (
+    Boot,
+    Capacity,
+    Event,
+    EventKind,
+    MachineSpec,
+    MachineState,
+    StopReason,
+    Workload,
+    WorkloadRestart,
+)
 
 _DEFAULT_CAPACITY = Capacity(
     arch="amd64",
@@ -31,18 +42,25 @@ _DEFAULT_CAPACITY = Capacity(
     memory_free_mb=65536,
     disk_mb=1 << 20,
     disk_free_mb=1 << 20,
+    boot_id="fake-boot",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One defined machine. `ready_at` (wall clock) is when its guest says ready, None while it is off."""
+    """One defined machine.
+
+    `ready_at` (wall clock) is when its guest says ready, None while it is off; asleep `ready_in` holds the seconds that
+    were left until then. `freshened`: how often since it last began to run.
+    """
 
     spec: MachineSpec
     state: MachineState = MachineState.OFF
     ready_at: float | None = None
+    ready_in: float = 0.0
     exit_code: int | None = None
     main_pid: int | None = None
+    freshened: int = 0
 
 
 class FakeStore:
@@ -52,7 +70,7 @@ class FakeStore:
         self.root = root
         self._serial = count()
         self._held = threading.local()
-        for name in ("domains", "directories", "taps", "firewall", "events"):
+        for name in ("domains", "directories", "taps", "firewall", "saved", "events"):
             (root / name).mkdir(parents=True, exist_ok=True)
 
     @contextmanager
@@ -74,10 +92,7 @@ class FakeStore:
         raw = self._load(self.root / "domains" / f"{machine_id}.json")
         if raw is None:
             return None
-        boot = dict(raw["spec"].pop("boot"))
-        for name in ("cmd", "entrypoint"):
-            boot[name] = None if boot[name] is None else tuple(boot[name])
-        raw["spec"] = MachineSpec(**raw["spec"], boot=Boot(**boot))
+        raw["spec"] = MachineSpec(**raw["spec"] | {"boot": _boot(raw["spec"]["boot"])})
         raw["state"] = MachineState(raw["state"])
         return Domain(**raw)
 
@@ -113,11 +128,18 @@ class FakeStore:
         size = _DEFAULT_CAPACITY if raw is None else Capacity(**raw)
         machines = self.domains().values()
         in_memory = [d for d in machines if d.state in (MachineState.RUNNING, MachineState.PAUSED)]
+        asleep = [d for d in machines if d.state is MachineState.ASLEEP]
+        boot_id = self.root / "boot_id"
         return replace(
             size,
             memory_free_mb=size.memory_mb - sum(d.spec.memory_mb for d in in_memory),
-            disk_free_mb=size.disk_mb - sum(d.spec.disk_mb for d in machines),
+            disk_free_mb=size.disk_mb - sum(d.spec.disk_mb for d in machines) - sum(d.spec.memory_mb for d in asleep),
+            boot_id=boot_id.read_text() if boot_id.exists() else size.boot_id,
         )
+
+    def saved_memory(self, machine_id: str) -> Path:
+        """The file that stands for the machine's saved memory."""
+        return self.root / "saved" / machine_id
 
     def set_capacity(self, size: Capacity) -> None:
         """Its free figures are ignored."""
@@ -178,3 +200,15 @@ class FakeStore:
         except FileNotFoundError:
             return None
         return loaded
+
+
+def _boot(raw: dict[str, Any]) -> Boot:
+    for name in ("cmd", "entrypoint"):
+        raw[name] = None if raw[name] is None else tuple(raw[name])
+    raw["ssh_keys"] = tuple(raw["ssh_keys"])
+    raw["workloads"] = tuple(_workload(workload) for workload in raw["workloads"])
+    return Boot(**raw)
+
+
+def _workload(raw: dict[str, Any]) -> Workload:
+    return Workload(**raw | {"cmd": tuple(raw["cmd"]), "restart": WorkloadRestart(raw["restart"])})

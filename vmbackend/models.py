@@ -23,6 +23,8 @@ class Host(models.Model):
     memory_free_mb = models.PositiveIntegerField(default=0)
     disk_mb = models.PositiveBigIntegerField(default=0)
     disk_free_mb = models.PositiveBigIntegerField(default=0)
+    snapshots = models.BooleanField(default=True, help_text="Whether machines can sleep with their memory on disk.")
+    boot_id = models.CharField(max_length=40, blank=True, default="", help_text="Changes when the host is booted.")
     last_seen_at = models.DateTimeField(null=True)
     problem = models.TextField(
         blank=True, default="", help_text="Why the hypervisor does not answer; empty if it does."

@@ -21,6 +21,7 @@ def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
             "memory_free_mb": capacity.memory_free_mb,
             "disk_mb": capacity.disk_mb,
             "disk_free_mb": capacity.disk_free_mb,
+            "snapshots": capacity.snapshots,
             "last_seen_at": timezone.now(),
             "problem": "",
         },
@@ -30,3 +31,11 @@ def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
 def host_troubled(*, name: str, problem: str) -> None:
     """The host's vmhost is alive and its hypervisor does not answer."""
     Host.objects.filter(name=name).update(last_seen_at=timezone.now(), problem=problem)
+
+
+def host_booted(*, name: str, boot_id: str) -> bool:
+    """Remember which boot of the host this is; True where it is another one than before."""
+    known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)
+    anew = bool(known.update(boot_id=boot_id))
+    Host.objects.filter(name=name, boot_id="").update(boot_id=boot_id)
+    return anew

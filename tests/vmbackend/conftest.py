@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,16 @@ class Harness:
     events: list[Event] = field(default_factory=list)
     # Lets a machine's process die, as kill -9 would.
     kill: Callable[[Driver, str], None] = field(kw_only=True)
+    # Damages the saved memory of a sleeping machine.
+    spoil: Callable[[Driver, str], None] = field(kw_only=True)
+    # Lets the hypervisor forget a machine whose files stay.
+    forget: Callable[[Driver, str], None] = field(kw_only=True)
+    # Takes away the host's disk room.
+    fill_disk: Callable[[Driver], None] = field(kw_only=True)
+    # Seconds that a sleeping machine lies: real time must have passed it by.
+    nap: float = 0.0
+    # Why this kind has no guests, None where it has.
+    without_guest: str | None = None
     _used: int = 0
     ids: list[str] = field(default_factory=list)
 
@@ -61,6 +71,17 @@ class Harness:
         self.driver.start(spec.id)
         self.driver.wait_ready(spec.id, self.boot_seconds)
         return GuestAddress(spec.id, identity.ip, identity.control_port, identity.ssh_host_key)
+
+    def needs_guest(self) -> None:
+        """Skip the test where machines are mere definitions."""
+        if self.without_guest:
+            pytest.skip(self.without_guest)
+
+    def asleep(self, **changes: Any) -> GuestAddress:
+        """A machine that ran, and was put to sleep."""
+        address = self.running(**changes)
+        self.driver.sleep(address.machine_id)
+        return address
 
     def event(self, machine_id: str, kind: EventKind, *, seen: int = 0) -> Event:
         """Wait for the machine's next event of a kind after the first `seen` events."""
@@ -97,12 +118,37 @@ def _fake(root: Path) -> Harness:
     def make() -> Driver:
         return FakeDriver(root, images={"sha256:image"}, run_commands=True, delays={"boot": 0.02})
 
-    return Harness(make, fake_sessions(root), "sha256:image", 5.0, kill=kill)
+    def spoil(driver: Driver, machine_id: str) -> None:
+        assert isinstance(driver, FakeDriver)
+        driver.spoil_memory(machine_id)
+
+    def forget(driver: Driver, machine_id: str) -> None:
+        assert isinstance(driver, FakeDriver)
+        driver.vanish(machine_id)
+
+    def fill_disk(driver: Driver) -> None:
+        assert isinstance(driver, FakeDriver)
+        driver.set_capacity(replace(driver.capacity(), disk_mb=100))
+
+    return Harness(
+        make,
+        fake_sessions(root),
+        "sha256:image",
+        5.0,
+        kill=kill,
+        spoil=spoil,
+        forget=forget,
+        fill_disk=fill_disk,
+    )
 
 
-@pytest.fixture(params=["fake", pytest.param("libvirt", marks=pytest.mark.vm)])
-def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
-    if request.param == "libvirt":
+@pytest.fixture(params=["fake", "mock", pytest.param("libvirt", marks=pytest.mark.vm)])
+def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    """The fake driver; the libvirt driver over libvirt's own mock hypervisor; the libvirt driver over QEMU."""
+    if request.param == "mock":
+        pytest.importorskip("libvirt")
+        made = pytest.importorskip("tests.vmbackend.mock_factory").make_harness(tmp_path, monkeypatch)
+    elif request.param == "libvirt":
         # Late: needs libvirt and a built guest kit, which the other tests do without.
         factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
         made = factory.make_harness(tmp_path)

@@ -18,7 +18,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,27 @@ def make_driver(tmp_path: Path, **changes: Any) -> tuple[LibvirtDriver, Callable
     return driver, cleanup
 
 
+def spoil(driver: Driver, machine_id: str) -> None:
+    """Cut the saved memory off in the middle."""
+    assert isinstance(driver, LibvirtDriver)
+    memory = driver._stock.files(machine_id).memory
+    os.truncate(memory, memory.stat().st_size // 2)
+
+
+def forget(driver: Driver, machine_id: str) -> None:
+    """End the machine's process and undefine it, behind the driver's back."""
+    assert isinstance(driver, LibvirtDriver)
+    domain = driver._domains.find(driver._host.connection, machine_id)
+    if domain.isActive():
+        domain.destroy()
+    domain.undefine()
+
+
+def fill_disk(driver: Driver) -> None:
+    assert isinstance(driver, LibvirtDriver)
+    driver._sleeper._settings = replace(driver._settings, disk_reserve_mb=1 << 40)
+
+
 class LibvirtHarness(Harness):
     """Machines get addresses of this instance's own subnet, so test runs side by side do not meet."""
 
@@ -198,6 +219,10 @@ def make_harness(tmp_path: Path) -> Harness:
             IMAGE,
             60.0,
             kill=kill,
+            spoil=spoil,
+            forget=forget,
+            fill_disk=fill_disk,
+            nap=5.0,
         )
     except BaseException:
         tear_down(settings)

@@ -82,3 +82,24 @@ def test_the_boot_log_keeps_the_newest_output_within_its_bound(tmp_path):
     assert path.stat().st_size > 400
     log.append(b"x" * 5000)
     assert path.stat().st_size <= 1000
+
+
+def test_a_disk_made_anew_replaces_the_old_one_only_when_it_is_whole(tmp_path, monkeypatch):
+    disk = tmp_path / "data.raw"
+    disk.write_bytes(b"old")
+
+    def fails(*_arguments, **_options):
+        raise BackendUnavailable("mkfs")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(disks, "run", fails)
+        with pytest.raises(BackendUnavailable):
+            disks.reset(disk, 64)
+    with monkeypatch.context() as full:
+        full.setattr(disks, "free_mb", lambda _directory: 1)
+        with pytest.raises(NoRoom):
+            disks.reset(disk, 64)
+    assert disk.read_bytes() == b"old"
+    disks.reset(disk, 64)
+    assert _filesystem_mb(disk) == 64
+    assert [path.name for path in tmp_path.iterdir()] == ["data.raw"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason
-from vmbackend.errors import BackendUnavailable, MachineNotFound, NoRoom
+from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason, Workload, WorkloadRestart
+from vmbackend.errors import BackendUnavailable, GuestUnreachable, MachineNotFound, NoRoom, SavedMemoryUnusable
 from vmbackend.fake import FakeDriver
 
 SPEC = MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m"))
@@ -42,8 +42,8 @@ def test_a_first_preparation_that_fails_half_way_leaves_nothing(tmp_path: Path):
 
 def test_a_process_that_dies_in_a_preparation_leaves_what_delete_removes(tmp_path: Path):
     driver = FakeDriver(tmp_path)
-    driver.leave_behind("m", "directories", "taps", "firewall")
-    assert driver.inventory().taps == {"m"}
+    driver.leave_behind("m", "directories", "taps", "firewall", "saved")
+    assert driver.inventory().taps == driver.inventory().saved == {"m"}
     driver.delete("m")
     assert driver.inventory().ids() == frozenset()
 
@@ -79,3 +79,109 @@ def test_a_stubborn_guest_is_ended_hard_and_a_sleeping_one_wakes(tmp_path: Path)
     assert driver.state("m") is MachineState.ASLEEP
     driver.start("m")
     assert driver.state("m") is MachineState.RUNNING
+
+
+class Died(BaseException):
+    """The process ends here: nothing that handles errors runs."""
+
+
+def die(point: str) -> Callable[[str], None]:
+    def at(reached: str) -> None:
+        if reached == point:
+            raise Died
+
+    return at
+
+
+def test_a_boot_configuration_comes_back_as_it_was_given(tmp_path: Path):
+    workload = Workload("w", ("a", "b"), {"K": "v"}, restart=WorkloadRestart.ALWAYS, log_path="/l")
+    boot = Boot("m", cmd=("x",), workloads=(workload,), ssh=True, ssh_keys=("ssh-ed25519 A",))
+    driver = FakeDriver(tmp_path)
+    driver.prepare(MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", boot))
+    assert driver._known("m").spec.boot == boot
+
+
+def test_a_failure_in_the_middle_of_a_sleep_leaves_no_partial_memory(tmp_path: Path):
+    driver = FakeDriver(tmp_path)
+    driver.prepare(SPEC)
+    driver.start("m")
+    driver.fail_next("sleep:half", BackendUnavailable("gone"))
+    with pytest.raises(BackendUnavailable):
+        driver.sleep("m")
+    assert driver.state("m") is MachineState.RUNNING
+    assert driver.inventory().saved == frozenset()
+
+
+def test_a_death_in_the_middle_of_a_sleep_leaves_partial_memory_that_the_next_open_removes(tmp_path: Path):
+    driver = FakeDriver(tmp_path, crash_hook=die("sleep:half"))
+    driver.prepare(SPEC)
+    driver.start("m")
+    with pytest.raises(Died):
+        driver.sleep("m")
+    after = FakeDriver(tmp_path)
+    assert after.state("m") is MachineState.RUNNING
+    assert after.inventory().saved == {"m"}
+    after.open(lambda event: None)
+    after.close()
+    assert after.inventory().saved == frozenset()
+
+
+def test_a_death_in_the_middle_of_a_new_disk_leaves_the_old_one(tmp_path: Path):
+    driver = FakeDriver(tmp_path, crash_hook=die("reset_disk:half"))
+    driver.prepare(SPEC)
+    disk = tmp_path / "directories" / "m" / "disk"
+    (disk / "kept").touch()
+    with pytest.raises(Died):
+        driver.reset_disk("m")
+    assert (disk / "kept").exists()
+    driver.crash_hook = None
+    driver.reset_disk("m")
+    assert list(disk.iterdir()) == []
+
+
+def test_spoilt_memory_is_told_once_and_dropped(tmp_path: Path):
+    driver = FakeDriver(tmp_path)
+    driver.prepare(SPEC)
+    driver.start("m")
+    driver.sleep("m")
+    driver.spoil_memory("m")
+    with pytest.raises(SavedMemoryUnusable):
+        driver.start("m")
+    assert driver.state("m") is MachineState.OFF
+    driver.start("m")
+    assert driver.state("m") is MachineState.RUNNING
+
+
+def test_freshening_is_counted_from_the_last_time_it_began_to_run(tmp_path: Path):
+    driver = FakeDriver(tmp_path)
+    driver.prepare(SPEC)
+    driver.start("m")
+    driver.freshen("m")
+    assert driver.freshened("m") == 1
+    driver.sleep("m")
+    driver.start("m")
+    assert driver.freshened("m") == 0
+    driver.freshen("m")
+    driver.pause("m")
+    driver.resume("m")
+    assert driver.freshened("m") == 0
+
+
+def test_a_machine_that_slept_before_it_was_ready_boots_on_when_it_wakes(tmp_path: Path):
+    driver = FakeDriver(tmp_path, delays={"boot": 0.2})
+    driver.prepare(SPEC)
+    driver.start("m")
+    driver.sleep("m")
+    time.sleep(0.3)
+    driver.start("m")
+    with pytest.raises(GuestUnreachable):
+        driver.freshen("m")
+    driver.wait_ready("m", 5)
+    driver.freshen("m")
+
+
+def test_the_host_is_booted_anew(tmp_path: Path):
+    driver = FakeDriver(tmp_path)
+    before = driver.capacity().boot_id
+    driver.set_boot_id("another")
+    assert driver.capacity().boot_id == "another" != before

@@ -25,8 +25,9 @@ from vmbackend.guest.kit import Kit
 libvirt = pytest.importorskip("libvirt")
 
 from vmbackend.libvirt import machines  # noqa: E402
+from vmbackend.libvirt.channels import EVENTS_BYTES_MAX  # noqa: E402
 from vmbackend.libvirt.driver import LibvirtDriver  # noqa: E402
-from vmbackend.libvirt.events import EVENTS_BYTES_MAX, Events  # noqa: E402
+from vmbackend.libvirt.events import Events  # noqa: E402
 from vmbackend.libvirt.host import _lock_root  # noqa: E402
 from vmbackend.libvirt.record import MachineDir, Status  # noqa: E402
 from vmbackend.libvirt.settings import LibvirtSettings, host_resolvers  # noqa: E402

@@ -41,6 +41,11 @@ _CONNECTION = {
 _UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
 
 
+def is_connection_error(error: Any) -> bool:
+    """Whether libvirt was not reached, rather than asked in vain."""
+    return error.get_error_code() in _CONNECTION
+
+
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """libvirt's error as ours; libvirt's own words, which name paths of the host, go to the log."""
@@ -51,7 +56,7 @@ def translated(what: str) -> Iterator[None]:
         if code in _GONE:
             raise MachineNotFound("The machine is not known to the hypervisor.") from error
         log.error("libvirt: %s: %s", what, error)
-        if code in _CONNECTION:
+        if is_connection_error(error):
             raise BackendUnavailable("The connection to the hypervisor failed.") from error
         if code == libvirt.VIR_ERR_OPERATION_INVALID:
             raise InvalidMachineState(f"The machine's state does not allow to {what} it.") from error
@@ -111,7 +116,7 @@ class Domains:
 
 
 def state_of(domain: Any) -> MachineState:
-    """The state now; ABSENT where the domain went meanwhile."""
+    """The state as libvirt knows it; ABSENT where the domain went meanwhile."""
     try:
         with translated("ask for"):
             state = _STATES.get(domain.state()[0])
@@ -153,6 +158,15 @@ def destroy(domain: Any) -> None:
             with translated("end"):
                 raise
     drop_saved_memory(domain)
+
+
+def has_saved_memory(domain: Any) -> bool:
+    """Whether libvirt keeps a managed image of it. None and gone have none."""
+    try:
+        with translated("ask for"):
+            return domain is not None and bool(domain.hasManagedSaveImage())
+    except MachineNotFound:
+        return False
 
 
 def drop_saved_memory(domain: Any) -> None:

@@ -113,7 +113,8 @@ def _behaviour(domain: ET.Element, d: DomainDefinition) -> None:
     ET.SubElement(features, "acpi")
     ET.SubElement(features, "apic")
     if d.domain_type == "kvm":
-        ET.SubElement(domain, "cpu", mode="host-passthrough", migratable="off")
+        # Migratable: what cannot be migrated (an invariant TSC) keeps QEMU from saving the machine's memory too.
+        ET.SubElement(domain, "cpu", mode="host-passthrough", migratable="on")
     elif d.domain_type == "qemu":
         ET.SubElement(domain, "cpu", mode="maximum")
     clock = ET.SubElement(domain, "clock", offset="utc")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable
@@ -27,26 +26,25 @@ from vmbackend.errors import (
     GuestUnreachable,
     InvalidMachineState,
     MachineNotFound,
-    NoRoom,
 )
 from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.guest.kit import find_kit
 from vmbackend.libvirt import agent, disks, domain
+from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.events import Events
+from vmbackend.libvirt.freshen import freshen
 from vmbackend.libvirt.host import Host, warm_capabilities
 from vmbackend.libvirt.machines import Preparer, port_of
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import probe_kvm
-from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
+from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.sleep import Sleeper
+from vmbackend.libvirt.stock import Stock
 from vmbackend.libvirt.watch import Watch
 
 log = logging.getLogger(__name__)
-
-_MEMINFO = Path("/proc/meminfo")
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-AGENT_SECONDS = 5.0
-_UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
 class LibvirtDriver(Driver):
@@ -57,10 +55,12 @@ class LibvirtDriver(Driver):
         self._events = Events(settings.boot_log_bytes)
         self._network = Network(settings)
         self._domains = domain.Domains(settings.instance)
-        self._watch = Watch(self._domains, self._events)
+        self._sleeper = Sleeper(settings)
+        self._watch = Watch(self._domains, self._events, self._sleeper)
         self._host = Host(settings, self._connected, self._watch.unregister)
-        self._preparer = Preparer(settings, self._network, self._domains)
-        self._quota_works = True
+        self._power = Power(settings, self._host, self._events, self._sleeper)
+        self._stock = Stock(settings, self._network, self._sleeper)
+        self._preparer = Preparer(settings, self._network, self._domains, self._sleeper)
 
     def open(self, on_event: Callable[[Event], None]) -> None:
         self._settings.check()
@@ -69,11 +69,11 @@ class LibvirtDriver(Driver):
         self._events.start(on_event)
         try:
             # Before libvirt: it may end a machine that was powering off, and with it what its pipes hold.
-            for files in self._directories():
+            for files in self._stock.directories():
                 if files.read_status().running:
                     self._events.attach(files)
             if not self._settings.is_test:
-                self._network.install(port_of(record) for record in self._records())
+                self._network.install(port_of(record) for record in self._stock.records())
             self._host.open()
         except BaseException as error:
             self.close()
@@ -91,16 +91,7 @@ class LibvirtDriver(Driver):
         self._network.uninstall()
 
     def capacity(self) -> Capacity:
-        memory = _meminfo()
-        return Capacity(
-            arch=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
-            accelerated=self._preparer.domain_type == "kvm",
-            cpus=os.cpu_count() or 1,
-            memory_mb=memory["MemTotal"],
-            memory_free_mb=max(0, memory["MemAvailable"] - self._settings.memory_reserve_mb),
-            disk_mb=disks.total_mb(self._settings.machines_dir),
-            disk_free_mb=max(0, disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb),
-        )
+        return capacity(self._settings, accelerated=self._preparer.domain_type == "kvm")
 
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
         self._watch.deleting.discard(spec.id)
@@ -108,23 +99,16 @@ class LibvirtDriver(Driver):
 
     def start(self, machine_id: str) -> None:
         target, record = self._known(machine_id)
-        state = domain.state_of(target)
+        files = self._stock.files(machine_id)
+        state = self._sleeper.state(target, files)
         if state is MachineState.RUNNING:
             return
         if state is MachineState.PAUSED:
             self.resume(machine_id)
             return
-        self._require_memory(record.memory_mb)
+        require_memory(self._settings, record.memory_mb)
         self._admit(record)
-        files = self._files(machine_id)
-        self._events.begin(files, wake=state is MachineState.ASLEEP)
-        try:
-            domain.start(target)
-        except BaseException:
-            self._events.abandon(machine_id)
-            domain.destroy(target) if state is MachineState.OFF else None
-            raise
-        self._limit(target, record)
+        self._power.start(target, record, files, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -141,26 +125,25 @@ class LibvirtDriver(Driver):
             self._events.wait_stopped(machine_id, 0.02)
 
     def shutdown(self, machine_id: str, grace: float) -> bool:
-        target = self._domains.find_or_none(self._host.connection, machine_id)
-        state = domain.state_of(target) if target is not None else MachineState.ABSENT
+        state = self.state(machine_id)
         if state in (MachineState.OFF, MachineState.ABSENT):
             return True
-        went = state in _UP and self._went_by_itself(target, machine_id, state, grace)
+        went = state is MachineState.ASLEEP or self._went_by_itself(machine_id, state, grace)
         self.destroy(machine_id)
         return went
 
     def destroy(self, machine_id: str) -> None:
         target = self._domains.find_or_none(self._host.connection, machine_id)
-        if target is not None:
-            domain.destroy(target)
+        self._power.destroy(target, self._stock.files(machine_id))
 
     def delete(self, machine_id: str) -> None:
         target = self._domains.find_or_none(self._host.connection, machine_id)
-        files = self._files(machine_id)
+        files = self._stock.files(machine_id)
         if target is not None:
             self._watch.deleting.add(machine_id)
-            domain.destroy(target)
+            self.destroy(machine_id)
             domain.undefine(target)
+        self._sleeper.drop(files)
         if not self._settings.is_test:
             self._leave_network(machine_id, files.read_record())
         self._events.forget(machine_id)
@@ -180,11 +163,33 @@ class LibvirtDriver(Driver):
             if domain.state_of(target) is MachineState.PAUSED:
                 target.resume()
 
+    def sleep(self, machine_id: str) -> None:
+        target, record = self._known(machine_id)
+        files = self._stock.files(machine_id)
+        if self._sleeper.state(target, files) is MachineState.ASLEEP:
+            return
+        self._require_process(target)
+        self._sleeper.save(target, files, record.memory_mb)
+        self._power.await_stop(machine_id)
+
+    def freshen(self, machine_id: str) -> None:
+        target = self._domains.find(self._host.connection, machine_id)
+        if domain.state_of(target) is not MachineState.RUNNING:
+            raise InvalidMachineState("The machine does not run.")
+        freshen(target)
+
+    def reset_disk(self, machine_id: str) -> None:
+        target, record = self._known(machine_id)
+        files = self._stock.files(machine_id)
+        if self._sleeper.state(target, files) is not MachineState.OFF:
+            raise InvalidMachineState("The machine is not off.")
+        disks.reset(files.data_disk, record.disk_mb)
+
     def set_internet(self, machine_id: str, allowed: bool) -> None:
         _, record = self._known(machine_id)
         changed = replace(record, allow_internet=allowed)
         # The record first: a firewall that is rebuilt meanwhile must already come out as it shall be.
-        self._files(machine_id).write_record(changed)
+        self._stock.files(machine_id).write_record(changed)
         self._admit(changed)
 
     def agent_answers(self, machine_id: str, timeout: float) -> bool:
@@ -196,32 +201,15 @@ class LibvirtDriver(Driver):
         except (GuestUnreachable, InvalidMachineState):
             return False
 
-    def set_clock(self, machine_id: str) -> None:
-        target = self._domains.find(self._host.connection, machine_id)
-        if domain.state_of(target) is not MachineState.RUNNING:
-            raise InvalidMachineState("The machine does not run.")
-        agent.ask(target, "guest-set-time", AGENT_SECONDS, time=time.time_ns())
-
     def state(self, machine_id: str) -> MachineState:
         target = self._domains.find_or_none(self._host.connection, machine_id)
-        return domain.state_of(target) if target is not None else MachineState.ABSENT
+        return MachineState.ABSENT if target is None else self._sleeper.state(target, self._stock.files(machine_id))
 
     def inventory(self) -> Inventory:
-        found = self._domains.list(self._host.connection)
-        directories = frozenset(files.id for files in self._directories())
-        admitted = {} if self._settings.is_test else self._network.admitted()
-        owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}
-        owners |= {self._network.tap_for(record.ip): record.id for record in self._records()}
-        return Inventory(
-            domains={machine: domain.state_of(target) for machine, target in found.items()},
-            directories=directories,
-            # A tap that nobody owns goes by its own name, which `delete` takes too.
-            taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
-            firewall=frozenset(admitted),
-        )
+        return self._stock.inventory(self._domains.list(self._host.connection))
 
     def boot_log(self, machine_id: str) -> Path:
-        return self._files(machine_id).boot_log
+        return self._stock.files(machine_id).boot_log
 
     def definition(self, machine_id: str) -> dict[str, object]:
         target, record = self._known(machine_id)
@@ -232,7 +220,7 @@ class LibvirtDriver(Driver):
         self._watch.register(connection)
         if not self._settings.is_test:
             warm_capabilities(connection, self._preparer.domain_type)
-        self._watch.settle(connection, list(self._directories()))
+        self._watch.settle(connection, self._stock.directories())
 
     def _domain_type(self) -> Any:
         if self._settings.is_test:
@@ -243,29 +231,15 @@ class LibvirtDriver(Driver):
         log.info("%s", report.sentence)
         return "kvm" if report.works else "qemu"
 
-    def _files(self, machine_id: str) -> MachineDir:
-        return MachineDir(self._settings.machines_dir, machine_id)
-
-    def _directories(self) -> list[MachineDir]:
-        return list(machine_dirs(self._settings.machines_dir))
-
-    def _records(self) -> list[Record]:
-        return [record for files in self._directories() if (record := files.read_record()) is not None]
-
     def _known(self, machine_id: str) -> tuple[Any, Record]:
         target = self._domains.find(self._host.connection, machine_id)
-        record = self._files(machine_id).read_record()
+        record = self._stock.files(machine_id).read_record()
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")
         return target, record
 
-    def _require_memory(self, needed_mb: int) -> None:
-        free = _meminfo()["MemAvailable"] - self._settings.memory_reserve_mb
-        if needed_mb > free:
-            raise NoRoom(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
-
     def _require_process(self, target: Any) -> None:
-        if domain.state_of(target) not in _UP:
+        if domain.state_of(target) not in UP:
             raise InvalidMachineState("The machine does not run.")
 
     def _admit(self, record: Record) -> None:
@@ -275,30 +249,16 @@ class LibvirtDriver(Driver):
         try:
             self._network.admit(port_of(record), port_of(record))
         except BackendError:
-            self._network.install(port_of(known) for known in self._records())
+            self._network.install(port_of(known) for known in self._stock.records())
 
-    def _limit(self, target: Any, record: Record) -> None:
-        if self._settings.is_test or not self._quota_works:
-            return
-        self._quota_works = domain.limit_cpu(target, record.cpus)
-        if not self._quota_works:
-            log.warning("This host's cgroups take no CPU quota: fractions of a CPU are not held.")
-
-    def _went_by_itself(self, target: Any, machine_id: str, state: MachineState, grace: float) -> bool:
-        deadline = time.monotonic() + grace
+    def _went_by_itself(self, machine_id: str, state: MachineState, grace: float) -> bool:
         try:
             if state is MachineState.PAUSED:
                 self.resume(machine_id)
-            domain.power_button(target)
-        except BackendUnavailable:
+            return self._power.press(self._domains.find(self._host.connection, machine_id), machine_id, grace)
+        except BackendError:
             # Its process died and libvirt has not noticed, or hangs: the destroy that follows ends it either way.
             return False
-        while domain.state_of(target) in _UP:
-            if time.monotonic() >= deadline:
-                return False
-            # The event wakes this; the second is for one that was lost with a connection.
-            self._events.wait_stopped(machine_id, min(1.0, max(0.01, deadline - time.monotonic())))
-        return True
 
     def _leave_network(self, machine_id: str, record: Record | None) -> None:
         ip = record.ip if record else self._network.admitted().get(machine_id)
@@ -313,12 +273,6 @@ def _remove(files: MachineDir) -> None:
         files.remove()
     except OSError as error:
         raise BackendUnavailable("The machine's files could not be removed.") from error
-
-
-def _meminfo() -> dict[str, int]:
-    """The kernel's figures in MiB."""
-    pairs = (line.split(":") for line in _MEMINFO.read_text().splitlines())
-    return {name: int(value.split()[0]) // 1024 for name, value in pairs}
 
 
 def _shows_banner(ip: str, seconds: float) -> bool:

@@ -1,8 +1,6 @@
 """What machines say and what becomes of them, told in order by one thread.
 
-**Channels.** A machine's events port and its console are named pipes. The guest is hostile and may write without
-end, so nothing it says goes to the host's disk unread: a pipe holds 64 KiB, then the guest waits. The thread reads
-the console into a log of bounded size, and takes at most `EVENTS_BYTES_MAX` of a start from the events port.
+**Channels.** A machine's events port and its console are named pipes, read as `channels.py` tells.
 
 **Death of the driver.** QEMU holds its pipes open for reading too, so what is said while nobody listens stays in
 them. The next driver opens the pipes before it opens libvirt (which may end a QEMU that was powering off) and reads
@@ -17,45 +15,21 @@ takes a banner of the control port alone for a machine that ran already when the
 from __future__ import annotations
 
 import logging
-import os
-import selectors
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from vmbackend.driver import Event, EventKind, StopReason
-from vmbackend.errors import DeadlineExceeded, MachineExited
+from vmbackend.errors import BackendUnavailable, DeadlineExceeded, MachineExited
 from vmbackend.libvirt.bootlog import BootLog
+from vmbackend.libvirt.channels import Channels, Run
 from vmbackend.libvirt.record import MachineDir, Status
 
 log = logging.getLogger(__name__)
 
-EVENTS_BYTES_MAX = 65536  # of one start; an honest guest says less than 100
 _LINE_MAX = 256
-# A serial port hands over its bytes one by one. After each read a console rests, so that a chatty guest costs twenty
-# reads a second and not a core.
-_CONSOLE_REST_SECONDS = 0.05
-_READ_BYTES = 65536
-
-
-@dataclass(slots=True)
-class Run:
-    """One machine's channels and what is known of its last start."""
-
-    files: MachineDir
-    status: Status
-    console: BootLog
-    events_fd: int = -1
-    console_fd: int = -1
-    said: int = 0
-    line: bytes = b""
-    starting: bool = False  # the start was asked for and libvirt has not told of it: a stop told now is an older one
-    adopted: bool = False  # ran before this driver opened
-    reset: bool = False  # the guest rebooted or panicked: its power-off was not a clean one
-    fds: list[int] = field(default_factory=list)
 
 
 class Events:
@@ -68,15 +42,11 @@ class Events:
         self._changed = threading.Condition(threading.RLock())
         self._on_event: Callable[[Event], None] | None = None
         self._thread: threading.Thread | None = None
-        self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = -1, -1
-        self._resting: deque[tuple[float, Run]] = deque()
+        self._open_channels: Channels | None = None
 
     def start(self, on_event: Callable[[Event], None]) -> None:
         self._on_event = on_event
-        self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._open_channels = Channels()
         self._thread = threading.Thread(target=self._work, name="machine-events", daemon=True)
         self._thread.start()
 
@@ -85,17 +55,14 @@ class Events:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._wake()
+        self._channels.wake()
         thread.join(timeout=10)
         with self._changed:
             for run in self._runs.values():
-                self._close(run)
+                self._channels.close_run(run)
             self._runs.clear()
-            self._resting.clear()
-            self._selector.close()
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            self._wake_read = self._wake_write = -1
+            self._channels.close()
+            self._open_channels = None
 
     def attach(self, files: MachineDir) -> Run:
         """Take up the channels of a machine that may run; known ones stay as they are."""
@@ -104,7 +71,7 @@ class Events:
             if run is None:
                 run = Run(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), adopted=True)
                 self._runs[files.id] = run
-                self._open(run)
+                self._channels.open_run(run)
             return run
 
     def begin(self, files: MachineDir, *, wake: bool) -> None:
@@ -112,24 +79,26 @@ class Events:
         with self._changed:
             self.forget(files.id)
             run = Run(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), starting=True)
+            run.former = replace(run.status, running=False)
             run.status = Status(running=True, ready=wake and run.status.ready)
             files.write_status(run.status)
             self._runs[files.id] = run
-            self._open(run, fresh=True)
+            # A waking guest may have spoken just before it slept.
+            self._channels.open_run(run, fresh=not wake)
 
-    def abandon(self, machine_id: str) -> None:
-        """The start failed: the machine is off and was never told of."""
+    def abandon(self, machine_id: str, *, asleep: bool = False) -> None:
+        """The start failed: the machine is off, or asleep as before, and was never told of."""
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None:
-                run.files.write_status(Status())
+                run.files.write_status(run.former if asleep else Status())
             self.forget(machine_id)
 
     def forget(self, machine_id: str) -> None:
         with self._changed:
             run = self._runs.pop(machine_id, None)
             if run is not None:
-                self._close(run)
+                self._channels.close_run(run)
             self._changed.notify_all()
 
     def status(self, machine_id: str) -> Status:
@@ -181,13 +150,17 @@ class Events:
 
     # What follows runs on the events thread, or under the lock.
 
+    @property
+    def _channels(self) -> Channels:
+        if self._open_channels is None:
+            raise BackendUnavailable("The hypervisor is not connected.")
+        return self._open_channels
+
     def _put(self, work: Callable[[], list[Event]]) -> None:
         self._queue.append(work)
-        self._wake()
-
-    def _wake(self) -> None:
-        with suppress(OSError):
-            os.write(self._wake_write, b"!")
+        channels = self._open_channels
+        if channels is not None:
+            channels.wake()
 
     def _work(self) -> None:
         while self._thread is threading.current_thread():
@@ -198,34 +171,18 @@ class Events:
                 time.sleep(1)  # an unforeseen error must not become a busy loop
 
     def _turn(self) -> None:
-        due = max(0.0, self._resting[0][0] - time.monotonic()) if self._resting else None
-        for key, _ in self._selector.select(due):
-            if key.data is None:
-                with suppress(BlockingIOError):
-                    os.read(self._wake_read, 4096)
-                continue
+        channels = self._channels
+        for run, fd in channels.wait():
             with self._changed:
-                run: Run = key.data
-                events = self._read(run, key.fd) if key.fd in run.fds else []
+                events = self._read(run, fd) if fd in run.fds else []
             self._tell(events)
-        self._rouse_consoles()
+        with self._changed:
+            channels.rouse_consoles()
         while self._queue:
             work = self._queue.popleft()
             with self._changed:
                 events = work()
             self._tell(events)
-
-    def _rouse_consoles(self) -> None:
-        with self._changed:
-            while self._resting and self._resting[0][0] <= time.monotonic():
-                _, run = self._resting.popleft()
-                if run.console_fd in run.fds and run.console_fd not in self._selector.get_map():
-                    self._selector.register(run.console_fd, selectors.EVENT_READ, run)
-
-    def _rest(self, run: Run) -> None:
-        if run.console_fd in self._selector.get_map():
-            self._selector.unregister(run.console_fd)
-            self._resting.append((time.monotonic() + _CONSOLE_REST_SECONDS, run))
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:
@@ -238,40 +195,9 @@ class Events:
             if event.kind is EventKind.STOPPED:
                 self._settle_stopped(event.machine_id)
 
-    def _open(self, run: Run, *, fresh: bool = False) -> None:
-        # For reading and writing: a pipe without a writer would be at its end, and selectable, for ever.
-        flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
-        run.files.make()
-        run.events_fd = os.open(run.files.path / "events.out", flags)
-        run.console_fd = os.open(run.files.path / "console.out", flags)
-        run.fds = [run.events_fd, run.console_fd]
-        for fd in run.fds:
-            if fresh:
-                _discard(fd)
-            self._selector.register(fd, selectors.EVENT_READ, run)
-
-    def _close(self, run: Run) -> None:
-        for fd in run.fds:
-            with suppress(KeyError, ValueError):
-                self._selector.unregister(fd)
-            os.close(fd)
-        run.fds = []
-
     def _read(self, run: Run, fd: int) -> list[Event]:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return []
-        if fd == run.console_fd:
-            run.console.append(data)
-            self._rest(run)
-            return []
-        run.said += len(data)
-        if run.said > EVENTS_BYTES_MAX:
-            log.warning("machine %s talks too much on its events port: not heard any more", run.files.id)
-            with suppress(KeyError):
-                self._selector.unregister(fd)
-        return self._lines(run, data)
+        data = self._channels.read(run, fd)
+        return self._lines(run, data) if data else []
 
     def _lines(self, run: Run, data: bytes) -> list[Event]:
         *lines, run.line = (run.line + data).split(b"\n")
@@ -320,7 +246,7 @@ class Events:
         events: list[Event] = []
         for fd in run.fds:
             for _ in range(2):
-                events += self._read(run, fd) if run.said <= EVENTS_BYTES_MAX else []
+                events += [] if run.talks_too_much else self._read(run, fd)
         return events
 
     def _settle_stopped(self, machine_id: str) -> None:
@@ -328,11 +254,5 @@ class Events:
             run = self._runs.get(machine_id)
             if run is not None and not run.starting:
                 self._note(run, replace(run.status, running=False))
-                self._close(run)
+                self._channels.close_run(run)
             self._changed.notify_all()
-
-
-def _discard(fd: int) -> None:
-    with suppress(BlockingIOError):
-        while os.read(fd, _READ_BYTES):
-            pass

@@ -15,6 +15,7 @@ from vmbackend.libvirt.domainxml import DomainDefinition, to_xml, vcpus_for
 from vmbackend.libvirt.network import Network, Port, mac_for
 from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
+from vmbackend.libvirt.sleep import Sleeper
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +23,9 @@ log = logging.getLogger(__name__)
 class Preparer:
     """Makes one instance's machines. `domain_type` is known once the driver is open."""
 
-    def __init__(self, settings: LibvirtSettings, network: Network, domains: domain.Domains) -> None:
+    def __init__(self, settings: LibvirtSettings, network: Network, domains: domain.Domains, sleeper: Sleeper) -> None:
         self._settings = settings
+        self._sleeper = sleeper
         self._network = network
         self._domains = domains
         self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
@@ -47,7 +49,8 @@ class Preparer:
             raise BackendUnavailable("The machine's id has characters that no machine can have.")
         self._network.check_address(spec.ip)
         existing = self._domains.find_or_none(connection, spec.id)
-        if existing is not None and domain.state_of(existing) not in (MachineState.OFF, MachineState.ABSENT):
+        state = MachineState.ABSENT if existing is None else self._sleeper.state(existing, files)
+        if state not in (MachineState.OFF, MachineState.ABSENT):
             raise InvalidMachineState("The machine runs or sleeps: stop it first.")
         disks.check_size(spec.disk_mb)
         image = self._settings.images.get(spec.image)
@@ -78,7 +81,10 @@ class Preparer:
         files.write_record(record)
         if not self._settings.is_test:
             self._network.admit(port_of(record), port_of(former) if former else None)
+        # Of a machine that the hypervisor forgot: that memory does not belong to the new definition.
+        self._sleeper.drop(files)
         domain.define(connection, xml)
+        domain.drop_saved_memory(self._domains.find(connection, spec.id))
         return MachineIdentity(ip=spec.ip, ssh_host_key=public_key, control_port=CONTROL_PORT)
 
     def _disk(self, files: MachineDir, wanted_mb: int, former: Record | None) -> int:

@@ -3,6 +3,7 @@
     <machines_dir>/<id>/machine.json   what network and disk were given (below); the firewall is rebuilt from it
                         status.json    what the guest said since its last start
                         data.raw       the writable disk
+                        memory         saved memory of a sleeping machine, whole or partial; memory.seal its checksum
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
                         boot.log       console output, bounded
@@ -57,6 +58,8 @@ class MachineDir:
         self.id = machine_id
         self.path = machines_dir / machine_id
         self.data_disk = self.path / "data.raw"
+        self.memory = self.path / "memory"
+        self.memory_seal = self.path / "memory.seal"
         self.config = self.path / "config"
         self.host_key = self.path / "host_key"
         self.public_key = self.path / "host_key.pub"

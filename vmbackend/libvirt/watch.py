@@ -12,9 +12,10 @@ import libvirt_qemu
 
 from vmbackend.driver import MachineState, StopReason
 from vmbackend.errors import MachineNotFound
-from vmbackend.libvirt.domain import Domains, state_of, stop_reason_of
+from vmbackend.libvirt.domain import Domains, stop_reason_of
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.sleep import Sleeper
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,10 @@ _SETTLE_SECONDS = 10.0
 class Watch:
     """Registers for libvirt's events on each new connection and settles what happened while there was none."""
 
-    def __init__(self, domains: Domains, events: Events) -> None:
+    def __init__(self, domains: Domains, events: Events, sleeper: Sleeper) -> None:
         self._domains = domains
         self._events = events
+        self._sleeper = sleeper
         self._registered: list[int] = []
         self._qemu_registered: int | None = None
         self.deleting: set[str] = set()  # undefined by us: no loss
@@ -65,16 +67,18 @@ class Watch:
         for domain in domains.values():
             _wait_for_truth(domain)
         for files in directories:
+            if files.id in domains:
+                self._sleeper.settle(domains[files.id], files)
             self._settle_one(files, domains.get(files.id))
 
     def _settle_one(self, files: MachineDir, domain: Any) -> None:
-        state = state_of(domain) if domain is not None else MachineState.ABSENT
+        state = self._sleeper.state(domain, files) if domain is not None else MachineState.ABSENT
         if state in (MachineState.RUNNING, MachineState.PAUSED):
             run = self._events.attach(files)
             if run.status.ready and run.status.exit_code is None:
                 self._events.repeat_ready(files.id)
         elif files.read_status().running:
-            self._events.stopped(files.id, _reason(domain))
+            self._events.stopped(files.id, StopReason.SAVED if state is MachineState.ASLEEP else _reason(domain))
 
     def _lifecycle(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
         machine_id = self._domains.machine_id(domain)

@@ -1,0 +1,380 @@
+"""Sleep over a real libvirt, where things break: spoilt files, killed QEMUs, killed drivers, other people's saves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vmbackend.driver import EventKind, MachineState, StopReason
+from vmbackend.errors import BackendError, BackendUnavailable, SavedMemoryUnusable
+from vmbackend.guest.session import GuestAddress
+from vmbackend.libvirt.memory import SavedMemory, managed_image
+from vmbackend.libvirt.record import MachineDir
+
+from .conftest import Harness
+from .test_sleep_contract import CLOCK_ERROR, KEEP, clocks, told, wake
+
+MIB = 1 << 20
+PARTIAL = b"LibvirtQemudPart" + b"\0" * 100
+WHOLE = b"LibvirtQemudSave" + b"\0" * 100
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
+    made = factory.make_harness(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def until(found: Callable[[], object], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def files_of(harness: Harness, machine_id: str) -> MachineDir:
+    return harness.driver._stock.files(machine_id)
+
+
+def domain_of(harness: Harness, machine_id: str):
+    return harness.driver._domains.find(harness.driver._host.connection, machine_id)
+
+
+class TestSavedMemory:
+    """The file alone."""
+
+    @pytest.fixture
+    def files(self, tmp_path: Path) -> MachineDir:
+        made = MachineDir(tmp_path, "m1")
+        made.path.mkdir()
+        return made
+
+    @pytest.mark.parametrize(
+        ("content", "whole"), [(None, False), (b"", False), (b"Lib", False), (PARTIAL, False), (WHOLE, True)]
+    )
+    def test_a_partial_file_is_told_from_a_whole_one(self, files: MachineDir, content: bytes | None, whole: bool):
+        if content is not None:
+            files.memory.write_bytes(content)
+        assert SavedMemory(files).whole is whole
+
+    @pytest.mark.parametrize("content", [b"", WHOLE[:-1], b"x" + WHOLE[1:], PARTIAL])
+    def test_a_sealed_file_that_changed_is_still_saved_memory_but_not_sound(self, files: MachineDir, content: bytes):
+        files.memory.write_bytes(WHOLE)
+        memory = SavedMemory(files)
+        memory.seal()
+        assert memory.sound()
+        files.memory.write_bytes(content)
+        assert memory.whole
+        assert not memory.sound()
+
+    def test_memory_does_not_fit_a_disk_that_was_used_since(self, files: MachineDir):
+        files.memory.write_bytes(WHOLE)
+        files.data_disk.write_bytes(b"disk")
+        memory = SavedMemory(files)
+        memory.seal()
+        assert memory.sound()
+        files.data_disk.write_bytes(b"used")
+        os.utime(files.data_disk, ns=(1, 1))
+        assert not memory.sound()
+
+    def test_nothing_is_left_of_what_is_dropped(self, files: MachineDir):
+        files.memory.write_bytes(WHOLE)
+        memory = SavedMemory(files)
+        memory.seal()
+        memory.drop()
+        memory.drop()
+        assert list(files.path.iterdir()) == []
+
+    def test_sealing_what_was_removed_meanwhile_is_nothing(self, files: MachineDir):
+        SavedMemory(files).seal()
+        assert list(files.path.iterdir()) == []
+
+    def test_where_files_cannot_be_written_it_is_told(self, files: MachineDir):
+        files.memory.mkdir()
+        with pytest.raises(BackendUnavailable):
+            SavedMemory(files).seal()
+        with pytest.raises(BackendUnavailable):
+            SavedMemory(files).drop()
+
+
+def _cut(memory: Path) -> None:
+    os.truncate(memory, memory.stat().st_size // 2)
+
+
+def _overwrite(memory: Path, place: int, count: int) -> None:
+    with memory.open("r+b") as file:
+        file.seek(place)
+        file.write(os.urandom(count))
+
+
+SPOILERS: dict[str, Callable[[Path], None]] = {
+    "emptied": lambda memory: os.truncate(memory, 0),
+    "cut off": _cut,
+    "header overwritten": lambda memory: _overwrite(memory, 0, 4096),
+    "header marked partial": lambda memory: memory.write_bytes(PARTIAL + memory.read_bytes()[len(PARTIAL) :]),
+    "middle overwritten": lambda memory: _overwrite(memory, memory.stat().st_size // 2, MIB),
+    "one byte": lambda memory: _overwrite(memory, memory.stat().st_size // 2, 8),
+}
+
+
+@pytest.mark.vm
+def test_no_spoilt_file_is_ever_loaded_or_started_over_in_silence(harness: Harness):
+    address = harness.running()
+    files = files_of(harness, address.machine_id)
+    for name, spoil in SPOILERS.items():
+        harness.driver.sleep(address.machine_id)
+        spoil(files.memory)
+        with pytest.raises(SavedMemoryUnusable):
+            harness.driver.start(address.machine_id)
+        assert harness.driver.state(address.machine_id) is MachineState.OFF, name
+        assert harness.driver.inventory().saved == frozenset()
+        wake(harness, address)
+
+
+@pytest.mark.vm
+@pytest.mark.parametrize("name", ["cut off", "middle overwritten"])
+def test_a_spoilt_file_without_a_seal_is_found_by_the_hypervisor(harness: Harness, name: str):
+    address = harness.asleep()
+    files = files_of(harness, address.machine_id)
+    files.memory_seal.unlink()
+    SPOILERS[name](files.memory)
+    with pytest.raises(SavedMemoryUnusable):
+        harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    wake(harness, address)
+
+
+@pytest.mark.vm
+def test_a_qemu_killed_while_it_saves_leaves_a_machine_that_starts(harness: Harness):
+    address = harness.running()
+    files = files_of(harness, address.machine_id)
+    raised: list[BaseException] = []
+
+    def sleep() -> None:
+        try:
+            harness.driver.sleep(address.machine_id)
+        except BackendError as error:
+            raised.append(error)
+
+    sleeping = threading.Thread(target=sleep)
+    sleeping.start()
+    until(lambda: files.memory.exists() and files.memory.stat().st_size > MIB)
+    harness.kill(harness.driver, address.machine_id)
+    sleeping.join(60)
+    assert len(raised) == 1
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.driver.inventory().saved == frozenset()
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is not StopReason.SAVED
+    wake(harness, address)
+
+
+@pytest.mark.vm
+def test_a_qemu_killed_while_it_loads_is_loaded_again(harness: Harness):
+    address = harness.running(cmd=KEEP)
+    word = told(harness, address)
+    harness.driver.sleep(address.machine_id)
+    waking = threading.Thread(target=harness.driver.start, args=(address.machine_id,))
+    waking.start()
+    kill = harness.kill
+
+    def killed() -> bool:
+        try:
+            kill(harness.driver, address.machine_id)
+        except (ValueError, ProcessLookupError):
+            return False
+        return True
+
+    until(killed)
+    waking.join(60)
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    assert told(harness, address) == word
+
+
+@pytest.mark.vm
+def test_only_freshening_makes_up_for_the_time_asleep(harness: Harness):
+    address = harness.asleep()
+    time.sleep(harness.nap)
+    wake(harness, address)
+    before, guest, _ = clocks(harness, address)
+    assert guest < before - harness.nap + 2 * CLOCK_ERROR
+    began = time.monotonic()
+    harness.driver.freshen(address.machine_id)
+    assert time.monotonic() - began < 5
+    before, guest, after = clocks(harness, address)
+    assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
+
+
+async def _draw(session) -> bytes:
+    return bytes((await session.execute("head -c 16 /dev/urandom | od -An -tx1")).stdout.strip())
+
+
+@pytest.mark.vm
+def test_two_wakes_of_one_memory_draw_different_numbers(harness: Harness, tmp_path: Path):
+    address = harness.asleep()
+    files = files_of(harness, address.machine_id)
+    kept = [files.memory, files.memory_seal, files.data_disk]
+    for path in kept:
+        shutil.copy2(path, tmp_path)
+    drawn = []
+    for _ in range(2):
+        for path in kept:
+            shutil.copy2(tmp_path / path.name, path)
+        wake(harness, address)
+        harness.driver.freshen(address.machine_id)
+        drawn.append(harness.pool.call(address, _draw, 30))
+        harness.driver.destroy(address.machine_id)
+    assert len(set(drawn)) == 2
+    assert all(drawn)
+
+
+@pytest.mark.vm
+def test_memory_that_somebody_else_saved_is_honoured_and_checked(harness: Harness):
+    address = harness.running(cmd=KEEP)
+    word = told(harness, address)
+    domain_of(harness, address.machine_id).managedSave()
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+    assert harness.driver.inventory().saved == {address.machine_id}
+    wake(harness, address)
+    assert told(harness, address) == word
+    domain = domain_of(harness, address.machine_id)
+    domain.managedSave()
+    _overwrite(managed_image(harness.settings.embed_root, domain.name()), 0, 4096)
+    with pytest.raises(SavedMemoryUnusable):
+        harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.driver.inventory().saved == frozenset()
+
+
+@pytest.mark.vm
+def test_what_an_embedded_libvirt_saved_of_a_machine_it_forgot_is_a_leftover(harness: Harness):
+    image = managed_image(harness.settings.embed_root, f"mvm-{harness.settings.instance}-ws_gone")
+    image.write_bytes(PARTIAL)
+    assert harness.driver.inventory().saved == {"ws_gone"}
+    harness.driver.delete("ws_gone")
+    assert harness.driver.inventory().ids() == frozenset()
+    assert not image.exists()
+
+
+@pytest.mark.vm
+def test_a_fraction_of_a_cpu_is_held_before_and_after_a_sleep(harness: Harness):
+    address = harness.running(cpus=0.3, cmd=("/bin/sh", "-c", "while :; do :; done"))
+    if not harness.driver._power._quota_works:
+        pytest.skip("this host's cgroups take no quota")
+    before = _share(harness, address)
+    assert 0.15 < before < 0.4
+    harness.driver.sleep(address.machine_id)
+    wake(harness, address)
+    after = _share(harness, address)
+    assert 0.15 < after < 0.4
+
+
+def _share(harness: Harness, address: GuestAddress) -> float:
+    """CPUs that the machine's process uses, over three seconds."""
+    from .libvirt_factory import qemu_pids
+
+    (pid,) = qemu_pids(harness.settings.machines_dir, address.machine_id)
+
+    def used() -> float:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    first, began = used(), time.monotonic()
+    time.sleep(3)
+    return (used() - first) / (time.monotonic() - began)
+
+
+_OTHER_PROCESS = """
+    import os, signal, sys, threading, time
+    from pathlib import Path
+    import ipaddress
+    from tests.vmbackend.libvirt_factory import IMAGE, make_settings
+    from vmbackend.driver import Boot, MachineSpec
+    from vmbackend.libvirt.driver import LibvirtDriver
+
+    folder, instance, subnet, step = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
+    settings = make_settings(
+        folder, uri=f"qemu:///embed?root={folder}/r", instance=instance, subnet=ipaddress.ip_network(subnet)
+    )
+    driver = LibvirtDriver(settings)
+    driver.open(lambda event: print("event", event.kind, event.reason, event.exit_code, flush=True))
+    memory = settings.machines_dir / "m1" / "memory"
+
+    def die_when(found):
+        while not found():
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def qemu_is_there():
+        from tests.vmbackend.libvirt_factory import qemu_pids
+        return bool(qemu_pids(settings.machines_dir))
+
+    if step.startswith("begin"):
+        ip = str(settings.subnet.network_address + 5)
+        driver.prepare(MachineSpec(id="m1", image=IMAGE, cpus=1, memory_mb=192, disk_mb=64, ip=ip, boot=Boot("h")))
+        driver.start("m1")
+        driver.wait_ready("m1", 60)
+    if step == "begin-and-die-in-sleep":
+        threading.Thread(target=driver.sleep, args=("m1",), daemon=True).start()
+        die_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
+    if step == "begin-and-sleep":
+        driver.sleep("m1")
+    if step == "wake-and-die":
+        threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
+        die_when(qemu_is_there)
+    print("found", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
+    if step == "go-on":
+        driver.start("m1")
+        driver.wait_ready("m1", 60)
+        driver.freshen("m1")
+        print("now", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.mark.vm
+class TestDeath:
+    """Each step is a process of its own, as vmhost is."""
+
+    @pytest.fixture
+    def step(self) -> Iterator[Callable[[str], str]]:
+        from .libvirt_factory import free_subnet, make_settings, tear_down
+
+        folder = Path(tempfile.mkdtemp(prefix="mvt", dir="/tmp"))
+        subnet, instance = free_subnet(), f"e{os.getpid() % 0xFFFFF:05x}"
+
+        def run(name: str) -> str:
+            code = textwrap.dedent(_OTHER_PROCESS)
+            command = [sys.executable, "-c", code, str(folder), instance, str(subnet), name]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode in (0, -signal.SIGKILL), done.stderr
+            return done.stdout
+
+        yield run
+        tear_down(make_settings(folder, instance=instance, subnet=subnet))
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def test_a_driver_killed_in_the_middle_of_a_sleep_leaves_a_running_machine_or_a_sleeping_one(self, step):
+        step("begin-and-die-in-sleep")
+        said = step("look")
+        assert "found running []" in said or "found asleep ['m1']" in said
+        assert "now running []" in step("go-on")
+
+    def test_a_driver_killed_in_the_middle_of_a_wake_leaves_what_can_be_started(self, step):
+        assert "found asleep ['m1']" in step("begin-and-sleep")
+        step("wake-and-die")
+        assert "now running []" in step("go-on")

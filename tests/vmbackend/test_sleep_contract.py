@@ -1,0 +1,251 @@
+"""The driver contract on sleep, waking, disks made anew and machines forgotten. Every backend passes this file."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from vmbackend.driver import EventKind, MachineState, StopReason
+from vmbackend.errors import InvalidMachineState, NoRoom, SavedMemoryUnusable
+from vmbackend.guest.session import GuestAddress
+
+from .conftest import Harness
+
+# Holds a word in its memory alone, and tells it when asked.
+KEEPER = """
+n=$(cat /proc/sys/kernel/random/uuid)
+while :; do
+    [ -e ask ] && rm ask && echo "$n" > told
+    sleep 0.1
+done
+"""
+KEEP = ("/bin/sh", "-c", KEEPER)
+CLOCK_ERROR = 0.5
+
+
+async def _put(session):
+    async def content():
+        yield b"kept"
+
+    await session.write("/kept", content())
+    await session.sync()
+
+
+async def _get(session):
+    return b"".join([chunk async for chunk in session.read("/kept")])
+
+
+async def _names(session):
+    entries, _ = await session.list_directory("/")
+    return [entry.name for entry in entries]
+
+
+def told(harness: Harness, address: GuestAddress) -> str:
+    """What the keeper holds."""
+    script = "rm -f told; : > ask; while ! grep -q . told; do sleep 0.1; done 2>/dev/null; cat told"
+    result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=20.0), 30)
+    word = str(result.stdout.decode().strip())
+    assert word
+    return word
+
+
+def wake(harness: Harness, address: GuestAddress) -> None:
+    harness.driver.start(address.machine_id)
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+
+
+def clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, float]:
+    """The guest's clock between two looks at the host's. busybox's `date` has whole seconds only, its adjtimex more."""
+    command = "if [ -e /bin/adjtimex ]; then adjtimex; else date '+tv_sec: %s tv_usec: %6N'; fi"
+    before = time.time()
+    result = harness.pool.call(address, lambda session: session.execute(command), 30)
+    after = time.time()
+    fields = dict(re.findall(r"(tv_u?sec):\s+(\d+)", result.stdout.decode()))
+    return before, int(fields["tv_sec"]) + int(fields["tv_usec"]) / 1e6, after
+
+
+def test_memory_lives_through_a_sleep(harness: Harness):
+    address = harness.running(cmd=KEEP)
+    word = told(harness, address)
+    harness.driver.sleep(address.machine_id)
+    wake(harness, address)
+    harness.driver.freshen(address.machine_id)
+    assert told(harness, address) == word
+    assert harness.driver.inventory().saved == frozenset()
+
+
+def test_a_sleeping_machine_is_asleep_and_says_why_it_stopped(harness: Harness):
+    address = harness.asleep()
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SAVED
+    inventory = harness.driver.inventory()
+    assert inventory.domains[address.machine_id] is MachineState.ASLEEP
+    assert inventory.saved == {address.machine_id}
+    harness.driver.sleep(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+
+
+def test_a_woken_machine_runs_and_has_no_saved_memory_any_more(harness: Harness):
+    address = harness.asleep()
+    wake(harness, address)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.driver.inventory().saved == frozenset()
+
+
+def test_the_clock_is_right_after_a_wake(harness: Harness):
+    harness.needs_guest()
+    address = harness.asleep()
+    time.sleep(harness.nap)
+    wake(harness, address)
+    harness.driver.freshen(address.machine_id)
+    before, guest, after = clocks(harness, address)
+    assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
+
+
+def test_a_paused_machine_sleeps_and_wakes_running(harness: Harness):
+    address = harness.running(cmd=KEEP)
+    harness.driver.pause(address.machine_id)
+    harness.driver.sleep(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+    wake(harness, address)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    told(harness, address)
+
+
+def test_a_machine_can_sleep_again_and_again(harness: Harness):
+    harness.needs_guest()
+    address = harness.running(cmd=KEEP)
+    for _ in range(3):
+        harness.driver.sleep(address.machine_id)
+        wake(harness, address)
+        harness.driver.freshen(address.machine_id)
+    told(harness, address)
+
+
+def test_memory_that_cannot_be_loaded_is_dropped_and_the_next_start_is_a_cold_one(harness: Harness):
+    address = harness.running()
+    if not harness.without_guest:
+        harness.pool.call(address, _put)
+    harness.driver.sleep(address.machine_id)
+    harness.spoil(harness.driver, address.machine_id)
+    with pytest.raises(SavedMemoryUnusable):
+        harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.driver.inventory().saved == frozenset()
+    wake(harness, address)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.pool.call(address, _get) == b"kept"
+
+
+def test_without_disk_room_a_machine_goes_on_running(harness: Harness):
+    address = harness.running()
+    harness.fill_disk(harness.driver)
+    with pytest.raises(NoRoom):
+        harness.driver.sleep(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.driver.inventory().saved == frozenset()
+
+
+@pytest.mark.parametrize("method", ["destroy", "shutdown", "delete"])
+def test_ending_a_sleeping_machine_leaves_no_memory(harness: Harness, method: str):
+    address = harness.asleep()
+    if method == "shutdown":
+        assert harness.driver.shutdown(address.machine_id, 1.0) is True
+    else:
+        getattr(harness.driver, method)(address.machine_id)
+    wanted = MachineState.ABSENT if method == "delete" else MachineState.OFF
+    assert harness.driver.state(address.machine_id) is wanted
+    assert harness.driver.inventory().saved == frozenset()
+    if method == "delete":
+        assert address.machine_id not in harness.driver.inventory().ids()
+
+
+def test_what_makes_no_sense_asleep_is_refused(harness: Harness):
+    address = harness.asleep()
+    for method in ("pause", "resume", "freshen", "reset_disk"):
+        with pytest.raises(InvalidMachineState):
+            getattr(harness.driver, method)(address.machine_id)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+
+
+def test_a_machine_that_is_off_can_neither_sleep_nor_be_freshened(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    for method in ("sleep", "freshen"):
+        with pytest.raises(InvalidMachineState):
+            getattr(harness.driver, method)(spec.id)
+
+
+def test_a_paused_machine_is_freshened_after_it_goes_on(harness: Harness):
+    harness.needs_guest()
+    address = harness.running()
+    harness.driver.pause(address.machine_id)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.freshen(address.machine_id)
+    harness.driver.resume(address.machine_id)
+    harness.driver.freshen(address.machine_id)
+
+
+def test_a_sleeping_machine_survives_the_driver(harness: Harness):
+    address = harness.running(cmd=KEEP)
+    word = told(harness, address)
+    harness.driver.sleep(address.machine_id)
+    harness.attach_again()
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+    wake(harness, address)
+    assert told(harness, address) == word
+
+
+def test_a_disk_made_anew_is_empty_and_the_machine_the_same(harness: Harness):
+    address = harness.running()
+    if not harness.without_guest:
+        harness.pool.call(address, _put)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.reset_disk(address.machine_id)
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    harness.driver.reset_disk(address.machine_id)
+    wake(harness, address)
+    assert "kept" not in harness.pool.call(address, _names)
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
+    assert identity.ssh_host_key == address.host_key
+
+
+def test_a_machine_that_the_hypervisor_forgot_is_brought_back_with_its_files(harness: Harness):
+    address = harness.running()
+    if not harness.without_guest:
+        harness.pool.call(address, _put)
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    harness.forget(harness.driver, address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.ABSENT
+    identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
+    assert identity.ssh_host_key == address.host_key
+    wake(harness, address)
+    assert harness.pool.call(address, _get) == b"kept"
+
+
+def test_the_saved_memory_of_a_forgotten_machine_is_a_leftover(harness: Harness):
+    address = harness.asleep()
+    harness.forget(harness.driver, address.machine_id)
+    assert address.machine_id in harness.driver.inventory().saved
+    harness.driver.delete(address.machine_id)
+    assert address.machine_id not in harness.driver.inventory().ids()
+
+
+def test_a_forgotten_machine_that_slept_is_brought_back_off(harness: Harness):
+    address = harness.asleep()
+    harness.forget(harness.driver, address.machine_id)
+    harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.driver.inventory().saved == frozenset()
+
+
+def test_a_host_tells_whether_machines_can_sleep_and_when_it_was_booted(harness: Harness):
+    capacity = harness.driver.capacity()
+    assert capacity.snapshots
+    assert capacity.boot_id
+    assert harness.driver.capacity().boot_id == capacity.boot_id

@@ -1,0 +1,45 @@
+"""The host's size and what is free of it, by the kernel's own figures: no call of libvirt's, which may block."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vmbackend.driver import Capacity
+from vmbackend.errors import NoRoom
+from vmbackend.libvirt import disks
+from vmbackend.libvirt.settings import LibvirtSettings
+
+_MEMINFO = Path("/proc/meminfo")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def capacity(settings: LibvirtSettings, *, accelerated: bool) -> Capacity:
+    """As `Driver.capacity`; what is kept for the host itself is not free."""
+    memory = _meminfo()
+    return Capacity(
+        arch=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
+        accelerated=accelerated,
+        cpus=os.cpu_count() or 1,
+        memory_mb=memory["MemTotal"],
+        memory_free_mb=max(0, memory["MemAvailable"] - settings.memory_reserve_mb),
+        disk_mb=disks.total_mb(settings.machines_dir),
+        disk_free_mb=max(0, disks.free_mb(settings.machines_dir) - settings.disk_reserve_mb),
+        # No machine has a device that its memory could not be saved without.
+        snapshots=True,
+        boot_id=_BOOT_ID.read_text().strip(),
+    )
+
+
+def require_memory(settings: LibvirtSettings, needed_mb: int) -> None:
+    """Raises NoRoom."""
+    free = _meminfo()["MemAvailable"] - settings.memory_reserve_mb
+    if needed_mb > free:
+        raise NoRoom(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
+
+
+def _meminfo() -> dict[str, int]:
+    """The kernel's figures in MiB."""
+    pairs = (line.split(":") for line in _MEMINFO.read_text().splitlines())
+    return {name: int(value.split()[0]) // 1024 for name, value in pairs}

@@ -1,0 +1,84 @@
+"""The saved memory of a machine: one file in its directory, and a seal that tells whether the file is still the same.
+
+libvirt writes the file with a mark of incompleteness in its first bytes and replaces the mark last, so a whole file is
+told from a partial one without a word of ours. The seal is written after that. It finds a page that went bad, which the
+hypervisor would load as it is, and a writable disk that was used since (somebody started the machine without us), which
+no longer fits the memory.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.record import MachineDir
+
+_MAGIC_BYTES = 16
+_PARTIAL_MAGIC = b"LibvirtQemudPart"
+_CHUNK = 1 << 20
+
+
+class SavedMemory:
+    """Of one machine. Whether its process runs is the caller's to know: only of one that does not does it matter."""
+
+    def __init__(self, files: MachineDir) -> None:
+        self.path = files.memory
+        self._seal = files.memory_seal
+        self._disk = files.data_disk
+
+    @property
+    def exists(self) -> bool:
+        """Whole or partial."""
+        return self.path.exists()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was written to its end. It may be spoilt all the same: `sound` reads it all."""
+        if self._seal.exists():
+            return self.exists
+        try:
+            with self.path.open("rb") as file:
+                magic = file.read(_MAGIC_BYTES)
+        except OSError:
+            return False
+        return len(magic) == _MAGIC_BYTES and magic != _PARTIAL_MAGIC
+
+    def seal(self) -> None:
+        """Put down what the file holds, once the process is gone. Unsealed by a death, it counts on libvirt's word."""
+        try:
+            write_aside(self._seal, self._summary())
+        except OSError as error:
+            if self.exists:
+                raise BackendUnavailable("The machine's saved memory could not be read.") from error
+            # Destroyed or deleted by another thread meanwhile: nothing to seal.
+
+    def sound(self) -> bool:
+        """Whether file and disk are what was sealed. Reads all of the file."""
+        try:
+            return not self._seal.exists() or self._seal.read_bytes() == self._summary()
+        except OSError:
+            return False
+
+    def drop(self) -> None:
+        """Remove it. The file goes first: a seal alone is nothing, a file without one would count."""
+        try:
+            self.path.unlink(missing_ok=True)
+            self._seal.unlink(missing_ok=True)
+        except OSError as error:
+            raise BackendUnavailable("The machine's saved memory could not be removed.") from error
+
+    def _summary(self) -> bytes:
+        total, size = 0, 0
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                total = zlib.crc32(chunk, total)
+                size += len(chunk)
+        used = self._disk.stat().st_mtime_ns if self._disk.exists() else 0
+        return f"{size} {total:08x} {used}\n".encode()
+
+
+def managed_image(embed_root: Path, name: str) -> Path:
+    """Where an embedded libvirt keeps what somebody else saved of the domain `name`."""
+    return embed_root / "lib" / "qemu" / "save" / f"{name}.save"

@@ -1,0 +1,97 @@
+"""Starting and ending a machine's process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from typing import Any
+
+from vmbackend.driver import MachineState
+from vmbackend.errors import BackendError, SavedMemoryUnusable
+from vmbackend.libvirt import domain
+from vmbackend.libvirt.events import Events
+from vmbackend.libvirt.host import Host
+from vmbackend.libvirt.memory import SavedMemory
+from vmbackend.libvirt.record import MachineDir, Record
+from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.sleep import Sleeper
+
+log = logging.getLogger(__name__)
+
+_TOLD_SECONDS = 1.0
+
+UP = (MachineState.RUNNING, MachineState.PAUSED)
+
+
+class Power:
+    """Of one instance's machines; which of them, and whether they may, is the driver's to know."""
+
+    def __init__(self, settings: LibvirtSettings, host: Host, events: Events, sleeper: Sleeper) -> None:
+        self._settings = settings
+        self._host = host
+        self._events = events
+        self._sleeper = sleeper
+        self._quota_works = True
+
+    def start(self, target: Any, record: Record, files: MachineDir, *, asleep: bool) -> None:
+        """Cold, or from saved memory. Raises SavedMemoryUnusable, BackendUnavailable."""
+        self._events.begin(files, wake=asleep)
+        try:
+            if asleep:
+                self._sleeper.wake(self._host.connection, target, files)
+            else:
+                SavedMemory(files).drop()  # a part that a save left whose process died in it
+                domain.start(target)
+        except BaseException as error:
+            self._give_up(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
+            raise
+        self._limit(target, record)
+
+    def press(self, target: Any, machine_id: str, grace: float) -> bool:
+        """Press the power button of a machine that runs; whether it went by itself within `grace` seconds.
+
+        Raises BackendUnavailable.
+        """
+        deadline = time.monotonic() + grace
+        domain.power_button(target)
+        while domain.state_of(target) in UP:
+            if time.monotonic() >= deadline:
+                return False
+            # The event wakes this; the second is for one that was lost with a connection.
+            self._events.wait_stopped(machine_id, min(1.0, max(0.01, deadline - time.monotonic())))
+        return True
+
+    def destroy(self, target: Any, files: MachineDir) -> None:
+        """End the process, drop saved memory. `target` None: libvirt does not know the machine."""
+        # First, so that a wake of another thread finds nothing to try again with; last, for a sleep of another thread.
+        SavedMemory(files).drop()
+        if target is not None:
+            domain.destroy(target)
+            SavedMemory(files).drop()
+            self.await_stop(files.id)
+
+    def await_stop(self, machine_id: str) -> None:
+        """Until the stop that was just made was told: a start that follows must not take it for its own.
+
+        At most a moment, for the word of it may be lost with a connection.
+        """
+        self._events.wait_stopped(machine_id, _TOLD_SECONDS)
+
+    def _give_up(self, target: Any, files: MachineDir, *, asleep: bool) -> None:
+        """The start failed. `asleep`: it was, and its memory was not found wanting."""
+        state = None
+        with suppress(BackendError):
+            state = self._sleeper.state(target, files)
+        if asleep and state in UP:
+            return  # loaded, and stopped just before it went on: it is a paused machine now
+        self._events.abandon(files.id, asleep=asleep and state is not MachineState.OFF)
+        if not asleep:
+            domain.destroy(target)
+
+    def _limit(self, target: Any, record: Record) -> None:
+        if self._settings.is_test or not self._quota_works:
+            return
+        self._quota_works = domain.limit_cpu(target, record.cpus)
+        if not self._quota_works:
+            log.warning("This host's cgroups take no CPU quota: fractions of a CPU are not held.")

@@ -1,0 +1,48 @@
+"""What there is of one instance on its host: definitions, directories, ports, firewall entries, saved memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vmbackend.driver import Inventory
+from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
+from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.sleep import Sleeper
+
+
+class Stock:
+    """Looks at the files and the network; what libvirt knows is passed in."""
+
+    def __init__(self, settings: LibvirtSettings, network: Network, sleeper: Sleeper) -> None:
+        self._settings = settings
+        self._network = network
+        self._sleeper = sleeper
+
+    def files(self, machine_id: str) -> MachineDir:
+        """The machine's directory, there or not."""
+        return MachineDir(self._settings.machines_dir, machine_id)
+
+    def directories(self) -> list[MachineDir]:
+        return list(machine_dirs(self._settings.machines_dir))
+
+    def records(self) -> list[Record]:
+        return [record for files in self.directories() if (record := files.read_record()) is not None]
+
+    def inventory(self, domains: Mapping[str, Any]) -> Inventory:
+        """As `Driver.inventory`."""
+        directories = frozenset(files.id for files in self.directories())
+        admitted = {} if self._settings.is_test else self._network.admitted()
+        owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}
+        owners |= {self._network.tap_for(record.ip): record.id for record in self.records()}
+        known = frozenset(domains) | directories
+        return Inventory(
+            domains={machine: self._sleeper.state(target, self.files(machine)) for machine, target in domains.items()},
+            directories=directories,
+            # A tap that nobody owns goes by its own name, which `delete` takes too.
+            taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
+            firewall=frozenset(admitted),
+            saved=self._sleeper.strays()
+            | frozenset(m for m in known if self._sleeper.saved(self.files(m), domains.get(m))),
+        )
