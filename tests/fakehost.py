@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from celery import current_app
 from django.db import connections
+from kombu.exceptions import OperationalError
 
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake import FakeDriver
 from vmbackend.fake_images import FakeImageStore
 from workspaces import tasks, vmhost  # noqa: F401 registers the tasks
+from workspaces.lifecycle import activity
+from workspaces.operations import waiting
 from workspaces.operations.hostside import HostSide
-from workspaces.services.exits import machine_event
 
 NAME = "local"
 
 
+class Died(BaseException):
+    """The process ends here: nothing that handles errors runs."""
+
+
 class FakeHost:
-    """`driver` has the knobs; `hold()` keeps bells from being heard until `release()`."""
+    """`driver` has the knobs; `hold()` keeps bells from being heard until `release()`.
+
+    While `redis_away` is set no bell rings, and every other use of Redis fails as it does in an outage.
+    """
 
     def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.driver = FakeDriver(machines_dir())
@@ -29,19 +40,22 @@ class FakeHost:
         self.pool = ThreadPoolExecutor(max_workers=8)
         self.rung: list[Future[Any]] = []
         self.held: list[tuple[str, tuple[Any, ...]]] | None = None
+        self.redis_away = False
         monkeypatch.setattr(current_app, "send_task", self._bell)
+        monkeypatch.setattr(vmhost, "build_driver", lambda: self.driver)
+        monkeypatch.setattr(vmhost, "image_store", lambda: self.images)
+        for module in (activity, waiting):
+            monkeypatch.setattr(module, "_client", self._redis_of(module._client))
 
     def start(self) -> None:
-        self.side = HostSide(name=NAME, subnet="10.200.0.0/20", driver=self.driver, images=self.images)  # type: ignore[arg-type]
-        self.side.start(machine_event)
-        vmhost._side = self.side
+        """What the start of the process does: open the driver, reconcile, plan the restarts."""
+        self.side: HostSide = vmhost.open_host()
 
     def stop(self) -> None:
         self.release()
         self.settle()
         self.pool.shutdown()
-        self.side.stop()
-        vmhost._side = None
+        vmhost.close_host()
         guest_pool().close()
         for machine in self.driver.inventory().ids():
             self.driver.delete(machine)
@@ -59,13 +73,36 @@ class FakeHost:
         while self.rung:
             self.rung.pop(0).result(timeout=30)
 
+    def live(self) -> None:
+        """As `settle`, with the process started again each time that a test lets it die."""
+        while self.rung:
+            try:
+                self.settle()
+            except Died:
+                self.driver.__dict__.pop("_remove", None)
+                self.restart()
+
     def restart(self) -> None:
         """vmhost dies and comes back: what it held in memory is gone."""
         self.side.stop()
         self.start()
-        vmhost.reconcile(self.side)
+
+    def dead(self) -> Died:
+        """To raise in the middle of the driver's work: what handles errors there removes nothing any more."""
+        self.driver._remove = lambda machine_id: None  # type: ignore[method-assign]
+        return Died()
+
+    def _redis_of(self, client: Callable[[], redis.Redis]) -> Callable[[], redis.Redis]:
+        def reached() -> redis.Redis:
+            if self.redis_away:
+                raise redis.ConnectionError("Redis is away.")
+            return client()
+
+        return reached
 
     def _bell(self, name: str, args: Any = (), queue: str = "", **options: Any) -> None:
+        if self.redis_away:
+            raise OperationalError("The broker is away.")
         if self.held is not None:
             self.held.append((name, tuple(args)))
             return

@@ -67,6 +67,25 @@ ROUTES = [
     Route("POST", f"{W}/provisioning/retry"),
     Route("POST", f"{W}/start", reads=True),
     Route("POST", f"{W}/stop"),
+    Route("POST", f"{W}/restart"),
+    Route("POST", f"{W}/pause"),
+    Route("POST", f"{W}/resume"),
+    Route("POST", f"{W}/reinstall"),
+    Route("GET", f"{W}/lifecycle"),
+    Route("DELETE", f"{W}/lifecycle"),
+    Route("PUT", f"{W}/lifecycle/idle", reads=True),
+    Route("POST", f"{W}/lifecycle/permanent", reads=True),
+    Route("POST", f"{W}/lifecycle/temporary", reads=True),
+    Route("PUT", f"{W}/lifecycle/ttl", reads=True),
+    Route("POST", f"{W}/ping", reads=True),
+    Route("GET", f"{W}/resources"),
+    Route("PUT", f"{W}/resources", reads=True),
+    Route("PATCH", f"{W}/resources", reads=True),
+    Route("PUT", f"{W}/overlay/resize", reads=True),
+    Route("GET", f"{W}/ssh"),
+    Route("POST", f"{W}/ssh/enable"),
+    Route("POST", f"{W}/ssh/disable"),
+    Route("POST", f"{W}/ssh/key", reads=True),
     Route("POST", f"{W}/exec", reads=True),
     Route("GET", f"{W}/overlay"),
     Route("GET", f"{W}/overlay/files"),
@@ -91,11 +110,28 @@ GET /workspace/:workspaceId/overlay/files
 POST /workspace/:workspaceId/overlay/files
 POST /workspace/:workspaceId/start
 POST /workspace/:workspaceId/stop
+POST /workspace/:workspaceId/restart
+POST /workspace/:workspaceId/pause
+POST /workspace/:workspaceId/resume
+POST /workspace/:workspaceId/reinstall
+GET /workspace/:workspaceId/lifecycle
+DELETE /workspace/:workspaceId/lifecycle
+PUT /workspace/:workspaceId/lifecycle/idle
+POST /workspace/:workspaceId/lifecycle/permanent
+POST /workspace/:workspaceId/lifecycle/temporary
+PUT /workspace/:workspaceId/lifecycle/ttl
+POST /workspace/:workspaceId/ping
+GET /workspace/:workspaceId/resources
+PUT /workspace/:workspaceId/resources
+PATCH /workspace/:workspaceId/resources
+PUT /workspace/:workspaceId/overlay/resize
 """
 
 CREATE_FIELDS = ["name", "slug", "image", "preset", "namespace", "mode", "config", "type", "cpus", "memory_mb"]
 OTHER_FIELDS = ["wait_ready", "idempotency_key", "logo", "force", "cmd", "env", "working_dir", "user", "stdin"]
 OTHER_FIELDS += ["ready_timeout_seconds", "timeout_seconds", "path", "content", "scope", "workspaceId", "ttl", "label"]
+OTHER_FIELDS += ["suspend_after", "stop_after", "ttl_action", "remove_on_exit", "restart_policy", "ttl_seconds"]
+OTHER_FIELDS += ["disk_size_mb", "apply", "size_mb", "public_key", "remove"]
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=str)
 

@@ -12,7 +12,15 @@ from unfold.admin import ModelAdmin
 from common.errors import DomainError
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.services.delete import workspace_delete
-from workspaces.services.power import workspace_start, workspace_stop
+from workspaces.services.power import (
+    workspace_pause,
+    workspace_restart,
+    workspace_resume,
+    workspace_sleep,
+    workspace_start,
+    workspace_stop,
+)
+from workspaces.services.rebuild import workspace_destroy
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -35,7 +43,7 @@ class WorkspaceAdmin(ReadOnlyAdmin):
     list_select_related = ("account", "namespace", "host")
     search_fields = ("id", "name", "slug", "account__name", "account__id")
     exclude = ("env", "workloads")  # secrets of the owner
-    actions = ("start", "stop", "remove")
+    actions = ("start", "stop", "restart", "pause", "resume", "put_to_sleep", "destroy_machine", "remove")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None and super(ReadOnlyAdmin, self).has_change_permission(request, obj)
@@ -47,6 +55,26 @@ class WorkspaceAdmin(ReadOnlyAdmin):
     @admin.action(description="Stop")
     def stop(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
         self._each(request, rows, workspace_stop)
+
+    @admin.action(description="Restart")
+    def restart(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_restart)
+
+    @admin.action(description="Pause")
+    def pause(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_pause)
+
+    @admin.action(description="Resume or wake")
+    def resume(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_resume)
+
+    @admin.action(description="Put to sleep (memory to disk)")
+    def put_to_sleep(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_sleep)
+
+    @admin.action(description="Destroy the machine, keep the record")
+    def destroy_machine(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        self._each(request, rows, workspace_destroy)
 
     @admin.action(description="Delete with all data")
     def remove(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:

@@ -98,6 +98,57 @@ class VmMissing(Conflict):
     message = "There is no virtual machine any more; the workspace must be created again."
 
 
+class InvalidResources(DomainError):
+    code = "invalid_resources"
+    status = 400
+    message = "The resources are not valid."
+
+
+class NoResources(DomainError):
+    code = "no_resources"
+    status = 400
+    message = "Give at least one of cpus, memory_mb and disk_size_mb."
+
+
+class IdleNotSupported(Conflict):
+    code = "idle_not_supported"
+    message = "This workspace cannot sleep when idle."
+
+
+class StopFailed(DomainError):
+    """Reinstall: nothing was reset."""
+
+    code = "stop_failed"
+    status = 502
+    message = "The workspace could not be stopped; nothing was reset."
+
+
+class OverlayDeleteFailed(DomainError):
+    """Reinstall: nothing was deleted, and the workspace was started again."""
+
+    code = "overlay_delete_failed"
+    status = 502
+    message = "The file system was not reset."
+
+
+class RelaunchFailed(DomainError):
+    """Reinstall: the file system is new; `start` finishes it."""
+
+    code = "relaunch_failed"
+    status = 502
+    message = "The file system was reset, but the workspace was not started; call start to finish."
+
+
+class SshKeyLimit(Conflict):
+    code = "ssh_key_limit_exceeded"
+    message = "The workspace has as many SSH keys as it can have."
+
+
+class SshKeyNotFound(NotFound):
+    code = "ssh_key_not_found"
+    message = "The workspace has no such SSH key."
+
+
 class PathNotFound(NotFound):
     code = "path_not_found"
     message = "There is no such path in the workspace."

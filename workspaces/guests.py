@@ -6,19 +6,47 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vmbackend import errors as backend
+from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress
 from workspaces import errors
+from workspaces.lifecycle import activity
 from workspaces.models import Workspace
 from workspaces.states import Status
 
+SSH_SECONDS = 5
+
 
 def address_of(workspace: Workspace) -> GuestAddress:
-    """Where the guest's control port is. Raises VmNotRunning unless the workspace is running."""
+    """Where the guest's control port is; counts as a use. Raises VmNotRunning unless the workspace is running."""
     if workspace.status != Status.RUNNING:
         raise errors.VmNotRunning(
             f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
         )
+    activity.touch(workspace.pk)
+    return _address(workspace)
+
+
+def _address(workspace: Workspace) -> GuestAddress:
     return GuestAddress(workspace.pk, workspace.ip or "", workspace.control_port, workspace.ssh_host_key)
+
+
+def ssh_is_open(workspace: Workspace) -> bool:
+    """Whether somebody has an SSH session open. A guest that does not answer is taken to have none."""
+    if not workspace.ssh_enabled:
+        return False
+    try:
+        return guest_pool().call(_address(workspace), lambda session: session.ssh_connections(), SSH_SECONDS) > 0
+    except backend.BackendError:
+        return False
+
+
+def switch_ssh(workspace: Workspace) -> None:
+    """Bring the SSH server of a guest that runs to the row, at once. Raises GuestUnreachable."""
+    keys = tuple(workspace.ssh_keys)
+    with guest_errors():
+        guest_pool().call(
+            _address(workspace), lambda session: session.set_ssh(workspace.ssh_enabled, keys), SSH_SECONDS * 2
+        )
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from accounts.models import Account
 from accounts.scopes import Actor, Scope
 from common.errors import NotFound
 from workspaces.models import Workspace
+from workspaces.states import Status
 
 SENTENCE = "There is no such workspace."
 # What a workspace object does not show: encrypted columns above all, whose decryption costs more than the rest of a
@@ -20,7 +21,9 @@ HIDDEN = frozenset(
         "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
         "desktop_enabled", "proxy_assignment_id", "static_network", "ttl_seconds", "ttl_action", "ttl_expires_at",
         "remove_on_exit", "restart_policy", "max_restarts", "restart_count", "last_exit_code", "last_exit_reason",
-        "keep_logs", "control_port", "kind",
+        "keep_logs", "control_port", "kind", "main_exit_code", "last_restart_at", "restart_history", "restart_due_at",
+        "ssh_keys", "ssh_stale", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
+        "applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb",
     }
 )  # fmt: skip
 SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name not in HIDDEN]
@@ -106,6 +109,7 @@ def digests_in_use(host: str) -> set[str]:
     return set(
         Workspace.objects.filter(host_id=host)
         .exclude(image_digest="")
+        .exclude(status=Status.DESTROYED)
         .values_list("image_digest", flat=True)
         .distinct()
     )

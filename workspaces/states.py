@@ -1,11 +1,18 @@
 """The states of a workspace and the only way between them.
 
-    queued -> creating -> running            create; also from failed by a retry
-    queued, creating -> failed               creation failed; the record stays
-    stopped, lost, paused, sleeping -> starting -> running    start; forced also from failed, as a retry
-    running, paused, starting.. -> stopping -> stopped        stop
-    running -> stopped | lost                the VM ended, or vanished from its host
-    any -> deleting -> (row gone)            delete
+    queued -> creating -> running                     create; also from failed by a retry
+    queued, creating -> failed                        creation failed; the record stays
+    stopped, lost -> starting -> running              start; forced also from failed, as a retry
+    running, paused, sleeping -> stopping -> stopped  stop
+    running -> restarting -> running                  restart
+    running -> pausing -> paused -> resuming -> running
+    running -> suspending -> sleeping -> waking -> running
+    running, stopped -> resizing -> what it was       resources applied, overlay resized
+    any with a machine -> reinstalling -> running     reinstall; stopped where it did not start again
+    any at rest -> stopping -> destroyed              destroy; the record stays
+    running, paused -> stopped | lost                 the VM ended, or vanished from its host
+    any -> deleting -> (row gone)                     delete
+An operation that fails leads to what the machine is then (`operations.ends`).
 
 A transition is one guarded UPDATE: it names the states it may leave, and whoever comes second changes nothing.
 """
@@ -70,6 +77,7 @@ HOLDS_PROCESS = frozenset(
     {
         Status.RUNNING,
         Status.PAUSED,
+        Status.STARTING,
         Status.STOPPING,
         Status.RESTARTING,
         Status.PAUSING,
@@ -82,7 +90,6 @@ HOLDS_PROCESS = frozenset(
 USES_RUNNING_POOL = HOLDS_PROCESS | {
     Status.QUEUED,
     Status.CREATING,
-    Status.STARTING,
     Status.WAKING,
     Status.REINSTALLING,
 }
@@ -108,19 +115,44 @@ TRANSITIONAL = frozenset(
 CREATING = frozenset({Status.QUEUED, Status.CREATING})
 ANY = frozenset(Status)
 
+# States at rest with a machine on a host.
+HAS_MACHINE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING, Status.LOST})
+AT_REST = ANY - TRANSITIONAL
+_POWER = frozenset(
+    {
+        Status.STARTING,
+        Status.STOPPING,
+        Status.RESTARTING,
+        Status.PAUSING,
+        Status.RESUMING,
+        Status.SUSPENDING,
+        Status.WAKING,
+        Status.REINSTALLING,
+        Status.RESIZING,
+    }
+)
+
 # What each state may follow. `deleting` may follow every state and nothing follows it.
 ALLOWED: dict[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.FAILED}),
     Status.CREATING: frozenset({Status.QUEUED, Status.CREATING}),
     Status.FAILED: frozenset({Status.QUEUED, Status.CREATING}),
-    Status.STARTING: frozenset(
-        {Status.STOPPED, Status.LOST, Status.PAUSED, Status.SLEEPING, Status.STARTING, Status.RUNNING}
-    ),
-    Status.RUNNING: frozenset({Status.CREATING, Status.STARTING, Status.LOST, Status.STOPPED, Status.STOPPING}),
-    Status.STOPPING: frozenset({Status.RUNNING, Status.PAUSED, Status.STOPPING}),
-    Status.STOPPED: frozenset({Status.STARTING, Status.STOPPING, Status.RUNNING, Status.LOST, Status.PAUSED}),
-    Status.PAUSED: frozenset({Status.RUNNING}),
-    Status.LOST: frozenset({Status.RUNNING, Status.PAUSED, Status.STARTING, Status.STOPPING}),
+    Status.STARTING: frozenset({Status.STOPPED, Status.LOST, Status.STARTING, Status.RUNNING}),
+    Status.STOPPING: frozenset(AT_REST - {Status.DESTROYED}),
+    Status.RESTARTING: frozenset({Status.RUNNING}),
+    Status.PAUSING: frozenset({Status.RUNNING}),
+    Status.RESUMING: frozenset({Status.PAUSED}),
+    Status.SUSPENDING: frozenset({Status.RUNNING}),
+    Status.WAKING: frozenset({Status.SLEEPING}),
+    Status.RESIZING: frozenset({Status.RUNNING, Status.STOPPED}),
+    Status.REINSTALLING: HAS_MACHINE,
+    # After an operation, and where reconcile finds that the machine is otherwise than the row says.
+    Status.RUNNING: _POWER | {Status.CREATING, Status.LOST, Status.STOPPED, Status.SLEEPING},
+    Status.STOPPED: _POWER | {Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},
+    Status.PAUSED: _POWER,
+    Status.SLEEPING: _POWER | {Status.RUNNING, Status.PAUSED, Status.LOST},
+    Status.LOST: _POWER | {Status.RUNNING, Status.PAUSED, Status.SLEEPING},
+    Status.DESTROYED: frozenset({Status.STOPPING}),
     Status.DELETING: ANY,
 }
 

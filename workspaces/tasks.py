@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import current_app, shared_task
 
 from vmbackend.models import Host
+from workspaces.lifecycle.sweep import sweep
 from workspaces.logs import remote
 from workspaces.operations import engine
 from workspaces.reconcile.operations import expire
@@ -34,6 +35,12 @@ def reconcile_hosts() -> None:
 def expire_operations() -> int:
     """Beat: operations past their deadline."""
     return expire()
+
+
+@shared_task
+def sweep_due() -> int:
+    """Beat: TTL, idle sleep, the end of kept memory, restarts."""
+    return sweep()
 
 
 @shared_task

@@ -13,8 +13,10 @@ from typing import Any
 from celery.signals import worker_init, worker_shutdown
 from django.conf import settings
 
+from vmbackend import services as hosts
 from vmbackend.backend import build_driver, image_store
 from vmbackend.errors import BackendError
+from workspaces.lifecycle import restarts
 from workspaces.operations.hostside import HostSide
 from workspaces.reconcile.machines import compare
 from workspaces.reconcile.operations import settle_orphans
@@ -35,7 +37,7 @@ def side() -> HostSide:
 
 
 def open_host() -> HostSide:
-    """Open the driver, then settle what an earlier vmhost left, then reconcile once."""
+    """Open the driver, settle what an earlier vmhost left, reconcile once, restart what the host's going down ended."""
     global _side  # noqa: PLW0603 one for each process, by design
     env = settings.ENV
     made = HostSide(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
@@ -43,6 +45,8 @@ def open_host() -> HostSide:
     made.images.sweep()
     _side = made
     reconcile(made)
+    rebooted = hosts.host_booted(name=made.name, boot_id=made.driver.capacity().boot_id)
+    restarts.after_host_start(made.name, rebooted=rebooted)
     return made
 
 

@@ -55,6 +55,12 @@ beat_schedule: dict[str, dict[str, Any]] = {
         "schedule": 10.0,
         "options": {"expires": 9},
     },
+    # Every second: a TTL fires within two of its time. With nothing due it is one indexed query.
+    "sweep-due": {
+        "task": "workspaces.tasks.sweep_due",
+        "schedule": 1.0,
+        "options": {"expires": 1},
+    },
     "forget-idempotency-keys": {
         "task": "accounts.tasks.forget_idempotency_keys",
         "schedule": 3600.0,

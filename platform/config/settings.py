@@ -116,6 +116,8 @@ SPECTACULAR_SETTINGS = {
         "CredentialScope": "accounts.scopes.Scope",
         "TokenScope": [("account", "account"), ("namespace", "namespace"), ("workspace", "workspace")],
         "WorkspaceStatus": "workspaces.states.Status",
+        "RestartPolicy": "workspaces.models.workspace.RestartPolicy",
+        "WorkloadRestart": "vmbackend.driver.WorkloadRestart",
     },
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
@@ -138,6 +140,9 @@ LOGGING = {
     "loggers": {
         # asyncssh tells every channel at INFO.
         "asyncssh": {"level": "WARNING"},
+        # Two lines for each task, and there is one every second.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
         # A 4xx is the caller's; each 5xx is logged where it is made.
         "django.request": {"level": "CRITICAL"},
     },

@@ -46,6 +46,8 @@ def make_workspace(account: Account, *, namespace: Any = None, **fields: Any) ->
         **READY,
         **fields,
     }
+    for name in ("cpu_millis", "memory_mb", "disk_size_mb"):
+        made.setdefault(f"applied_{name}", made[name])
     if made["status"] != Status.RUNNING:
         made.update({"ready": False} | fields)
     namespace = namespace or account.namespaces.get(is_default=True)

@@ -1,4 +1,4 @@
-"""Start and stop: every move, what refuses it and what it leaves (specification, Lifecycle and power)."""
+"""Power calls: what each does, what refuses it and what it leaves (specification, Lifecycle and power)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.workspaces.moves import make, status_of
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, NoRoom
 from vmbackend.models import Host
@@ -131,7 +132,7 @@ def test_a_full_running_pool_refuses_a_start(new_account: Callable[..., Caller],
     assert api.post(f"/workspace/{first}/start").status_code == 200
 
 
-@pytest.mark.parametrize("move", ["start", "stop"])
+@pytest.mark.parametrize("move", ["start", "stop", "restart", "pause", "reinstall"])
 def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, made: str, move: str) -> None:
     if move == "start":
         api.post("/workspace/the-box/stop")
@@ -243,3 +244,85 @@ def test_a_forced_start_of_a_failed_workspace_tries_its_creation_again(api: Call
 def test_a_forced_start_of_a_running_workspace_keeps_its_start_time(api: Caller, vmhost: FakeHost) -> None:
     started = api.post("/workspace", {"slug": "awake"}).json()["workspace"]["start_time"]
     assert api.post("/workspace/awake/start", {"force": True}).json()["workspace"]["start_time"] == started
+
+
+def test_a_restart_ends_with_a_new_run(api: Caller, vmhost: FakeHost, made: str) -> None:
+    before = api.get("/workspace/the-box").json()["workspace"]
+    api.post("/workspace/the-box/exec", {"cmd": "echo kept > note"})
+    answer = api.post("/workspace/the-box/restart")
+    shown = answer.json()["workspace"]
+    assert (answer.status_code, shown["info"]["status"], shown["ready"]) == (200, "running", True)
+    assert shown["info"]["user_requested_stop"] is False
+    assert shown["start_time"] > before["start_time"]
+    assert (shown["ip"], vmhost.driver.state(made)) == (before["ip"], MachineState.RUNNING)
+    assert api.post("/workspace/the-box/exec", {"cmd": "cat note"}).json()["stdout"] == "kept\n"
+
+
+def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: FakeHost, made: str) -> None:
+    started = api.get("/workspace/the-box").json()["workspace"]["start_time"]
+    answer = api.post("/workspace/the-box/pause")
+    shown = answer.json()["workspace"]
+    assert (answer.status_code, shown["info"]["status"], shown["ready"]) == (200, "paused", False)
+    assert (shown["info"]["is_running"], shown["start_time"]) == (True, started)
+    assert vmhost.driver.state(made) is MachineState.PAUSED
+    assert api.post("/workspace/the-box/exec", {"cmd": "true"}).json()["code"] == "vm_not_running"
+    answer = api.post("/workspace/the-box/resume")
+    shown = answer.json()["workspace"]
+    assert (answer.status_code, shown["info"]["status"], shown["ready"]) == (200, "running", True)
+    assert (shown["start_time"], vmhost.driver.freshened(made)) == (started, 1)
+
+
+@pytest.mark.parametrize(
+    ("move", "method", "before", "after"),
+    [
+        ("pause", "pause", Status.RUNNING, "running"),
+        ("resume", "resume", Status.PAUSED, "paused"),
+        ("resume", "start", Status.SLEEPING, "sleeping"),
+        ("restart", "shutdown", Status.RUNNING, "running"),
+        ("restart", "start", Status.RUNNING, "stopped"),
+    ],
+)
+def test_a_move_that_fails_leads_to_what_the_machine_is(
+    api: Caller, vmhost: FakeHost, move: str, method: str, before: Status, after: str
+) -> None:
+    made = make(api, vmhost, before)
+    vmhost.driver.fail_next(method, BackendUnavailable("The hypervisor is away."), times=3)
+    answer = api.post(f"/workspace/{made}/{move}")
+    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+    assert answer.json()["details"] == {"reason": "backend_unavailable"}
+    shown = api.get(f"/workspace/{made}").json()["workspace"]
+    assert (shown["info"]["status"], shown["ready"]) == (after, after == "running")
+    assert shown["info"]["error"]["code"] == "backend_unavailable"
+    again = api.post(f"/workspace/{made}/{'start' if after == 'stopped' else move}")
+    assert (again.status_code, again.json()["workspace"]["info"]["error"]) == (200, None)
+
+
+@pytest.mark.parametrize(("move", "before"), [("restart", Status.RUNNING), ("resume", Status.PAUSED)])
+def test_a_suspended_namespace_refuses_what_lets_run(api: Caller, vmhost: FakeHost, move: str, before: Status) -> None:
+    made = make(api, vmhost, before)
+    api.account.namespaces.update(status="suspended", suspended_by_hand=True)
+    answer = api.post(f"/workspace/{made}/{move}")
+    assert (answer.status_code, answer.json()["code"]) == (403, "namespace_suspended")
+    assert status_of(made) == before
+
+
+def test_a_wake_that_finds_its_memory_spoilt_is_a_cold_start(api: Caller, vmhost: FakeHost) -> None:
+    made = make(api, vmhost, Status.SLEEPING)
+    vmhost.driver.spoil_memory(made)
+    assert api.post(f"/workspace/{made}/resume").json()["workspace"]["info"]["status"] == "running"
+    events = set(Activity.objects.filter(workspace_id=made).values_list("event", flat=True))
+    assert {"memory_lost", "started_cold"} <= events
+
+
+def test_a_forced_start_on_a_silent_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, made: str) -> None:
+    Host.objects.update(problem="The hypervisor does not answer.")
+    answer = api.post("/workspace/the-box/start", {"force": True})
+    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+    assert Workspace.objects.get().status == Status.RUNNING
+
+
+@pytest.mark.parametrize("before", [Status.PAUSED, Status.SLEEPING, Status.LOST, Status.STOPPED])
+def test_a_forced_start_runs_whatever_can_run(api: Caller, vmhost: FakeHost, before: Status) -> None:
+    made = make(api, vmhost, before)
+    answer = api.post(f"/workspace/{made}/start", {"force": True})
+    assert (answer.status_code, answer.json()["workspace"]["info"]["status"]) == (200, "running")

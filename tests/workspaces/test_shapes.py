@@ -9,12 +9,19 @@ import pytest
 from rest_framework import serializers
 
 from accounts.models import Account
+from common.openapi import MessageResponse
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.workspaces.moves import nobody_waits
 from tests.workspaces.rows import make_workspace
 from workspaces.api import schemas
+from workspaces.lifecycle import schemas as lifecycle
+from workspaces.models import Workspace
+from workspaces.resources import schemas as resources
 from workspaces.services import slugs
+from workspaces.ssh import schemas as ssh
 
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4MFt2ycVx9YX+gzAd1DaI0QjCpl95MCppG4xK/2tZn me@box"
 SLUG = re.compile(r"[a-z0-9-]{3,128}")
 
 
@@ -95,6 +102,9 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
         ("/workspace/quota", schemas.QuotaResponse()),
         ("/workspace/the-box/overlay", schemas.ListingResponse()),
         ("/workspace/the-box/logs", schemas.LogsResponse()),
+        ("/workspace/the-box/lifecycle", lifecycle.LifecycleResponse()),
+        ("/workspace/the-box/resources", resources.ResourcesResponse()),
+        ("/workspace/the-box/ssh", ssh.SshResponse()),
     ):
         assert_fits(api.get(path).json(), shape, path)
     assert_fits(api.post("/workspace/the-box/exec", {"cmd": "true"}).json(), schemas.ExecResponse())
@@ -107,6 +117,57 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
     failed = api.get(f"/workspace/{accepted.json()['id']}")
     assert failed.json()["workspace"]["provisioning"]["error"]
     assert_fits(failed.json(), schemas.WorkspaceResponse())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
+    api.post("/workspace", {"slug": "the-box", "config": {"ttl": "1h"}})
+    entry = {"at": "2026-01-01T00:00:00.000Z", "exit_code": None, "reason": "crashed"}
+    Workspace.objects.update(restart_history=[entry])
+    for method, path, body, shape in (
+        ("POST", "restart", None, schemas.WorkspaceResponse()),
+        ("POST", "pause", None, schemas.WorkspaceResponse()),
+        ("POST", "resume", None, schemas.WorkspaceResponse()),
+        ("POST", "reinstall", None, schemas.ReinstallResponse()),
+        ("POST", "ping", None, lifecycle.PingResponse()),
+        ("PUT", "lifecycle/ttl", {"ttl": 60}, lifecycle.LifecycleResponse()),
+        ("POST", "lifecycle/permanent", None, lifecycle.LifecycleResponse()),
+        ("PUT", "lifecycle/idle", {"suspend_after": "2m"}, lifecycle.IdleResponse()),
+        ("POST", "lifecycle/temporary", {"ttl": "1h"}, lifecycle.LifecycleResponse()),
+        ("PUT", "resources", {"cpus": 0.5}, resources.ResourcesUpdated()),
+        ("GET", "resources", None, resources.ResourcesResponse()),
+        ("PATCH", "resources", {"cpus": 1, "apply": True}, resources.ResourcesUpdated()),
+        ("PUT", "overlay/resize", {"size_mb": 600}, resources.OverlayResized()),
+        ("POST", "ssh/enable", None, ssh.SshChangedResponse()),
+        ("POST", "ssh/key", {"public_key": KEY}, ssh.SshChangedResponse()),
+        ("POST", "ssh/disable", None, ssh.SshChangedResponse()),
+        ("DELETE", "lifecycle", None, MessageResponse()),
+        ("GET", "lifecycle", None, lifecycle.LifecycleResponse()),
+    ):
+        answer = api.send(method, f"/workspace/the-box/{path}", body)
+        assert answer.status_code == 200, (path, answer.content)
+        assert_fits(answer.json(), shape, path)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bodies_of_what_goes_on_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
+    for path, shape in (
+        ("restart", schemas.GoingOnResponse()),
+        ("reinstall", schemas.ReinstallResponse()),
+        ("overlay/resize", resources.OverlayResized()),
+        ("resources", resources.ResourcesUpdated()),
+    ):
+        made = api.post("/workspace", {}).json()["workspace"]["id"]
+        vmhost.hold()
+        with nobody_waits():
+            if path in ("restart", "reinstall"):
+                answer = api.post(f"/workspace/{made}/{path}")
+            else:
+                answer = api.put(f"/workspace/{made}/{path}", {"size_mb": 600, "memory_mb": 256, "apply": True})
+        assert answer.status_code == 202
+        assert_fits(answer.json(), shape, path)
+        vmhost.release()
+        vmhost.settle()
 
 
 @pytest.mark.django_db(transaction=True)

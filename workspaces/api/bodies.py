@@ -95,7 +95,7 @@ def provisioning_body(row: Workspace) -> dict[str, Any]:
 
 
 def lifecycle_body(row: Workspace) -> dict[str, Any]:
-    """The lifecycle object's stored half."""
+    """The lifecycle object, without what only the host knows; of a row with every column."""
     temporary = row.mode == Mode.TEMPORARY
     return {
         "mode": row.mode,
@@ -106,12 +106,24 @@ def lifecycle_body(row: Workspace) -> dict[str, Any]:
             "count": row.restart_count,
             "last_exit_code": row.last_exit_code,
             "last_reason": row.last_exit_reason or None,
+            "last_restart_at": iso(row.last_restart_at),
+            "history": row.restart_history,
         },
         "ttl": format_duration(row.ttl_seconds) if temporary and row.ttl_seconds else None,
-        "ttl_action": row.ttl_action if temporary and row.ttl_seconds else None,
+        "ttl_action": row.ttl_action if temporary else None,
         "ttl_expires_at": iso(row.ttl_expires_at),
         "remove_on_exit": row.remove_on_exit,
         "uptime": row.uptime(),
+        "idle": idle_body(row),
+    }
+
+
+def idle_body(row: Workspace) -> dict[str, Any]:
+    """The normalized idle policy, in seconds."""
+    return {
+        "suspend_after": row.suspend_after,
+        "stop_after": row.stop_after,
+        "enabled": row.suspend_after > 0,
     }
 
 

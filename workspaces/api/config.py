@@ -10,11 +10,15 @@ from rest_framework import serializers
 
 from common.fields import Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
 from common.responses import field_sentences
+from vmbackend.driver import WorkloadRestart
+from vmbackend.guest import records
 from workspaces import errors
 from workspaces.models.workspace import RestartPolicy, TtlAction
+from workspaces.operations.machine import workload
 from workspaces.services.quota import Amount
 
 ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
+WORKLOAD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ENV_ITEMS, ENV_BYTES = 256, 64 * 1024
 CMD_ITEMS, CMD_BYTES = 256, 64 * 1024
 ENV_OBJECT = {
@@ -22,6 +26,8 @@ ENV_OBJECT = {
     "required": ["key", "value"],
     "properties": {"key": {"type": "string"}, "value": {"type": "string"}},
 }
+MAX_WORKLOADS = 32
+MAX_DISK_MB = 1_048_576
 DEFAULT_CPUS, DEFAULT_MEMORY_MB, DEFAULT_DISK_MB = 1, 512, 512
 
 
@@ -69,16 +75,38 @@ class CommandField(serializers.Field):
 
 
 class Workload(serializers.Serializer):
-    name = StrictChar(max_length=64)
-    cmd = serializers.ListField(child=StrictChar(trim_whitespace=False), min_length=1, max_length=CMD_ITEMS)
+    """A supervised program beside the main one. `log_path` is absolute; left out, the platform keeps its log."""
+
+    name = StrictChar(max_length=64, help_text="Letters, digits, `_`, `.` and `-`; not `cmd`, the main program's.")
+    cmd = serializers.ListField(
+        child=StrictChar(trim_whitespace=False, allow_blank=True), min_length=1, max_length=CMD_ITEMS
+    )
     env = EnvField(required=False)
     working_dir = StrictChar(required=False, max_length=4096)
     user = StrictChar(required=False, max_length=64)
-    restart_policy = serializers.ChoiceField(["never", "on-failure", "always"], default="always")
+    restart_policy = serializers.ChoiceField([policy.value for policy in WorkloadRestart], default="always")
     max_restarts = StrictInteger(min_value=0, max_value=1_000_000, default=0)
-    restart_delay = StrictFloat(min_value=0, max_value=3600, default=1)
+    restart_delay = StrictInteger(min_value=0, max_value=3600, default=1, help_text="Seconds.")
     enabled = StrictBoolean(default=True)
     log_path = StrictChar(required=False, max_length=4096)
+
+    def validate_name(self, value: str) -> str:
+        if not WORKLOAD_NAME.fullmatch(value):
+            raise serializers.ValidationError("It begins with a letter or digit; `_`, `.` and `-` may follow.")
+        return value
+
+    def validate_log_path(self, value: str) -> str:
+        if not value.startswith("/"):
+            raise serializers.ValidationError("Give an absolute path.")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """What a machine would refuse, by the machine's own rules."""
+        try:
+            records.workload_pairs([workload(attrs)])
+        except ValueError as exc:
+            raise serializers.ValidationError(str(exc)) from exc
+        return attrs
 
 
 class NetworkConfig(serializers.Serializer):
@@ -95,7 +123,7 @@ class ResourceFields(serializers.Serializer):
 
     cpus = StrictFloat(min_value=0.1, max_value=12, required=False)
     memory_mb = StrictInteger(min_value=128, max_value=65536, required=False)
-    disk_size_mb = StrictInteger(min_value=64, max_value=1_048_576, required=False)
+    disk_size_mb = StrictInteger(min_value=64, max_value=MAX_DISK_MB, required=False)
 
 
 class Config(ResourceFields):
@@ -115,6 +143,13 @@ class Config(ResourceFields):
     proxy_assignment_id = StrictInteger(required=False, allow_null=True)
     desktop = Desktop(required=False, allow_null=True)
     macos = serializers.DictField(required=False, allow_null=True)
+
+    def validate_workloads(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len(value) > MAX_WORKLOADS:
+            raise serializers.ValidationError(f"At most {MAX_WORKLOADS} workloads.")
+        if len({item["name"] for item in value}) != len(value):
+            raise serializers.ValidationError("Two workloads have the same name.")
+        return value
 
     def validate_macos(self, value: Any) -> Any:
         if value is not None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers as s
 
 from workspaces.states import Provisioning, ProvisioningPhase, Status
+
+
+def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
+    """The documented refusals of a route: status -> which codes come with it."""
+    error = {"$ref": "#/components/schemas/Error"}
+    return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
 
 
 class Success(s.Serializer):
@@ -100,6 +109,20 @@ class AcceptedResponse(Success):
     ready = s.BooleanField()
     provisioning = ProvisioningObject()
     workspace = WorkspaceObject()
+
+
+class GoingOnResponse(Success):
+    accepted = s.BooleanField(help_text="The operation goes on; reads show how.")
+    workspace = WorkspaceObject()
+
+
+class ReinstallResponse(Success):
+    accepted = s.BooleanField(required=False)
+    workspace_id = s.CharField()
+    reinstalled = s.BooleanField()
+    running = s.BooleanField()
+    ip = s.CharField(allow_null=True)
+    message = s.CharField()
 
 
 class ListResponse(Success):

@@ -2,9 +2,13 @@
 
 from django.urls import path, register_converter
 
+from workspaces.api.power import PowerViewSet
 from workspaces.api.views import WorkspaceViewSet
 from workspaces.files.views import FilesViewSet, overlay_files
+from workspaces.lifecycle.views import LifecycleViewSet
 from workspaces.logs.views import LogsViewSet
+from workspaces.resources.views import ResourcesViewSet
+from workspaces.ssh.views import SshViewSet
 
 
 class Identifier:
@@ -20,15 +24,35 @@ class Identifier:
 register_converter(Identifier, "ws")
 
 workspace = WorkspaceViewSet.as_view
+power = PowerViewSet.as_view
+lifecycle = LifecycleViewSet.as_view
+resources = ResourcesViewSet.as_view
+ssh = SshViewSet.as_view
 urlpatterns = [
     path("workspace", workspace({"post": "create", "get": "list"})),
     path("workspace/quota", workspace({"get": "quota"})),
     path("workspace/<ws:workspace_id>", workspace({"get": "retrieve", "put": "update", "delete": "destroy"})),
     path("workspace/<ws:workspace_id>/details", workspace({"get": "details"})),
     path("workspace/<ws:workspace_id>/provisioning/retry", workspace({"post": "retry"})),
-    path("workspace/<ws:workspace_id>/start", workspace({"post": "start"})),
-    path("workspace/<ws:workspace_id>/stop", workspace({"post": "stop"})),
     path("workspace/<ws:workspace_id>/exec", workspace({"post": "execute"})),
+    path("workspace/<ws:workspace_id>/start", power({"post": "start"})),
+    path("workspace/<ws:workspace_id>/stop", power({"post": "stop"})),
+    path("workspace/<ws:workspace_id>/restart", power({"post": "restart"})),
+    path("workspace/<ws:workspace_id>/pause", power({"post": "pause"})),
+    path("workspace/<ws:workspace_id>/resume", power({"post": "resume"})),
+    path("workspace/<ws:workspace_id>/reinstall", power({"post": "reinstall"})),
+    path("workspace/<ws:workspace_id>/lifecycle", lifecycle({"get": "retrieve", "delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/lifecycle/idle", lifecycle({"put": "idle"})),
+    path("workspace/<ws:workspace_id>/lifecycle/permanent", lifecycle({"post": "permanent"})),
+    path("workspace/<ws:workspace_id>/lifecycle/temporary", lifecycle({"post": "temporary"})),
+    path("workspace/<ws:workspace_id>/lifecycle/ttl", lifecycle({"put": "ttl"})),
+    path("workspace/<ws:workspace_id>/ping", lifecycle({"post": "ping"})),
+    path("workspace/<ws:workspace_id>/resources", resources({"get": "retrieve", "put": "update", "patch": "update"})),
+    path("workspace/<ws:workspace_id>/overlay/resize", resources({"put": "resize_overlay"})),
+    path("workspace/<ws:workspace_id>/ssh", ssh({"get": "retrieve"})),
+    path("workspace/<ws:workspace_id>/ssh/enable", ssh({"post": "enable"})),
+    path("workspace/<ws:workspace_id>/ssh/disable", ssh({"post": "disable"})),
+    path("workspace/<ws:workspace_id>/ssh/key", ssh({"post": "key"})),
     path("workspace/<ws:workspace_id>/overlay", FilesViewSet.as_view({"get": "list"})),
     path("workspace/<ws:workspace_id>/overlay/files", overlay_files),
     path("workspace/<ws:workspace_id>/logs", LogsViewSet.as_view({"get": "list"})),

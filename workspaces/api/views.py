@@ -1,11 +1,11 @@
-"""`/workspace`: create, read, list, update, delete, quota, start, stop, exec."""
+"""`/workspace`: create, read, list, update, delete, quota, exec."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
@@ -15,7 +15,7 @@ from accounts.hooks import Pin
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
 from common.connections import release_connection
-from common.errors import Unauthorized, VMUnavailable
+from common.errors import Unauthorized
 from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse
 from common.pagination import bounds
@@ -26,10 +26,11 @@ from vmbackend.guest.session import ExecResult
 from workspaces import errors, selectors
 from workspaces.api import bodies, requests, schemas
 from workspaces.guests import address_of, guest_errors
+from workspaces.lifecycle import activity
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
-from workspaces.services import create, delete, power, quota, update
+from workspaces.services import create, delete, quota, update
 
 DETAILS_TOKEN_SECONDS = 900
 # How much longer than its command an exec request may take.
@@ -112,7 +113,7 @@ class WorkspaceViewSet(ViewSet):
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change name, slug, logo and settings; settings of the machine apply at its next start."""
         workspace = selectors.get(request.user, workspace_id)
-        changes = requests.workspace_changes(requests.body_of(request))
+        changes = requests.workspace_changes(requests.body_of(request), workspace.mode)
         changed = update.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
         return ok(workspace=bodies.workspace_body(changed))
 
@@ -132,24 +133,12 @@ class WorkspaceViewSet(ViewSet):
         """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
         return ok(**quota.quota_object(request.user.account))
 
-    @extend_schema(request=requests.StartRequest, responses=schemas.WorkspaceResponse)
-    def start(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Start a workspace; returns when it runs. One that runs already is left as it is."""
-        workspace = selectors.get(request.user, workspace_id)
-        force = validated(requests.StartRequest, request)["force"]
-        operation = power.workspace_start(workspace=workspace, actor=request.user.label, force=force)
-        return _finished(request, workspace, operation)
-
-    @extend_schema(request=None, responses=schemas.WorkspaceResponse)
-    def stop(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Shut a workspace down; returns when it is stopped. Its data is preserved."""
-        workspace = selectors.get(request.user, workspace_id)
-        operation = power.workspace_stop(workspace=workspace, actor=request.user.label)
-        return _finished(request, workspace, operation)
-
     @extend_schema(
         request=requests.ExecRequest,
-        responses={200: schemas.ExecResponse, 409: OpenApiResponse(description="`vm_not_running`")},
+        responses={
+            200: schemas.ExecResponse,
+            **schemas.refused({400: "`validation_error`; `command_invalid`", 409: "`vm_not_running`"}),
+        },
     )
     def execute(self, request: ApiRequest, workspace_id: str) -> Response:
         """Run a command in the workspace to its end. At the timeout its whole process group is killed (code 124).
@@ -159,8 +148,9 @@ class WorkspaceViewSet(ViewSet):
         workspace = selectors.get(request.user, workspace_id, whole=True)
         data = validated(requests.ExecRequest, request)
         address = address_of(workspace)
+        seconds = data["timeout_seconds"] + EXEC_SLACK_SECONDS
         release_connection()
-        with guest_errors():
+        with activity.using(workspace.pk, seconds), guest_errors():
             result = guest_pool().call(
                 address,
                 lambda session: session.execute(
@@ -171,7 +161,7 @@ class WorkspaceViewSet(ViewSet):
                     stdin=data["stdin"].encode(),
                     timeout=data["timeout_seconds"],
                 ),
-                data["timeout_seconds"] + EXEC_SLACK_SECONDS,
+                seconds,
             )
         return ok(**exec_body(result))
 
@@ -225,31 +215,12 @@ def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float)
     )
 
 
-def _finished(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
-    """Wait for a power operation: 200 with the workspace, its error, or 202 where it goes on."""
-    if operation is None:
-        return ok(workspace=bodies.workspace_body(selectors.get(request.user, workspace.pk)))
-    ended = waiting.wait(operation, settings.ENV.power_seconds)
-    row = selectors.get(request.user, workspace.pk)
-    if ended is None:
-        return ok(202, accepted=True, workspace=bodies.workspace_body(row))
-    _require_success(ended)
-    return ok(workspace=bodies.workspace_body(row))
-
-
 def _removed(operation: Operation, workspace: Workspace) -> bool:
     """Wait for a removal, but not for one whose host is silent: it is carried out when the host is back."""
     if workspace.host is None or not workspace.host.is_alive:
         return False
     ended = waiting.wait(operation, settings.ENV.power_seconds)
     return ended is not None and ended.state != OperationState.FAILED
-
-
-def _require_success(operation: Operation) -> None:
-    if operation.state == OperationState.FAILED:
-        raise VMUnavailable(operation.error_message, details={"reason": operation.error_code})
-    if operation.state == OperationState.CANCELLED:
-        raise errors.OperationInProgress("The workspace is being deleted.")
 
 
 def _token(request: ApiRequest, workspace: Workspace) -> str:

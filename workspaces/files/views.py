@@ -38,6 +38,7 @@ from vmbackend.guest.session import Entry, GuestAddress, GuestSession
 from workspaces import selectors
 from workspaces.api import schemas
 from workspaces.files.upload import CHUNK, read_upload
+from workspaces.files.use import Use
 from workspaces.guests import address_of, guest_errors
 
 MAX_PATH = 4096
@@ -149,7 +150,7 @@ async def _read(request: HttpRequest, address: GuestAddress) -> HttpResponseBase
     )
     with guest_errors():
         first = await anext(chunks, b"")  # errors of opening the file come while they can still be answered
-    body = _joined(first, chunks)
+    body = _joined(first, chunks, Use(address.machine_id))
     if raw:
         return _raw_response(body, part, entry.size)
     return StreamingHttpResponse(_as_json(body, path), content_type="application/json")
@@ -184,11 +185,12 @@ def _raw_response(body: AsyncIterator[bytes], part: Part, size: int) -> Streamin
     return response
 
 
-async def _joined(first: bytes, rest: Any) -> AsyncIterator[bytes]:
+async def _joined(first: bytes, rest: Any, use: Use) -> AsyncIterator[bytes]:
     async with aclosing(rest):
         if first:
             yield first
         async for chunk in rest:
+            await use.anote()
             yield chunk
 
 
@@ -207,24 +209,30 @@ async def _as_json(chunks: AsyncIterator[bytes], path: str) -> AsyncIterator[byt
 
 async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
     """The whole body is checked before the guest is touched: a broken upload changes nothing."""
+    use = Use(address.machine_id)
     with tempfile.TemporaryFile() as spool:
-        path = checked_path(await asyncio.to_thread(_receive, request, spool))
+        path = checked_path(await asyncio.to_thread(_receive, request, spool, use))
         with guest_errors():
             size = await guest_pool().apush(
-                address, lambda session, chunks: _put(session, path, chunks), _spooled(spool), WRITE_SECONDS
+                address, lambda session, chunks: _put(session, path, chunks), _spooled(spool, use), WRITE_SECONDS
             )
     return JsonResponse({"success": True, "path": path, "size": size})
 
 
-def _receive(request: HttpRequest, spool: IO[bytes]) -> Any:
+def _receive(request: HttpRequest, spool: IO[bytes], use: Use) -> Any:
     """Take the body into the spool; returns the path it names. JSON, or raw bytes with the path in the query."""
+
+    def read(size: int) -> bytes:
+        use.note()
+        return request.read(size)
+
     media_type = (request.content_type or "application/json").lower()
     if media_type == RAW:
-        _copy(request.read, spool, settings.FILE_WRITE_LIMIT)
+        _copy(read, spool, settings.FILE_WRITE_LIMIT)
         return request.GET.get("path")
     if media_type != "application/json":
         raise UnsupportedMediaType(f"Send application/json, or {RAW} with the path in the query.")
-    return read_upload(request.read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
+    return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
 
 
 def _copy(read: Callable[[int], bytes], spool: IO[bytes], limit: int) -> None:
@@ -241,6 +249,7 @@ async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -
     return await session.write(path, chunks)
 
 
-async def _spooled(spool: IO[bytes]) -> AsyncIterator[bytes]:
+async def _spooled(spool: IO[bytes], use: Use) -> AsyncIterator[bytes]:
     while chunk := await asyncio.to_thread(spool.read, CHUNK):
+        await use.anote()
         yield chunk

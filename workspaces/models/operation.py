@@ -25,6 +25,14 @@ class OperationKind(models.TextChoices):
     CREATE = "create"
     START = "start"
     STOP = "stop"
+    RESTART = "restart"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SLEEP = "sleep"
+    WAKE = "wake"
+    RESIZE = "resize"
+    REINSTALL = "reinstall"
+    DESTROY = "destroy"
     DELETE = "delete"
 
 

@@ -16,6 +16,10 @@ from namespaces.models import Namespace
 from vmbackend.models import Host
 from workspaces.states import HOLDS_PROCESS, Provisioning, ProvisioningPhase, Status
 
+APPLIED = ("applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb")
+SIZES = ("cpu_millis", "memory_mb", "disk_size_mb", *APPLIED)
+DUE_COLUMNS = ("ttl_expires_at", "idle_due_at", "memory_expires_at", "restart_due_at")
+
 
 def new_workspace_id() -> str:
     return new_id("ws")
@@ -73,6 +77,10 @@ class Workspace(models.Model):
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     disk_size_mb = models.PositiveIntegerField()
+    # What the machine was last made with. Where the above differ, a change waits for the next start.
+    applied_cpu_millis = models.PositiveIntegerField()
+    applied_memory_mb = models.PositiveIntegerField()
+    applied_disk_size_mb = models.PositiveIntegerField()
 
     # Where it is
     host = models.ForeignKey(Host, null=True, on_delete=models.PROTECT, related_name="workspaces")
@@ -89,6 +97,9 @@ class Workspace(models.Model):
     egress = models.JSONField(default=list, blank=True)
     ingress = models.JSONField(default=list, blank=True)
     ssh_enabled = models.BooleanField(default=False)
+    ssh_keys = models.JSONField(default=list, blank=True)
+    # Whether the two above have changed since the guest was last told.
+    ssh_stale = models.BooleanField(default=False)
 
     # Power
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)
@@ -107,9 +118,20 @@ class Workspace(models.Model):
     restart_policy = models.CharField(max_length=16, choices=RestartPolicy.choices, default=RestartPolicy.NO)
     max_restarts = models.PositiveIntegerField(default=0)
     restart_count = models.PositiveIntegerField(default=0)
+    # Of the run that goes on; `last_*` of the last one that ended.
+    main_exit_code = models.IntegerField(null=True)
     last_exit_code = models.IntegerField(null=True)
     last_exit_reason = models.CharField(max_length=32, blank=True, default="")
+    last_restart_at = models.DateTimeField(null=True)
+    restart_history = models.JSONField(default=list, blank=True)
+    restart_due_at = models.DateTimeField(null=True)
     keep_logs = models.BooleanField(default=True)
+
+    # Idle sleep; seconds, 0 switches off
+    suspend_after = models.PositiveIntegerField(default=0)
+    stop_after = models.PositiveIntegerField(default=0)
+    idle_due_at = models.DateTimeField(null=True)
+    memory_expires_at = models.DateTimeField(null=True)
 
     # Provisioning
     provisioning_state = models.CharField(max_length=16, choices=Provisioning.choices, default=Provisioning.QUEUED)
@@ -142,10 +164,15 @@ class Workspace(models.Model):
             models.Index(fields=["account", "-created_at", "-id"], name="workspace_list"),
             # Covers the sums of both pools.
             models.Index(
-                fields=["account", "status", "cpu_millis", "memory_mb", "disk_size_mb"],
+                fields=["account", "status", "cpu_millis", "memory_mb", "disk_size_mb", *APPLIED],
                 name="workspace_pools",
             ),
-            models.Index(fields=["host", "status", "memory_mb"], name="workspace_host"),
+            models.Index(fields=["host", "status", "applied_memory_mb"], name="workspace_host"),
+            # One for each time at which the sweep has something to do: rows without it are not in the index.
+            *(
+                models.Index(fields=[column], condition=Q(**{f"{column}__isnull": False}), name=f"workspace_{column}")
+                for column in DUE_COLUMNS
+            ),
         ]
 
     def __str__(self) -> str:
@@ -163,11 +190,14 @@ class Workspace(models.Model):
 
     @property
     def is_running(self) -> bool:
-        """Whether the VM's process is there; stays true while it shuts down."""
-        return self.status in HOLDS_PROCESS
+        """Whether the VM's process is there; stays true while it shuts down.
+
+        A row that was at rest without a process (a stopped one being resized, say) has no start time.
+        """
+        return self.status in HOLDS_PROCESS and self.started_at is not None
 
     def uptime(self, now: datetime | None = None) -> int:
         """Whole seconds since the last start; 0 while there is no process."""
-        if not self.is_running or self.started_at is None:
+        if self.started_at is None or not self.is_running:
             return 0
         return max(0, int(((now or timezone.now()) - self.started_at).total_seconds()))

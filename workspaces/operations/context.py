@@ -19,13 +19,21 @@ if TYPE_CHECKING:
 MAX_MESSAGE = 500
 
 
+FACTS = "facts"  # in an operation's params
+
+
+def remembered(operation: Operation) -> list[str]:
+    """What earlier attempts of an operation found worth keeping."""
+    return list(operation.params.get(FACTS, []))
+
+
 class Cancelled(Exception):
     """A delete wants the operation to end; its steps stop here and what they made is removed."""
 
 
 @dataclass(slots=True)
 class Context:
-    """One attempt at one operation."""
+    """One attempt at one operation. `facts` are this attempt's; what `remember` kept is in those of later ones too."""
 
     operation: Operation
     workspace: Workspace
@@ -36,6 +44,14 @@ class Context:
     def remaining(self) -> float:
         """Seconds to the deadline, at least one: what is past it is expired by the sweep."""
         return max(1.0, (self.operation.deadline_at - timezone.now()).total_seconds())
+
+    def __post_init__(self) -> None:
+        self.facts.update(dict.fromkeys(remembered(self.operation), True))
+
+    def remember(self, fact: str) -> None:
+        """Keep a fact, as true, for every later attempt and for whoever ends the operation from outside."""
+        self.facts[fact] = True
+        queue.note(self.operation, **{FACTS: sorted({*remembered(self.operation), fact})})
 
     def check(self) -> None:
         """Raises Cancelled, or Preempted where the claim is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from django.conf import settings
 from django.db import transaction
@@ -15,10 +16,11 @@ from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.operations.context import MAX_MESSAGE, Cancelled, Context, end_cancelled
+from workspaces.operations.ends import hold_current, running_fields
 from workspaces.operations.machine import image_reference, machine_spec
 from workspaces.services import exits
 from workspaces.services.activity import record
-from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status, transition
+from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status, TransitionLost, transition
 
 # How progress runs from 0 to 100 over the phases.
 PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
@@ -94,7 +96,12 @@ def prepare_machine(context: Context) -> None:
 def prepare(context: Context) -> None:
     """Bring the machine's definition to the row. What start and create share."""
     identity = context.driver.prepare(machine_spec(context.workspace, context.facts["image"]))  # type: ignore[arg-type]
-    fields = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
+    fields = {
+        "ssh_host_key": identity.ssh_host_key,
+        "control_port": identity.control_port,
+        "main_exit_code": None,
+        "ssh_stale": False,
+    }
     Workspace.objects.filter(pk=context.workspace.pk).update(**fields)
 
 
@@ -120,19 +127,20 @@ def wait_for_guest(context: Context) -> None:
     except MachineExited as exc:
         if exc.exit_code is None:
             raise
+        Workspace.objects.filter(pk=context.workspace.pk).update(main_exit_code=exc.exit_code)
 
 
 def complete(context: Context) -> None:
     """Ready and provisioned in one commit, never one before the other."""
     now = timezone.now()
     with transaction.atomic():
+        hold_current(context.workspace)
         transition(
             context.workspace,
             Status.RUNNING,
             leaving=frozenset({Status.CREATING}),
-            ready=True,
+            **running_fields(context.workspace, now),
             started_at=now,
-            user_requested_stop=False,
             provisioning_state=Provisioning.READY,
             provisioning_phase=ProvisioningPhase.READY,
             provisioning_progress=100,
@@ -142,7 +150,7 @@ def complete(context: Context) -> None:
         )
         queue.finish(context.operation, OperationState.SUCCEEDED)
         record(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
-    exits.settle_after_start(context.workspace, context.driver)
+    exits.settle_end(context.operation, context.driver)
 
 
 STEPS = (
@@ -156,10 +164,11 @@ STEPS = (
 
 
 def failed(context: Context, code: str, sentence: str) -> None:
-    """Nothing of the machine stays; the record does, with the reason, and can be retried."""
+    """Nothing of the machine stays; the record does, with the reason, and can be retried, unless a delete was first."""
     _remove_quietly(context)
     with transaction.atomic():
-        mark_failed(context.workspace, code, sentence)
+        with suppress(TransitionLost):
+            mark_failed(context.workspace, code, sentence)
         queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from accounts.services import account_lock
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.operations.context import Context
+from workspaces.operations.ends import lock
 from workspaces.services.activity import record
 from workspaces.services.delete import forget
 
@@ -19,6 +21,8 @@ def remove_row(context: Context) -> None:
     """The last thing to go, so that a crash before it leaves something that knows what is left."""
     operation = context.operation
     with transaction.atomic():
+        account_lock(context.workspace.account)  # its count changes; services lock it before a workspace
+        lock(context.workspace)
         queue.finish(operation, OperationState.SUCCEEDED)
         record(context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor)
         forget(context.workspace)

@@ -17,7 +17,7 @@ from django.db import transaction
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
-from workspaces.operations import create, delete, faults, power, queue
+from workspaces.operations import create, delete, ends, faults, power, queue, rebuild, sleep
 from workspaces.operations.context import Cancelled, Context
 from workspaces.operations.hostside import HostSide
 from workspaces.states import TransitionLost
@@ -42,7 +42,15 @@ class Kind:
 KINDS: dict[str, Kind] = {
     OperationKind.CREATE: Kind(create.STEPS, power.make_off, create.failed, create.cancelled),
     OperationKind.START: Kind(power.START_STEPS, power.make_off, power.start_failed, power.start_cancelled),
-    OperationKind.STOP: Kind(power.STOP_STEPS, power.nothing, power.stop_failed, power.stop_cancelled),
+    OperationKind.STOP: Kind(power.STOP_STEPS, power.nothing, ends.fail_as_found, power.cancelled),
+    OperationKind.RESTART: Kind(power.RESTART_STEPS, power.nothing, power.restart_failed, power.cancelled),
+    OperationKind.PAUSE: Kind(power.PAUSE_STEPS, power.nothing, ends.fail_as_found, power.cancelled),
+    OperationKind.RESUME: Kind(power.RESUME_STEPS, power.nothing, ends.fail_as_found, power.cancelled),
+    OperationKind.SLEEP: Kind(sleep.SLEEP_STEPS, power.nothing, sleep.sleep_failed, power.cancelled),
+    OperationKind.WAKE: Kind(sleep.WAKE_STEPS, power.nothing, sleep.wake_failed, power.cancelled),
+    OperationKind.RESIZE: Kind(rebuild.RESIZE_STEPS, power.nothing, rebuild.resize_failed, power.cancelled),
+    OperationKind.REINSTALL: Kind(rebuild.REINSTALL_STEPS, power.nothing, rebuild.reinstall_failed, power.cancelled),
+    OperationKind.DESTROY: Kind(rebuild.DESTROY_STEPS, power.nothing, rebuild.destroy_failed, power.cancelled),
     OperationKind.DELETE: Kind(delete.STEPS, power.nothing, delete.failed, delete.cancelled),
 }
 
@@ -69,6 +77,8 @@ def _attempt(operation: Operation, side: HostSide) -> None:
         _steps(context, kind)
     except Cancelled:
         kind.cancelled(context)
+    except sleep.NotIdle:
+        sleep.stay_awake(context)
     except WORTH_A_RETRY as exc:
         _again_or_fail(context, kind, exc)
     except BackendError as exc:
@@ -97,7 +107,7 @@ def _steps(context: Context, kind: Kind) -> None:
 
 def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
     operation = context.operation
-    if operation.attempt >= MAX_ATTEMPTS:
+    if operation.attempt >= MAX_ATTEMPTS or not operation.is_live:
         fail(context, kind, exc.code, exc.sentence)
         return
     # What ends an attempt often lasts a moment: a hypervisor that reconnects, a process that is being reaped.
@@ -108,7 +118,13 @@ def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
 
 
 def fail(context: Context, kind: Kind, code: str, sentence: str) -> None:
-    """End an operation as failed; what its clean-up cannot remove now, the reconcile loop removes later."""
+    """End an operation as failed; what its clean-up cannot remove now, the reconcile loop removes later.
+
+    One that has ended already stays so: what went wrong after its last commit is for the reconcile loop to find.
+    """
+    if not context.operation.is_live:
+        logger.warning("after the end of %s: %s", context.operation.pk, sentence)
+        return
     try:
         kind.failed(context, code, sentence)
     except BackendError as exc:

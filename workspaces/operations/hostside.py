@@ -14,7 +14,7 @@ from django.db import close_old_connections, connections
 from django.utils import timezone
 
 from vmbackend import services as hosts
-from vmbackend.driver import Driver, Event, EventKind, MachineState
+from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError
 from workspaces.operations import queue
 
@@ -60,7 +60,7 @@ class HostSide:
         finally:
             self._claims.discard(claim)
 
-    def start(self, on_event: Callable[[Event], None]) -> None:
+    def start(self, on_event: Callable[[Event, Driver], None]) -> None:
         """Open the driver, register the host, begin to beat. Raises BackendUnavailable."""
         self.driver.open(self._events.put)
         self.beat()
@@ -80,22 +80,14 @@ class HostSide:
         thread.start()
         self._threads.append(thread)
 
-    def _deliver(self, on_event: Callable[[Event], None]) -> None:
+    def _deliver(self, on_event: Callable[[Event, Driver], None]) -> None:
         while (event := self._events.get()) is not None:
             try:
                 close_old_connections()
-                if not self._is_overtaken(event):
-                    on_event(event)
+                on_event(event, self.driver)
             except Exception:  # an event that cannot be handled is found again by the reconcile loop
                 logger.exception("event %s", event)
         connections.close_all()
-
-    def _is_overtaken(self, event: Event) -> bool:
-        """Whether the machine runs again: events come at least once, so an end may be told after the next start."""
-        return event.kind is EventKind.STOPPED and self.driver.state(event.machine_id) in (
-            MachineState.RUNNING,
-            MachineState.PAUSED,
-        )
 
     def _keep(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):

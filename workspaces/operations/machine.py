@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vmbackend.driver import Boot, MachineSpec
+from typing import Any
+
+from vmbackend.driver import Boot, MachineSpec, Workload, WorkloadRestart
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import Image
 from workspaces.models import Workspace
@@ -18,9 +20,9 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
     return MachineSpec(
         id=workspace.pk,
         image=image.digest,
-        cpus=workspace.cpus,
-        memory_mb=workspace.memory_mb,
-        disk_mb=workspace.disk_size_mb,
+        cpus=workspace.applied_cpu_millis / 1000,
+        memory_mb=workspace.applied_memory_mb,
+        disk_mb=workspace.applied_disk_size_mb,
         ip=workspace.ip or "",
         allow_internet=workspace.allow_internet,
         boot=Boot(
@@ -30,7 +32,27 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
             entrypoint=entrypoint or None,
             working_dir=config.working_dir or "/",
             user=config.user or "root",
+            workloads=tuple(workload(item) for item in workspace.workloads if item.get("enabled", True)),
+            wait_for_init=workspace.wait_for_init,
+            ssh=workspace.ssh_enabled,
+            ssh_keys=tuple(workspace.ssh_keys),
+            keep_logs=workspace.keep_logs,
         ),
+    )
+
+
+def workload(item: dict[str, Any]) -> Workload:
+    """A workload of the row as the machine takes it (wire contract, section 3)."""
+    return Workload(
+        name=item["name"],
+        cmd=tuple(item["cmd"]),
+        env=item.get("env") or {},
+        working_dir=item.get("working_dir"),
+        user=item.get("user"),
+        restart=WorkloadRestart(item.get("restart_policy", WorkloadRestart.ON_FAILURE)),
+        max_restarts=item.get("max_restarts", 0),
+        restart_delay=item.get("restart_delay", 1),
+        log_path=item.get("log_path"),
     )
 
 

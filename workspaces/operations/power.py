@@ -1,20 +1,24 @@
-"""Start and stop."""
+"""Start, stop, restart, pause and resume."""
 
 from __future__ import annotations
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
+from common.errors import DomainError
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
-from workspaces.models.operation import OperationState
-from workspaces.operations import queue
+from workspaces.guests import switch_ssh
+from workspaces.lifecycle import restarts
+from workspaces.models import Workspace
+from workspaces.models.workspace import TtlAction
 from workspaces.operations.context import Context, end_cancelled
 from workspaces.operations.create import ensure_image, prepare, wait_for_guest
+from workspaces.operations.ends import destroy_quietly, fail_as, fail_as_found, off_and_failed, run_on, succeed
 from workspaces.services import exits
 from workspaces.services.activity import record
-from workspaces.states import Status, TransitionLost, transition
+from workspaces.ssh.services import told
+from workspaces.states import Status
 
 
 def nothing(context: Context) -> None:
@@ -24,6 +28,14 @@ def nothing(context: Context) -> None:
 def make_off(context: Context) -> None:
     """A later attempt begins with the machine off, whatever the attempt that died left."""
     context.driver.destroy(context.workspace.pk)
+
+
+def cancelled(context: Context) -> None:
+    """A delete comes next and ends the machine itself."""
+    end_cancelled(context)
+
+
+# Start
 
 
 def find_image(context: Context) -> None:
@@ -43,21 +55,8 @@ def start_machine(context: Context) -> None:
 
 
 def complete_start(context: Context) -> None:
-    started_at = context.workspace.started_at if context.facts["ran"] else timezone.now()
-    with transaction.atomic():
-        transition(
-            context.workspace,
-            Status.RUNNING,
-            leaving=frozenset({Status.STARTING}),
-            ready=True,
-            started_at=started_at,
-            user_requested_stop=False,
-            error_code="",
-            error_message="",
-        )
-        queue.finish(context.operation, OperationState.SUCCEEDED)
-        record(context.workspace, "started", "The workspace was started.", actor=context.operation.actor)
-    exits.settle_after_start(context.workspace, context.driver)
+    started_at = context.workspace.started_at if context.facts["ran"] else None
+    run_on(context, "started", "The workspace was started.", started_at=started_at or timezone.now())
 
 
 START_STEPS = (
@@ -70,33 +69,18 @@ START_STEPS = (
 
 
 def start_failed(context: Context, code: str, sentence: str) -> None:
-    """The machine is off and its disk as it was; the owner may start it again."""
-    _destroy_quietly(context)
-    with transaction.atomic():
-        _stopped_with_error(context, code, sentence)
-        queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
-        record(context.workspace, "start_failed", sentence)
+    """The machine is off and its disk as it was. A start that the restart policy asked for is planned again."""
+    destroy_quietly(context)
+    again = restarts.plan_again(context.workspace, context.operation)
+    fail_as(context, Status.STOPPED, code, sentence, **again)
 
 
 def start_cancelled(context: Context) -> None:
-    _destroy_quietly(context)
+    destroy_quietly(context)
     end_cancelled(context)
 
 
-def _stopped_with_error(context: Context, code: str, sentence: str) -> None:
-    try:
-        transition(context.workspace, Status.STOPPED, error_code=code, error_message=sentence, started_at=None)
-    except TransitionLost:
-        # A delete came meanwhile; it decides about the row.
-        return
-
-
-def _destroy_quietly(context: Context) -> None:
-    try:
-        context.driver.destroy(context.workspace.pk)
-    except BackendError as exc:
-        # The row says stopped or deleting: the reconcile loop ends the machine.
-        record(context.workspace, "cleanup_postponed", exc.sentence)
+# Stop
 
 
 def shut_down(context: Context) -> None:
@@ -106,40 +90,111 @@ def shut_down(context: Context) -> None:
 
 
 def complete_stop(context: Context) -> None:
-    clean = context.facts["clean"]
-    detail = "The workspace was stopped." if clean else "The workspace did not stop in time and was ended hard."
-    with transaction.atomic():
-        transition(
-            context.workspace,
-            Status.STOPPED,
-            leaving=frozenset({Status.STOPPING}),
-            user_requested_stop=True,
-            started_at=None,
-            error_code="",
-            error_message="",
-        )
-        queue.finish(context.operation, OperationState.SUCCEEDED)
-        record(context.workspace, "stopped", detail, actor=context.operation.actor)
+    by_user = bool(context.operation.params.get("by_user", True))
+    succeed(
+        context,
+        Status.STOPPED,
+        "stopped",
+        _stop_sentence(context),
+        user_requested_stop=by_user,
+        started_at=None,
+        restart_due_at=None,
+        memory_expires_at=None,
+        idle_due_at=None,
+        # A stopped workspace has nothing to expire but its removal.
+        **({} if context.workspace.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
+        # What the host's going down stopped long ago no longer comes back with it.
+        **({"last_exit_reason": ""} if context.workspace.last_exit_reason == restarts.HOST_DOWN else {}),
+    )
+
+
+def _stop_sentence(context: Context) -> str:
+    because = context.operation.params.get("because")
+    if because:
+        return str(because)
+    if context.facts["clean"]:
+        return "The workspace was stopped."
+    return "The workspace did not stop in time and was ended hard."
 
 
 STOP_STEPS = (("shut_down", shut_down), ("complete", complete_stop))
 
 
-def stop_failed(context: Context, code: str, sentence: str) -> None:
-    """The machine could not be ended: the workspace is what it was, and says why."""
-    with transaction.atomic():
-        transition(
-            context.workspace,
-            Status.RUNNING,
-            leaving=frozenset({Status.STOPPING}),
-            ready=True,
-            error_code=code,
-            error_message=sentence,
-        )
-        queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
-        record(context.workspace, "stop_failed", sentence)
+# Restart
 
 
-def stop_cancelled(context: Context) -> None:
-    """A delete comes next and ends the machine itself."""
-    end_cancelled(context)
+def begin_again(context: Context) -> None:
+    """From here on the machine is this operation's: what was started half is ended where it fails."""
+    context.facts["down"] = True
+    ensure_image(context)
+
+
+def complete_restart(context: Context) -> None:
+    run_on(context, "restarted", "The workspace was restarted.", started_at=timezone.now())
+
+
+RESTART_STEPS = (
+    ("shut_down", shut_down),
+    ("find_image", begin_again),
+    ("prepare_machine", prepare_stopped),
+    ("start_machine", start_machine),
+    ("wait_ready", wait_for_guest),
+    ("complete", complete_restart),
+)
+
+
+def restart_failed(context: Context, code: str, sentence: str) -> None:
+    """Running where it could not be stopped, stopped where it could not be started."""
+    if context.facts.get("down"):
+        off_and_failed(context, code, sentence)
+    else:
+        fail_as_found(context, code, sentence)
+
+
+# Pause and resume
+
+
+def pause_machine(context: Context) -> None:
+    context.driver.pause(context.workspace.pk)
+
+
+def complete_pause(context: Context) -> None:
+    sentence = str(context.operation.params.get("because") or "The workspace was paused.")
+    done = {"ttl_expires_at": None} if context.operation.params.get("by_ttl") else {}
+    succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
+    exits.settle_end(context.operation, context.driver)
+
+
+PAUSE_STEPS = (("pause_machine", pause_machine), ("complete", complete_pause))
+
+
+def resume_machine(context: Context) -> None:
+    context.driver.resume(context.workspace.pk)
+
+
+def freshen(context: Context) -> None:
+    """Clock and random pool before anybody is let in. A guest without its agent keeps its own, and it is told."""
+    try:
+        context.driver.freshen(context.workspace.pk)
+    except BackendError as exc:
+        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+    renew_access(context.workspace)
+
+
+def renew_access(row: Workspace) -> None:
+    """Who may come in by SSH, where that was changed while the machine stood still."""
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "ssh_stale"])
+    if not row.ssh_stale:
+        return
+    try:
+        switch_ssh(row)
+        told(row)
+    except DomainError as exc:
+        record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.sentence}")
+
+
+def complete_resume(context: Context) -> None:
+    run_on(context, "resumed", "The workspace was resumed.")
+
+
+RESUME_STEPS = (("resume_machine", resume_machine), ("freshen", freshen), ("complete", complete_resume))

@@ -1,7 +1,8 @@
 """Operation rows: every write to them is here, each a guarded update.
 
-Who may write what: `enqueue` the views' services; `claim`, `beat`, `step`, `finish` the vmhost that holds the claim;
-`requeue`, `expire` the reconcile loop. A holder whose claim was taken away finds out at its next write (Preempted).
+Who may write what: `enqueue` the views' services; `claim`, `beat`, `step`, `note`, `finish` the vmhost that holds the
+claim; `requeue`, `expire` the reconcile loop. A holder whose claim was taken away finds out at its next write
+(Preempted).
 """
 
 from __future__ import annotations
@@ -30,12 +31,6 @@ logger = logging.getLogger(__name__)
 RUN_TASK = "workspaces.tasks.run_operation"
 # A bell that was not heard for that long is rung again by the host's keeper.
 RING_AGAIN_AFTER = timedelta(seconds=5)
-DEADLINES = {
-    OperationKind.CREATE: "create_seconds",
-    OperationKind.START: "power_seconds",
-    OperationKind.STOP: "power_seconds",
-    OperationKind.DELETE: "power_seconds",
-}
 
 
 class Preempted(Exception):
@@ -50,7 +45,8 @@ def enqueue(
     Raises OperationInProgress where one is live. The deadline starts now.
     """
     now = timezone.now()
-    seconds = getattr(settings.ENV, DEADLINES[kind])
+    env = settings.ENV
+    seconds = env.create_seconds if kind == OperationKind.CREATE else env.power_seconds
     try:
         with transaction.atomic():
             operation = Operation.objects.create(
@@ -125,6 +121,15 @@ def step(operation: Operation, name: str) -> None:
     if not held.update(step=name, heartbeat_at=timezone.now()):
         raise Preempted(operation.pk)
     operation.step = name
+
+
+def note(operation: Operation, **facts: Any) -> None:
+    """Keep what later attempts, or who settles the end, must know. In the caller's transaction where there is one."""
+    with transaction.atomic():
+        kept = Operation.objects.select_for_update(of=("self",)).filter(pk=operation.pk).first()
+        if kept is not None:
+            operation.params = {**kept.params, **facts}
+            Operation.objects.filter(pk=operation.pk).update(params=operation.params)
 
 
 def is_cancelled(operation: Operation) -> bool:

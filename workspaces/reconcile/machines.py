@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
 
 from vmbackend.driver import Inventory, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
+from workspaces.operations import queue
 from workspaces.operations.create import mark_failed
+from workspaces.operations.ends import STATUS_OF, rest_fields, running_fields
 from workspaces.operations.hostside import HostSide
 from workspaces.services.activity import record
 from workspaces.services.delete import workspace_delete
-from workspaces.services.exits import machine_ended
+from workspaces.services.exits import machine_ended, memory_kept_until
 from workspaces.states import CREATING, TRANSITIONAL, Status, TransitionLost, transition
 
 logger = logging.getLogger(__name__)
 
-ALIVE = frozenset({MachineState.RUNNING, MachineState.PAUSED})
+HOLDS_MEMORY = frozenset({MachineState.RUNNING, MachineState.PAUSED, MachineState.ASLEEP})
 # Rows that want no process; a machine that runs for one is ended.
-WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED, Status.LOST})
+WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED})
 # Rows that want nothing on the host at all.
 WANT_NOTHING = frozenset({Status.FAILED, Status.DESTROYED})
 
@@ -58,8 +63,10 @@ def _mend(side: HostSide, row: Workspace, inventory: Inventory) -> bool:
             return True
         if status in TRANSITIONAL:
             return _unstick(row, state)
-        if status in (Status.RUNNING, Status.PAUSED) and state not in ALIVE:
-            return _ended(side, row)
+        if status in (Status.RUNNING, Status.PAUSED, Status.SLEEPING):
+            return STATUS_OF[state] is not status and _adopt(side, row)
+        if status is Status.LOST and state in HOLDS_MEMORY:
+            return _adopt(side, row)
         if status in WANT_OFF:
             return _end_unwanted(side, row, state, inventory)
     except (TransitionLost, BackendError) as exc:
@@ -67,13 +74,45 @@ def _mend(side: HostSide, row: Workspace, inventory: Inventory) -> bool:
     return False
 
 
-def _ended(side: HostSide, row: Workspace) -> bool:
-    # Ask again: the inventory may be older than a start that finished since.
+def _adopt(side: HostSide, row: Workspace) -> bool:
+    """The machine is otherwise than its row says. What ended is settled; what stands still or runs on is put right."""
+    row.refresh_from_db()
+    # Ask again: the inventory may be older than an operation that finished since.
     state = side.driver.state(row.pk)
-    if state in ALIVE:
+    if row.status in TRANSITIONAL or STATUS_OF[state] == row.status or queue.live(row):
         return False
-    machine_ended(row, StopReason.LOST if state is MachineState.ABSENT else StopReason.CRASHED)
+    match Status(row.status), state:
+        case Status.SLEEPING, MachineState.RUNNING | MachineState.PAUSED:
+            _move(row, Status.RUNNING, "It was found running although it was to sleep.")
+        case Status.LOST, MachineState.RUNNING | MachineState.PAUSED:
+            _move(row, Status.RUNNING, "The machine was found again.")
+        case Status.LOST, MachineState.ASLEEP:
+            _move(
+                row, Status.SLEEPING, "The machine was found again, asleep.", memory_expires_at=memory_kept_until(row)
+            )
+        case Status.SLEEPING, _:
+            gone = {"started_at": None, "memory_expires_at": None}
+            _move(row, Status.STOPPED, "The saved memory is gone; the disk is as it was.", **gone)
+        case _, MachineState.ASLEEP:
+            machine_ended(row, StopReason.SAVED, side.driver)
+        case Status.RUNNING, MachineState.PAUSED:
+            side.driver.resume(row.pk)
+            record(row, "recovered", "The machine stood still and goes on.")
+        case Status.PAUSED, MachineState.RUNNING:
+            side.driver.pause(row.pk)
+            record(row, "recovered", "The machine ran although it was paused; it stands still again.")
+        case _:
+            reason = StopReason.LOST if state is MachineState.ABSENT else StopReason.CRASHED
+            machine_ended(row, reason, side.driver)
     return True
+
+
+def _move(row: Workspace, to: Status, sentence: str, **fields: Any) -> None:
+    if to is Status.RUNNING:
+        fields |= {**running_fields(row), "started_at": row.started_at or timezone.now()}
+    with transaction.atomic():
+        transition(row, to, leaving=frozenset({Status(row.status)}), **fields)
+        record(row, "recovered", sentence)
 
 
 def _unstick(row: Workspace, state: MachineState) -> bool:
@@ -85,8 +124,8 @@ def _unstick(row: Workspace, state: MachineState) -> bool:
     if row.status in CREATING:
         mark_failed(row, "internal_error", sentence)
     else:
-        to = Status.RUNNING if state is MachineState.RUNNING else Status.STOPPED
-        transition(row, to, ready=to is Status.RUNNING, error_code="internal_error", error_message=sentence)
+        to = STATUS_OF[state]
+        transition(row, to, **rest_fields(to), error_code="internal_error", error_message=sentence)
         record(row, "recovered", f"{sentence} The workspace is {to}.")
     return True
 
@@ -99,9 +138,9 @@ def _end_unwanted(side: HostSide, row: Workspace, state: MachineState, inventory
         side.driver.delete(row.pk)
         record(row, "leftover_removed", "What was left of the machine was removed.")
         return True
-    if state in ALIVE:
+    if state in HOLDS_MEMORY:
         side.driver.destroy(row.pk)
-        record(row, "ended", f"The machine ran although the workspace is {row.status}; it was ended.")
+        record(row, "ended", f"The machine was {state} although the workspace is {row.status}; it was ended.")
         return True
     return False
 
@@ -120,7 +159,15 @@ def _leftovers(side: HostSide, inventory: Inventory, known: set[str]) -> int:
         if not side.may_remove(settings.ENV.leftover_removals_per_hour):
             logger.error("leftovers: the cap on removals an hour is reached; %s stay for now", len(nobodys) - removed)
             break
-        side.driver.delete(key)
-        logger.warning("removed %s: it belongs to no workspace of this host", key)
-        removed += 1
+        removed += _remove_leftover(side, key)
     return removed
+
+
+def _remove_leftover(side: HostSide, key: str) -> bool:
+    try:
+        side.driver.delete(key)
+    except BackendError as exc:
+        logger.warning("leftover %s: %s", key, exc)
+        return False
+    logger.warning("removed %s: it belongs to no workspace of this host", key)
+    return True

@@ -8,14 +8,18 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from workspaces.lifecycle import restarts
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind, OperationState
 from workspaces.operations import queue
+from workspaces.operations.context import remembered
 from workspaces.operations.create import mark_failed
+from workspaces.operations.ends import rest_fields, unseen_status
 from workspaces.operations.engine import MAX_ATTEMPTS
 from workspaces.operations.hostside import HostSide
+from workspaces.operations.rebuild import restore_sizes
 from workspaces.services.activity import record
-from workspaces.states import Status, TransitionLost, transition
+from workspaces.states import TRANSITIONAL, Status, TransitionLost, transition
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +62,10 @@ def expire() -> int:
 def fail(operation: Operation, code: str, sentence: str) -> bool:
     """End an operation from outside its holder, and move its workspace. False where it moved on meanwhile."""
     with transaction.atomic():
+        workspace = Workspace.objects.select_for_update(of=("self",)).filter(pk=operation.workspace_id).first()
         taken = queue.take_over(operation)
-        if taken is None:
+        if taken is None or workspace is None:
             return False
-        workspace = Workspace.objects.get(pk=taken.workspace_id)
         try:
             _release(workspace, taken, code, sentence)
         except TransitionLost:
@@ -73,21 +77,14 @@ def fail(operation: Operation, code: str, sentence: str) -> bool:
 
 def _release(workspace: Workspace, operation: Operation, code: str, sentence: str) -> None:
     """The state after a failure that nobody looked into: reconcile corrects it by what the host says."""
-    match operation.kind:
-        case OperationKind.CREATE:
-            mark_failed(workspace, code, sentence)
-        case OperationKind.START:
-            transition(workspace, Status.STOPPED, leaving=frozenset({Status.STARTING}), **_error(code, sentence))
-        case OperationKind.STOP:
-            transition(
-                workspace,
-                Status.RUNNING,
-                leaving=frozenset({Status.STOPPING}),
-                ready=True,
-                **_error(code, sentence),
-            )
-        case OperationKind.DELETE:
-            pass  # stays `deleting`; the next reconcile queues another delete
+    if operation.kind == OperationKind.CREATE:
+        mark_failed(workspace, code, sentence)
+    elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete
+        if operation.kind == OperationKind.RESIZE and "applied" not in remembered(operation):
+            restore_sizes(workspace, operation.params)
+        to = unseen_status(operation)
+        fields = {**rest_fields(to), **_error(code, sentence), **restarts.plan_again(workspace, operation)}
+        transition(workspace, to, leaving=TRANSITIONAL - {Status.DELETING}, **fields)
 
 
 def _error(code: str, sentence: str) -> dict[str, str]:

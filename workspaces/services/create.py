@@ -23,8 +23,8 @@ from workspaces.models.workspace import Kind
 from workspaces.operations import queue
 from workspaces.services import quota, slugs
 from workspaces.services.activity import record
-from workspaces.services.placement import free_address, place
-from workspaces.services.quota import Amount
+from workspaces.services.placement import free_address, place, require_room_on
+from workspaces.services.quota import Amount, applied
 from workspaces.states import Provisioning, ProvisioningPhase, Status, require, transition
 
 ADDRESS_TRIES = 5
@@ -119,6 +119,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace) -> Workspace:
         cpu_millis=new.amount.cpu_millis,
         memory_mb=new.amount.memory_mb,
         disk_size_mb=new.amount.disk_size_mb,
+        **applied(new.amount),
         host=host,
         ip=free_address(host),
         ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
@@ -131,7 +132,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace) -> Workspace:
 
 @transaction.atomic
 def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
-    """Try a failed creation again, on whichever host has room now.
+    """Try a failed creation again, on whichever host has room now; with `static_network` on its own, at its address.
 
     Raises InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
     """
@@ -141,8 +142,11 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
     quota.require_running_room(account.plan, quota.usage(account), amount)
-    host = place(amount)
-    moved: dict[str, Any] = {} if workspace.host_id == host.pk else {"host": host, "ip": free_address(host)}
+    host = workspace.host if workspace.static_network and workspace.host else place(amount)
+    require_room_on(host, amount)
+    moved: dict[str, Any] = {**applied(amount)}
+    if workspace.host_id != host.pk:
+        moved |= {"host": host, "ip": free_address(host)}
     transition(
         workspace,
         Status.QUEUED,

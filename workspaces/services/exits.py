@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+from datetime import datetime, timedelta
+
 from django.db import transaction
 from django.utils import timezone
 
 from vmbackend.driver import Driver, Event, EventKind, MachineState, StopReason
-from workspaces.models import Workspace
+from vmbackend.errors import BackendError
+from workspaces.lifecycle import restarts
+from workspaces.models import Operation, Workspace
 from workspaces.operations import queue
 from workspaces.services.activity import record
 from workspaces.services.delete import workspace_delete
 from workspaces.states import Status, TransitionLost, transition
+
+logger = logging.getLogger(__name__)
 
 SENTENCES = {
     StopReason.SHUTDOWN: "The workspace powered off.",
@@ -20,49 +27,103 @@ SENTENCES = {
     StopReason.SAVED: "The machine's memory was written to disk on its host.",
     StopReason.LOST: "The machine vanished from its host.",
 }
+UP = (MachineState.RUNNING, MachineState.PAUSED)
+GONE = (MachineState.OFF, MachineState.ABSENT)
 ENDED = frozenset({Status.RUNNING, Status.PAUSED})
+NOTED = "ended"  # in an operation's params: why the machine ended while it was in flight
 
 
-def machine_event(event: Event) -> None:
+def machine_event(event: Event, driver: Driver) -> None:
     """Take one event of the driver. Events of machines that are nobody's are ignored: reconcile removes those."""
     workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
     if workspace is None:
         return
     if event.kind is EventKind.MAIN_EXITED:
-        Workspace.objects.filter(pk=workspace.pk).update(last_exit_code=event.exit_code)
+        Workspace.objects.filter(pk=workspace.pk).update(main_exit_code=event.exit_code)
     elif event.kind is EventKind.STOPPED and event.reason is not None:
-        machine_ended(workspace, event.reason)
+        machine_ended(workspace, event.reason, driver)
 
 
-def settle_after_start(workspace: Workspace, driver: Driver) -> None:
-    """A machine that ended between its readiness and the row's: its event came while the start was in flight."""
-    if driver.state(workspace.pk) is MachineState.OFF:
-        machine_ended(Workspace.objects.select_related("account", "host").get(pk=workspace.pk), StopReason.SHUTDOWN)
+def settle_end(operation: Operation, driver: Driver, *, unseen: StopReason | None = None) -> None:
+    """After an operation: a machine that ended meanwhile, whose event was put off because the operation was in flight.
+
+    `unseen` is the reason where no event came (yet); without it such an end is left to its event.
+    """
+    row = Workspace.objects.select_related("account", "host").filter(pk=operation.workspace_id).first()
+    if row is None or row.status not in ENDED:
+        return
+    try:
+        state = driver.state(row.pk)
+        if state in GONE and (reason := _reason_noted(operation, row, state) or unseen):
+            machine_ended(row, reason, driver)
+    except BackendError as exc:
+        logger.warning("%s may have ended: %s", row.pk, exc.sentence)  # reconcile finds it
 
 
-def machine_ended(workspace: Workspace, reason: StopReason) -> None:
+def _reason_noted(operation: Operation, row: Workspace, state: MachineState) -> StopReason | None:
+    noted = Operation.objects.filter(pk=operation.pk).values_list("params", flat=True).first() or {}
+    if state is MachineState.ABSENT:
+        return StopReason.LOST
+    if NOTED in noted:
+        return StopReason(noted[NOTED])
+    # The guest said its exit code; nothing but a power-off follows that.
+    return StopReason.SHUTDOWN if row.main_exit_code is not None else None
+
+
+def machine_ended(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
     """The machine's process is gone and no operation did it; with one in flight, that operation settles it.
 
-    Applies `remove_on_exit`; a machine that vanished is `lost`, any other `stopped` with the reason told.
+    Applies `remove_on_exit` and the restart policy; a machine that vanished is `lost`, one whose memory was saved
+    `sleeping`, any other `stopped` with the reason told.
     """
     with transaction.atomic():
-        if queue.live(workspace) is not None:
+        # Under the row's lock, and only then: an end may be told after the next start, even while that completes.
+        Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
+        pending = queue.live(workspace)
+        if pending is not None:
+            queue.note(pending, **{NOTED: reason.value})
+        if pending is not None or driver.state(workspace.pk) in UP:
             return
-        to = Status.LOST if reason is StopReason.LOST else Status.STOPPED
         try:
-            transition(
-                workspace,
-                to,
-                leaving=ENDED,
-                started_at=None,
-                user_requested_stop=False,
-                last_exit_reason=_reason(workspace, reason),
-            )
+            if reason is StopReason.SAVED:
+                kept = memory_kept_until(workspace)
+                transition(workspace, Status.SLEEPING, leaving=ENDED, idle_due_at=None, memory_expires_at=kept)
+            else:
+                _ended(workspace, reason)
         except TransitionLost:
             return
         record(workspace, _event(reason), _sentence(workspace, reason))
-        if workspace.remove_on_exit and reason is not StopReason.LOST:
+        if workspace.remove_on_exit and reason not in (StopReason.LOST, StopReason.SAVED):
             workspace_delete(workspace=workspace, actor="remove_on_exit")
+
+
+def memory_kept_until(row: Workspace) -> datetime | None:
+    """When the memory of a workspace that falls asleep now is given up; None: never."""
+    return timezone.now() + timedelta(seconds=row.stop_after) if row.stop_after else None
+
+
+def _ended(workspace: Workspace, reason: StopReason) -> None:
+    """The move of a row whose machine is gone, with the restart that its policy plans. Raises TransitionLost."""
+    now, told = timezone.now(), _reason(workspace, reason)
+    code = workspace.main_exit_code if told == "exited" else None
+    planned = {} if workspace.remove_on_exit else restarts.plan(workspace, told, code, now)
+    transition(
+        workspace,
+        Status.LOST if reason is StopReason.LOST else Status.STOPPED,
+        leaving=ENDED,
+        started_at=None,
+        user_requested_stop=False,
+        last_exit_reason=told,
+        last_exit_code=code,
+        idle_due_at=None,
+        **planned,
+    )
+    if planned:
+        seconds = (planned["restart_due_at"] - now).total_seconds()
+        record(workspace, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=restarts.ACTOR)
+    elif restarts.gave_up(workspace, told, code, now):
+        sentence = f"It was restarted {workspace.restart_count} times; it is not started again."
+        record(workspace, "restart_given_up", sentence, actor=restarts.ACTOR)
 
 
 def _reason(workspace: Workspace, reason: StopReason) -> str:
@@ -72,22 +133,10 @@ def _reason(workspace: Workspace, reason: StopReason) -> str:
 
 
 def _event(reason: StopReason) -> str:
-    return {StopReason.LOST: "lost", StopReason.SHUTDOWN: "exited"}.get(reason, reason.value)
+    return {StopReason.LOST: "lost", StopReason.SHUTDOWN: "exited", StopReason.SAVED: "slept"}.get(reason, reason.value)
 
 
 def _sentence(workspace: Workspace, reason: StopReason) -> str:
-    if reason is StopReason.SHUTDOWN and workspace.cmd and workspace.last_exit_code is not None:
-        return f"The main process ended with exit code {workspace.last_exit_code}."
+    if reason is StopReason.SHUTDOWN and workspace.cmd and workspace.main_exit_code is not None:
+        return f"The main process ended with exit code {workspace.main_exit_code}."
     return SENTENCES[reason]
-
-
-def mark_unknown(workspace: Workspace, sentence: str) -> None:
-    """The row of an operation that expired on a host that does not answer: stopped as far as anybody can tell."""
-    transition(
-        workspace,
-        Status.STOPPED,
-        error_code="deadline_exceeded",
-        error_message=sentence,
-        started_at=None,
-        updated_at=timezone.now(),
-    )

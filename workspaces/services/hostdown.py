@@ -9,11 +9,13 @@ from django.db import connections
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
+from workspaces.lifecycle.restarts import HOST_DOWN
 from workspaces.models import Workspace
 from workspaces.services.activity import record
 from workspaces.states import Status, TransitionLost, transition
 
 AT_ONCE = 8
+UP = frozenset({Status.RUNNING, Status.PAUSED})
 
 
 def stop_all(host: str, driver: Driver, grace: float) -> int:
@@ -21,14 +23,15 @@ def stop_all(host: str, driver: Driver, grace: float) -> int:
 
     If the process dies meanwhile, reconcile settles the rows by what the machines are then.
     """
-    rows = list(Workspace.objects.filter(host_id=host, status=Status.RUNNING))
+    rows = list(Workspace.objects.filter(host_id=host, status__in=UP))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return sum(pool.map(partial(_stop, driver=driver, grace=grace), rows))
 
 
 def _stop(row: Workspace, *, driver: Driver, grace: float) -> bool:
     try:
-        transition(row, Status.STOPPING, leaving=frozenset({Status.RUNNING}))
+        # With the reason at once: a process that dies in here leaves a row that comes back with the host all the same.
+        transition(row, Status.STOPPING, leaving=UP, last_exit_reason=HOST_DOWN)
         driver.shutdown(row.pk, grace)
         transition(row, Status.STOPPED, leaving=frozenset({Status.STOPPING}), started_at=None)
         record(row, "stopped", "The platform was shut down on this host.")

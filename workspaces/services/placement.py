@@ -55,7 +55,9 @@ def require_room_on(host: Host, wanted: Amount) -> None:
 
 def free_memory(host: Host) -> int:
     """MiB not promised to a running machine, after the host's own reserve."""
-    promised = Workspace.objects.filter(host=host, status__in=USES_RUNNING_POOL).aggregate(s=Sum("memory_mb"))["s"]
+    promised = Workspace.objects.filter(host=host, status__in=USES_RUNNING_POOL).aggregate(s=Sum("applied_memory_mb"))[
+        "s"
+    ]
     size = int(host.memory_mb * settings.ENV.memory_overcommit)
     return size - settings.ENV.memory_reserve_mb - (promised or 0)
 

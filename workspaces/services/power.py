@@ -1,6 +1,11 @@
-"""Start and stop: guarded moves that queue an operation."""
+"""Start, stop, restart, pause, resume, sleep, wake: guarded moves that queue an operation.
+
+All raise InvalidState, OperationInProgress and VMUnavailable, and nothing has changed then.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.db import transaction
 
@@ -17,62 +22,200 @@ from workspaces.services.placement import require_room_on
 from workspaces.states import TRANSITIONAL, Status, TransitionLost, require, transition
 
 STARTABLE = frozenset({Status.STOPPED, Status.LOST, Status.PAUSED, Status.SLEEPING})
-STOPPABLE = frozenset({Status.RUNNING, Status.PAUSED})
+STOPPABLE = frozenset({Status.RUNNING, Status.PAUSED, Status.SLEEPING})
+RUNS = frozenset({Status.RUNNING})
 
 
 @transaction.atomic
-def workspace_start(*, workspace: Workspace, actor: str, force: bool = False) -> Operation | None:
-    """Queue a start; None where it runs already.
+def workspace_start(
+    *, workspace: Workspace, actor: str, force: bool = False, by_policy: bool = False
+) -> Operation | None:
+    """Queue a start, a resume (paused) or a wake (asleep); None where it runs already.
 
-    `force` skips the state checks (a failed creation is tried again), but what is in flight is respected. Raises
-    InvalidState, VmMissing (destroyed),
-    OperationInProgress, NamespaceSuspended, RunningPoolReached, VMUnavailable; nothing has changed then.
+    `force` skips the state checks (a failed creation is tried again), but what is in flight is respected. `by_policy`:
+    the restart policy asks, so its count goes on. Raises VmMissing (destroyed), NamespaceSuspended, QuotaExceeded,
+    RunningPoolReached beside the module's.
     """
-    account = account_lock(workspace.account)
+    account_lock(workspace.account)
     workspace.refresh_from_db()
     if workspace.status == Status.RUNNING and not force:
         return None
-    _require_free(workspace)
+    require_free(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
     if workspace.status == Status.FAILED and force:
         return provisioning_retry(workspace=workspace, actor=actor)
-    allowed = STARTABLE | {Status.RUNNING} if force else STARTABLE
-    require(workspace, allowed, "be started")
+    require(workspace, STARTABLE | RUNS if force else STARTABLE, "be started")
+    if workspace.status == Status.PAUSED:
+        return _resume(workspace, actor)
+    if workspace.status == Status.SLEEPING:
+        return _wake(workspace, actor)
+    return _start(workspace, actor, by_policy)
+
+
+def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
+    fields: dict[str, Any] = {} if by_policy else {"restart_count": 0}
+    if workspace.status == Status.RUNNING:
+        require_host(workspace)
+    else:
+        require_start_allowed(workspace)
+        fields |= {**quota.applied(quota.amount_of(workspace)), "restart_due_at": None}
+    return move(workspace, Status.STARTING, OperationKind.START, actor, {"by_policy": by_policy}, **fields)
+
+
+def require_start_allowed(workspace: Workspace) -> None:
+    """Whether a machine that is off may be started with what the row wants; under the account's lock."""
+    wanted = quota.amount_of(workspace)
     namespaces.require_open(workspace.namespace)
-    if not workspace.is_running:
-        quota.require_running_room(account.plan, quota.usage(account), quota.amount_of(workspace))
-    _require_host(workspace)
-    return _move(workspace, Status.STARTING, OperationKind.START, actor)
+    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), wanted)
+    if workspace.host is None:
+        raise VMUnavailable("This workspace has no host.")
+    require_room_on(workspace.host, wanted)
 
 
 @transaction.atomic
-def workspace_stop(*, workspace: Workspace, actor: str) -> Operation | None:
-    """Queue a stop; None where it is stopped already. Raises InvalidState, OperationInProgress, VMUnavailable."""
+def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, because: str = "") -> Operation | None:
+    """Queue a stop; None where it is stopped already. A sleeping one loses its memory. Ends a pending restart."""
     workspace.refresh_from_db()
     if workspace.status == Status.STOPPED:
+        _no_restart(workspace)
         return None
-    _require_free(workspace)
+    require_free(workspace)
     require(workspace, STOPPABLE, "be stopped")
-    if workspace.host is None or not workspace.host.is_alive:
-        raise VMUnavailable("The host of this workspace cannot be reached; try again later.")
-    return _move(workspace, Status.STOPPING, OperationKind.STOP, actor)
+    require_host(workspace)
+    params = {"from": workspace.status, "by_user": by_user, "because": because}
+    fields = {"started_at": None} if workspace.status == Status.SLEEPING else {}
+    return move(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
 
-def _require_free(workspace: Workspace) -> None:
+def _no_restart(workspace: Workspace) -> None:
+    """The owner wants it stopped, and it waits to be started again by its policy."""
+    pending = Workspace.objects.filter(pk=workspace.pk, status=Status.STOPPED, restart_due_at__isnull=False)
+    pending.update(restart_due_at=None, user_requested_stop=True)
+
+
+@transaction.atomic
+def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
+    """Queue a stop and a start as one operation; saved resources are applied.
+
+    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    require_free(workspace)
+    require(workspace, RUNS, "be restarted")
+    namespaces.require_open(workspace.namespace)
+    require_growth_allowed(workspace, quota.amount_of(workspace))
+    fields = {**quota.applied(quota.amount_of(workspace)), "restart_count": 0}
+    params = {"from": workspace.status}
+    return move(workspace, Status.RESTARTING, OperationKind.RESTART, actor, params, **fields)
+
+
+def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
+    """Whether a running machine may come back with `wanted`; under the account's lock.
+
+    Raises RunningPoolReached, VMUnavailable.
+    """
+    more = quota.growth(quota.applied_amount(workspace), wanted)
+    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), more)
+    host = require_host(workspace)
+    if more.memory_mb:
+        require_room_on(host, more)
+
+
+@transaction.atomic
+def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_ttl: bool = False) -> Operation:
+    """Queue a pause: processes stand still and keep their memory. `by_ttl`: the TTL is used up by it."""
+    workspace.refresh_from_db()
+    require_free(workspace)
+    require(workspace, RUNS, "be paused")
+    require_host(workspace)
+    return move(workspace, Status.PAUSING, OperationKind.PAUSE, actor, {"because": because, "by_ttl": by_ttl})
+
+
+@transaction.atomic
+def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
+    """Queue a resume (paused) or a wake (asleep); None where it runs already.
+
+    Raises NamespaceSuspended, QuotaExceeded and, for a sleeping one, RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.RUNNING:
+        return None
+    require_free(workspace)
+    require(workspace, frozenset({Status.PAUSED, Status.SLEEPING}), "be resumed")
+    if workspace.status == Status.SLEEPING:
+        return _wake(workspace, actor)
+    return _resume(workspace, actor)
+
+
+def _resume(workspace: Workspace, actor: str) -> Operation:
+    namespaces.require_open(workspace.namespace)
+    require_host(workspace)
+    return move(workspace, Status.RESUMING, OperationKind.RESUME, actor)
+
+
+@transaction.atomic
+def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> Operation:
+    """Queue a sleep: memory to the host's disk. With `idle` a last look is taken whether it is in use."""
+    workspace.refresh_from_db()
+    require_free(workspace)
+    require(workspace, RUNS, "be put to sleep")
+    require_host(workspace)
+    return move(workspace, Status.SUSPENDING, OperationKind.SLEEP, actor, {"idle": idle})
+
+
+@transaction.atomic
+def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
+    """For a request that came for it: wake a sleeping workspace, or join the wake that goes on. None where it runs.
+
+    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.RUNNING:
+        return None
+    if workspace.status == Status.WAKING:
+        return queue.live(workspace, OperationKind.WAKE)
+    require_free(workspace)
+    require(workspace, frozenset({Status.SLEEPING}), "be woken")
+    return _wake(workspace, actor)
+
+
+def _wake(workspace: Workspace, actor: str) -> Operation:
+    """With the sizes it slept with: saved memory fits no other machine."""
+    needed = quota.applied_amount(workspace)
+    namespaces.require_open(workspace.namespace)
+    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), needed)
+    require_room_on(require_host(workspace), needed)
+    return move(workspace, Status.WAKING, OperationKind.WAKE, actor)
+
+
+def require_free(workspace: Workspace) -> None:
+    """Raises OperationInProgress."""
     if workspace.status in TRANSITIONAL or queue.live(workspace):
         raise OperationInProgress(details={"status": workspace.status})
 
 
-def _require_host(workspace: Workspace) -> None:
-    if workspace.host is None:
-        raise VMUnavailable("This workspace has no host.")
-    require_room_on(workspace.host, quota.amount_of(workspace))
+def require_host(workspace: Workspace) -> Any:
+    """The living host of the workspace. Raises VMUnavailable."""
+    if workspace.host is None or not workspace.host.is_alive:
+        raise VMUnavailable("The host of this workspace cannot be reached; try again later.")
+    return workspace.host
 
 
-def _move(workspace: Workspace, to: Status, kind: OperationKind, actor: str) -> Operation:
+def move(
+    workspace: Workspace,
+    to: Status,
+    kind: OperationKind,
+    actor: str,
+    params: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Operation:
+    """The guarded move and its operation, in the caller's transaction. Raises OperationInProgress."""
     try:
-        transition(workspace, to)
+        transition(workspace, to, **fields)
     except TransitionLost:
         raise OperationInProgress(details={"status": workspace.status}) from None
-    return queue.enqueue(workspace, kind, actor=actor)
+    return queue.enqueue(workspace, kind, actor=actor, params=params)

@@ -55,7 +55,32 @@ class Usage:
 
 
 def amount_of(workspace: Workspace) -> Amount:
+    """What the workspace shall have: it owns this much, and its next start takes this much."""
     return Amount(workspace.cpu_millis, workspace.memory_mb, workspace.disk_size_mb)
+
+
+def applied(amount: Amount) -> dict[str, int]:
+    """The columns of a machine that is made with `amount`."""
+    return {
+        "applied_cpu_millis": amount.cpu_millis,
+        "applied_memory_mb": amount.memory_mb,
+        "applied_disk_size_mb": amount.disk_size_mb,
+    }
+
+
+def applied_amount(workspace: Workspace) -> Amount:
+    """What its machine was last made with."""
+    return Amount(workspace.applied_cpu_millis, workspace.applied_memory_mb, workspace.applied_disk_size_mb)
+
+
+def growth(before: Amount, after: Amount) -> Amount:
+    """What a change asks for more; nothing where it asks for less."""
+    return Amount(
+        max(0, after.cpu_millis - before.cpu_millis),
+        max(0, after.memory_mb - before.memory_mb),
+        max(0, after.disk_size_mb - before.disk_size_mb),
+        0,
+    )
 
 
 def plan_limits(plan: Plan) -> Amount:
@@ -71,11 +96,11 @@ def plan_running_pool(plan: Plan) -> Amount:
 
 
 def usage(account: Account) -> Usage:
-    """One query over an index that covers it."""
+    """One query over an index that covers it. What runs counts with the sizes that it runs with."""
     owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
     sums = {
-        f"{name}_{field}": Sum(field, filter=condition, default=0)
-        for name, condition in (("owned", owned), ("running", running))
+        f"{name}_{field}": Sum(prefix + field, filter=condition, default=0)
+        for name, prefix, condition in (("owned", "", owned), ("running", "applied_", running))
         for field in ("cpu_millis", "memory_mb", "disk_size_mb")
     }
     counts = {"owned_count": Count("pk", filter=owned), "running_count": Count("pk", filter=running)}
@@ -100,13 +125,18 @@ def require_create_allowed(plan: Plan, used: Usage, wanted: Amount) -> None:
             f"The plan {plan.label} allows {plan.max_workspaces} workspaces.",
             details={"current": used.records, "max": plan.max_workspaces},
         )
-    _require_room(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
+    require_owned_room(plan, used, wanted)
     require_running_room(plan, used, wanted)
 
 
 def require_plan_allows(plan: Plan, wanted: Amount) -> None:
     """The ceiling for one workspace. Raises ResourceNotAllowed."""
     _require_room(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
+
+
+def require_owned_room(plan: Plan, used: Usage, wanted: Amount) -> None:
+    """Raises PoolLimitReached."""
+    _require_room(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
 
 
 def require_running_room(plan: Plan, used: Usage, wanted: Amount) -> None:
@@ -121,7 +151,7 @@ def _require_room(error: type[DomainError], used: Amount, wanted: Amount, limit:
         ("disk_size_mb", "disk_size_mb", 1),
     ):
         current, more, most = getattr(used, field), getattr(wanted, field), getattr(limit, field)
-        if current + more > most:
+        if more and current + more > most:
             raise error(
                 f"{error.message} ({shown}: {current / unit:g} used, {more / unit:g} asked, {most / unit:g} allowed)",
                 details={

@@ -1,0 +1,203 @@
+"""Bringing a workspace to where an operation of each kind begins, and what shall be true after whatever happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import count
+from typing import Any
+
+from accounts.models import Account
+from tests.fakehost import FakeHost
+from tests.workspaces.rows import make_host, make_workspace
+from vmbackend.driver import MachineState
+from workspaces.models import Activity, Operation, Workspace
+from workspaces.models.operation import LIVE, OperationKind
+from workspaces.operations import engine, queue
+from workspaces.operations.machine import machine_spec
+from workspaces.services import power, rebuild
+from workspaces.services.create import provisioning_retry
+from workspaces.services.delete import workspace_delete
+from workspaces.states import TRANSITIONAL, Provisioning, ProvisioningPhase, Status
+from workspaces.vmhost import reconcile
+
+NOT_PROVISIONED = {
+    "provisioning_state": Provisioning.QUEUED,
+    "provisioning_phase": ProvisioningPhase.QUEUED,
+    "provisioning_progress": 0,
+}
+ACTOR = "owner"
+_addresses = count(1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation of one kind as an owner asks for it. `ends` is None where the row is gone then."""
+
+    name: str
+    kind: str
+    begins: Status | None
+    ends: Status | None
+    ask: Callable[[Workspace], Any] | None = None
+
+    @property
+    def steps(self) -> list[str]:
+        return [name for name, _ in engine.KINDS[self.kind].steps]
+
+
+def _grow(row: Workspace) -> Any:
+    return rebuild.overlay_resize(workspace=row, actor=ACTOR, size_mb=row.disk_size_mb * 2)
+
+
+def _ask(service: Callable[..., Any], **options: Any) -> Callable[[Workspace], Any]:
+    return lambda row: service(workspace=row, actor=ACTOR, **options)
+
+
+RUNNING, STOPPED = Status.RUNNING, Status.STOPPED
+CASES = [
+    Case("create", "create", None, RUNNING),
+    Case("start", "start", STOPPED, RUNNING, _ask(power.workspace_start)),
+    Case("forced start", "start", RUNNING, RUNNING, _ask(power.workspace_start, force=True)),
+    Case("stop", "stop", RUNNING, STOPPED, _ask(power.workspace_stop)),
+    Case("stop of a sleeping one", "stop", Status.SLEEPING, STOPPED, _ask(power.workspace_stop)),
+    Case("restart", "restart", RUNNING, RUNNING, _ask(power.workspace_restart)),
+    Case("pause", "pause", RUNNING, Status.PAUSED, _ask(power.workspace_pause)),
+    Case("resume", "resume", Status.PAUSED, RUNNING, _ask(power.workspace_resume)),
+    Case("sleep", "sleep", RUNNING, Status.SLEEPING, _ask(power.workspace_sleep)),
+    Case("wake", "wake", Status.SLEEPING, RUNNING, _ask(power.workspace_wake)),
+    Case("resize running", "resize", RUNNING, RUNNING, _grow),
+    Case("resize stopped", "resize", STOPPED, STOPPED, _grow),
+    Case("reinstall", "reinstall", RUNNING, RUNNING, _ask(rebuild.workspace_reinstall)),
+    Case("reinstall stopped", "reinstall", STOPPED, RUNNING, _ask(rebuild.workspace_reinstall)),
+    Case("destroy", "destroy", RUNNING, Status.DESTROYED, _ask(rebuild.workspace_destroy)),
+    Case("delete", "delete", RUNNING, None, _ask(workspace_delete)),
+]
+
+
+def machine(host: FakeHost, account: Account, status: Status = RUNNING, **fields: Any) -> Workspace:
+    """A workspace with its machine, both at rest in `status`, without the way there."""
+    image = host.images.ensure("localhost/tiny:1", progress=lambda percent, sentence: None, deadline=0.0)
+    row = make_workspace(
+        account,
+        host=make_host(),
+        ip=str(IPv4Address("10.200.1.1") + next(_addresses)),
+        image_digest=image.digest,
+        status=status,
+        **{"started_at": None} if status in (STOPPED, Status.LOST) else {},
+        **fields,
+    )
+    host.driver.prepare(machine_spec(row, image))
+    if status not in (STOPPED, Status.LOST):
+        host.driver.start(row.pk)
+    if status is Status.PAUSED:
+        host.driver.pause(row.pk)
+    if status is Status.SLEEPING:
+        host.driver.sleep(row.pk)
+    return row
+
+
+def begin(host: FakeHost, account: Account, case: Case) -> str:
+    """A workspace with the operation of the case queued and its bell held; returns its id."""
+    host.hold()
+    if case.begins is None:
+        row = make_workspace(
+            account, host=make_host(), ip="10.200.1.1", status=Status.QUEUED, started_at=None, **NOT_PROVISIONED
+        )
+        queue.enqueue(row, OperationKind.CREATE, actor=ACTOR)
+    else:
+        row = machine(host, account, case.begins)
+        assert case.ask is not None
+        case.ask(row)
+    return row.pk
+
+
+def come_to_rest(host: FakeHost) -> None:
+    """At most two passes of reconcile, with what they ring for."""
+    host.live()
+    for _ in range(2):
+        mended = reconcile(host.side)
+        host.live()
+        if not mended:
+            return
+
+
+MACHINE_OF: dict[Status, frozenset[MachineState]] = {
+    RUNNING: frozenset({MachineState.RUNNING}),
+    Status.PAUSED: frozenset({MachineState.PAUSED}),
+    Status.SLEEPING: frozenset({MachineState.ASLEEP}),
+    STOPPED: frozenset({MachineState.OFF, MachineState.ABSENT}),
+    Status.LOST: frozenset({MachineState.OFF, MachineState.ABSENT}),
+    Status.FAILED: frozenset({MachineState.ABSENT}),
+    Status.DESTROYED: frozenset({MachineState.ABSENT}),
+}
+
+
+def leftovers(host: FakeHost, *ids: str) -> list[str]:
+    """Everything that is not as it shall be when all has come to rest; `ids` are the workspaces made so far."""
+    rows = {row.pk: row for row in Workspace.objects.filter(pk__in=ids)}
+    inventory = host.driver.inventory()
+    wrong = [f"{op.kind} is still {op.state}" for op in Operation.objects.filter(state__in=LIVE)]
+    wrong += [f"{key} is left over" for key in inventory.ids() - set(rows)]
+    for key, row in rows.items():
+        state = inventory.domains.get(key, MachineState.ABSENT)
+        wrong += [f"{key}: {problem}" for problem in _disagreements(row, state)]
+        if (key in inventory.saved) != (row.status == Status.SLEEPING):
+            wrong.append(f"{key} is {row.status}, saved memory there: {key in inventory.saved}")
+        if row.status in (Status.FAILED, Status.DESTROYED) and key in inventory.ids():
+            wrong.append(f"{key} is {row.status} and something of its machine is left")
+    return wrong
+
+
+def _disagreements(row: Workspace, state: MachineState) -> list[str]:
+    status = Status(row.status)
+    if status in TRANSITIONAL:
+        return [f"it is stuck in {status}"]
+    running = status is RUNNING
+    truths = {
+        f"it is {status} and the machine {state}": state in MACHINE_OF[status],
+        f"it is {status} and ready is {row.ready}": row.ready == running,
+        f"it is {status} and is_running is {row.is_running}": row.is_running == (status in (RUNNING, Status.PAUSED)),
+        f"it is {status} and started at {row.started_at}": row.started_at is None or status in MACHINE_OF,
+        "it has a ttl and no end": not (running and row.ttl_seconds) or row.ttl_expires_at is not None,
+        "it never sleeps": not (running and row.suspend_after) or row.idle_due_at is not None,
+        "two machines": Workspace.objects.filter(ip=row.ip).count() == 1 or row.ip is None,
+    }
+    return [sentence for sentence, holds in truths.items() if not holds]
+
+
+MOVES: dict[Status, tuple[Callable[..., Any], Status]] = {
+    RUNNING: (power.workspace_restart, RUNNING),
+    STOPPED: (power.workspace_start, RUNNING),
+    Status.LOST: (power.workspace_start, RUNNING),
+    Status.PAUSED: (power.workspace_resume, RUNNING),
+    Status.SLEEPING: (power.workspace_resume, RUNNING),
+    Status.FAILED: (provisioning_retry, RUNNING),
+}
+
+
+def act(host: FakeHost, key: str, *, move: bool = True) -> list[str]:
+    """The owner goes on with the workspace, then deletes it; afterwards nothing may be left."""
+    row = Workspace.objects.filter(pk=key).first()
+    if row is None:
+        return leftovers(host, key)
+    wrong: list[str] = []
+    if move and Status(row.status) in MOVES:
+        service, leads_to = MOVES[Status(row.status)]
+        service(workspace=row, actor=ACTOR)
+        host.settle()
+        row.refresh_from_db()
+        if row.status != leads_to:
+            wrong.append(f"{service.__name__} led to {row.status}: {row.error_message}")
+        wrong += leftovers(host, key)
+    workspace_delete(workspace=row, actor=ACTOR)
+    host.settle()
+    if Workspace.objects.filter(pk=key).exists():
+        wrong.append("it could not be deleted")
+    return wrong + leftovers(host, key)
+
+
+def told(key: str, *parts: str) -> bool:
+    """Whether the workspace's activity says one of these."""
+    details = Activity.objects.filter(workspace_id=key).values_list("detail", flat=True)
+    return any(part in detail for detail in details for part in parts)

@@ -1,0 +1,152 @@
+"""The fault table: every step of every operation against everything that may happen there.
+
+The steps are those of the code (`engine.KINDS`). After at most two passes of reconcile nothing is left over or doubled,
+the row and the machine say the same, the activity tells what went wrong, and the owner can go on, and delete.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from accounts.models import Account
+from tests.callers import Caller
+from tests.fakehost import Died, FakeHost
+from tests.workspaces.faults import cells
+from tests.workspaces.faults.cells import CASES, Case
+from tests.workspaces.faults.conftest import Tally
+from tests.workspaces.faults.injected import AFTER_THE_END, FAULTS, PASSING, Fault, Scene
+from vmbackend.errors import BackendUnavailable
+from workspaces.models import Workspace
+from workspaces.operations import engine
+
+pytestmark = pytest.mark.django_db(transaction=True)
+by_name = {"ids": lambda value: value.name}
+
+
+def outcome(case: Case, key: str) -> str | None:
+    status = Workspace.objects.filter(pk=key).values_list("status", flat=True).first()
+    return None if status == case.ends else f"it is {status} and should be {case.ends}"
+
+
+def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case, step: str, fault: Fault) -> list[str]:
+    """One cell: what is not as it shall be."""
+    scene = Scene(host, patch, case.kind, step)
+    scene.made = cells.begin(host, account, case)
+    fault.arrange(scene)
+    host.release()
+    host.live()
+    host.redis_away = False
+    cells.come_to_rest(host)
+    if not scene.happened:
+        return ["it was not reached"]
+    wrong = cells.leftovers(host, scene.made)
+    differs = outcome(case, scene.made)
+    if fault.cured and differs:
+        wrong.append(differs)
+    if fault.sentences and differs and not cells.told(scene.made, *fault.sentences):
+        wrong.append("the activity does not say why")
+    patch.undo()
+    return wrong + cells.act(host, scene.made, move=bool(differs))
+
+
+def test_every_kind_of_operation_is_in_the_table() -> None:
+    assert {case.kind for case in CASES} == set(engine.KINDS)
+
+
+@pytest.mark.parametrize("fault", FAULTS, **by_name)
+@pytest.mark.parametrize("case", CASES, **by_name)
+def test_nothing_is_left_over_at_any_step(
+    api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault
+) -> None:
+    found: list[str] = []
+    for step in case.steps:
+        with pytest.MonkeyPatch.context() as patch:
+            wrong = walk(api.account, vmhost, patch, case, step, fault)
+        table.enter(case.name, step, fault.name, wrong)
+        found += [f"{step}: {sentence}" for sentence in wrong]
+    assert found == []
+
+
+@pytest.mark.parametrize("fault", AFTER_THE_END, **by_name)
+@pytest.mark.parametrize("case", CASES, **by_name)
+def test_what_happens_after_the_last_commit_changes_nothing(
+    api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        wrong = walk(api.account, vmhost, patch, case, case.steps[-1], fault)
+    table.enter(case.name, case.steps[-1], fault.name, wrong)
+    assert wrong == []
+
+
+# In the middle of the driver's work
+
+
+def points_of(account: Account, host: FakeHost, case: Case) -> list[str]:
+    """The points that an undisturbed operation passes."""
+    made = cells.begin(host, account, case)
+    passed: list[str] = []
+    host.driver.crash_hook = passed.append
+    host.release()
+    host.settle()
+    host.driver.crash_hook = None
+    cells.act(host, made, move=False)
+    return list(dict.fromkeys(passed))
+
+
+def dies_at(host: FakeHost, point: str) -> None:
+    left = [point]
+
+    def hook(at: str) -> None:
+        if at in left:
+            left.remove(at)
+            raise host.dead()
+
+    host.driver.crash_hook = hook
+
+
+def fails_at(host: FakeHost, point: str) -> None:
+    host.driver.fail_next(point, BackendUnavailable(PASSING))
+
+
+def fails_always_at(host: FakeHost, point: str) -> None:
+    host.driver.fail_next(point, BackendUnavailable(PASSING), times=3)
+
+
+@pytest.mark.parametrize("happens", [dies_at, fails_at, fails_always_at], ids=lambda value: value.__name__)
+@pytest.mark.parametrize("case", CASES, **by_name)
+def test_nothing_is_left_over_in_the_middle_of_the_drivers_work(
+    api: Caller, vmhost: FakeHost, in_the_driver: Tally, case: Case, happens: object
+) -> None:
+    assert callable(happens)
+    found: list[str] = []
+    for point in points_of(api.account, vmhost, case):
+        made = cells.begin(vmhost, api.account, case)
+        happens(vmhost, point)
+        vmhost.release()
+        cells.come_to_rest(vmhost)
+        wrong = cells.leftovers(vmhost, made)
+        differs = outcome(case, made)
+        if happens is not fails_always_at and differs:
+            wrong.append(differs)
+        elif differs and not cells.told(made, PASSING):
+            wrong.append("the activity does not say why")
+        vmhost.driver.crash_hook = None
+        wrong += cells.act(vmhost, made, move=bool(differs))
+        in_the_driver.enter(case.name, point, happens.__name__, wrong)
+        found += [f"{point}: {sentence}" for sentence in wrong]
+    assert found == []
+
+
+def test_a_death_while_dying_is_survived(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vmhost dies in an operation, and again in the reconcile pass of its next start."""
+    made = cells.begin(vmhost, api.account, CASES[0])
+    scene = Scene(vmhost, monkeypatch, "create", "wait_ready", made)
+
+    def die() -> None:
+        raise Died
+
+    scene.before(die, times=2)
+    vmhost.release()
+    cells.come_to_rest(vmhost)
+    assert scene.happened == 2
+    assert outcome(CASES[0], made) is None

@@ -1,0 +1,322 @@
+"""Idle sleep: what counts as use, what holds it off, and how a sleeping workspace wakes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from common.errors import InvalidState
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.faults import cells
+from tests.workspaces.faults.injected import Scene
+from vmbackend.driver import MachineState
+from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.models import Host
+from workspaces.errors import IdleNotSupported
+from workspaces.guests import address_of
+from workspaces.lifecycle import activity, services
+from workspaces.lifecycle.sweep import due, sweep
+from workspaces.models import Activity, Workspace
+from workspaces.models.workspace import Mode
+from workspaces.operations import sleep
+from workspaces.services import power
+from workspaces.states import Status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+IDLE = 120
+
+
+@pytest.fixture
+def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
+    """A permanent workspace whose idle time is over."""
+
+    def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
+        fields = {"mode": Mode.PERMANENT, "suspend_after": IDLE, **fields}
+        over = {"idle_due_at": timezone.now() - timedelta(seconds=1)} if status == Status.RUNNING else {}
+        return cells.machine(vmhost, api.account, status, **{**over, **fields})
+
+    return make
+
+
+def swept(host: FakeHost, row: Workspace) -> Workspace:
+    sweep()
+    host.settle()
+    row.refresh_from_db()
+    return row
+
+
+def is_later(row: Workspace, seconds: float = IDLE) -> bool:
+    """Whether it is looked at again after about that time."""
+    assert row.idle_due_at is not None
+    return abs((row.idle_due_at - timezone.now()).total_seconds() - seconds) < 10
+
+
+def test_a_workspace_that_nobody_uses_falls_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = swept(vmhost, machine())
+    assert (row.status, row.ready, row.idle_due_at) == ("sleeping", False, None)
+    assert vmhost.driver.state(row.pk) is MachineState.ASLEEP
+    entry = Activity.objects.get(workspace_id=row.pk, event="slept")
+    assert entry.actor == "idle policy"
+    assert cells.leftovers(vmhost, row.pk) == []
+
+
+def test_a_use_moves_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine()
+    activity.touch(row.pk)
+    row = swept(vmhost, row)
+    assert row.status == "running"
+    assert is_later(row)
+
+
+def test_a_call_that_touches_the_guest_is_a_use(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine()
+    address_of(row)
+    assert swept(vmhost, row).status == "running"
+
+
+def test_a_use_long_ago_is_none(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = machine()
+    now = time.time()
+    monkeypatch.setattr(activity.time, "time", lambda: now - IDLE - 5)
+    activity.touch(row.pk)
+    monkeypatch.undo()
+    found = due(timezone.now()).get()
+    assert found.pk == row.pk
+
+
+def test_a_workspace_in_use_stays_awake_and_sleeps_after_it(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine()
+    with activity.using(row.pk, 3600):
+        row = swept(vmhost, row)
+        assert row.status == "running"
+        assert is_later(row, 3600 + IDLE)
+    assert abs(time.time() - activity.last_used(row.pk)) < 10  # the use is over, and its end counts
+
+
+def test_a_process_that_died_in_a_use_stops_counting(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine()
+    activity._note(row.pk, "a terminal of a process that died", time.time() - IDLE - 1)
+    assert swept(vmhost, row).status == "sleeping"
+
+
+def test_an_open_ssh_session_holds_it_awake(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = machine(ssh_enabled=True)
+    monkeypatch.setattr(sleep, "ssh_is_open", lambda workspace: True)
+    row = swept(vmhost, row)
+    assert (row.status, row.ready, row.error_code) == ("running", True, "")
+    assert is_later(row)
+    monkeypatch.setattr(sleep, "ssh_is_open", lambda workspace: False)
+    Workspace.objects.update(idle_due_at=timezone.now())
+    assert swept(vmhost, row).status == "sleeping"
+
+
+def test_without_redis_nothing_falls_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine()
+    vmhost.redis_away = True
+    assert swept(vmhost, row).status == "running"
+    vmhost.redis_away = False
+    Workspace.objects.update(idle_due_at=timezone.now())
+    assert swept(vmhost, row).status == "sleeping"
+
+
+def test_redis_that_goes_away_between_the_sweep_and_the_last_look_holds_it_awake(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine()
+    vmhost.hold()
+    sweep()
+    vmhost.redis_away = True
+    vmhost.release()
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, row.ready) == ("running", True)
+    assert is_later(row)
+
+
+def test_a_use_in_the_last_moment_holds_it_awake(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine()
+    vmhost.hold()
+    sweep()
+    activity.touch(row.pk)
+    vmhost.release()
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, row.ready) == ("running", True)
+    assert not Activity.objects.filter(workspace_id=row.pk, event="sleep_failed").exists()
+
+
+def test_a_use_after_the_memory_was_written_does_not_undo_it(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vmhost dies between the memory and the row, and the next attempt finds the workspace in use again."""
+    row = machine()
+    scene = Scene(vmhost, monkeypatch, "sleep", "complete", row.pk)
+
+    def die() -> None:
+        activity.touch(row.pk)
+        raise vmhost.dead()
+
+    scene.before(die)
+    sweep()
+    vmhost.live()
+    row.refresh_from_db()
+    assert (row.status, cells.leftovers(vmhost, row.pk)) == ("sleeping", [])
+
+
+def test_a_policy_that_was_switched_off_clears_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = services.set_idle(workspace=machine(), actor="owner", suspend_after=0)
+    assert (swept(vmhost, row).status, row.idle_due_at) == ("running", None)
+    Workspace.objects.update(idle_due_at=timezone.now())
+    assert (swept(vmhost, row).status, row.idle_due_at) == ("running", None)
+
+
+@pytest.mark.parametrize("status", [Status.STOPPED, Status.PAUSED, Status.SLEEPING])
+def test_a_policy_waits_for_the_workspace_to_run(
+    vmhost: FakeHost, machine: Callable[..., Workspace], status: Status
+) -> None:
+    row = services.set_idle(workspace=machine(status), actor="owner", suspend_after=IDLE)
+    Workspace.objects.update(idle_due_at=timezone.now())
+    assert (swept(vmhost, row).status, row.idle_due_at) == (status, None)
+    power.workspace_start(workspace=row, actor="owner")
+    vmhost.settle()
+    row.refresh_from_db()
+    assert row.status == "running"
+    assert is_later(row)
+
+
+def test_a_sleep_that_fails_is_tried_after_another_idle_time(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine()
+    vmhost.driver.fail_next("sleep", NoRoom("The host has no room for the memory."))
+    row = swept(vmhost, row)
+    assert (row.status, row.ready, row.error_code) == ("running", True, "no_room")
+    assert is_later(row)
+
+
+def test_a_temporary_workspace_and_a_host_without_snapshots_have_no_idle_policy(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    with pytest.raises(IdleNotSupported):
+        services.set_idle(workspace=machine(mode=Mode.TEMPORARY), actor="owner", suspend_after=IDLE)
+    row = machine()
+    Host.objects.update(snapshots=False)
+    row.host.refresh_from_db()
+    with pytest.raises(IdleNotSupported):
+        services.set_idle(workspace=row, actor="owner", suspend_after=IDLE)
+    assert services.set_idle(workspace=row, actor="owner", suspend_after=0).suspend_after == 0
+
+
+def test_a_workspace_that_becomes_temporary_loses_its_idle_policy(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine(stop_after=3600)
+    services.make_temporary(workspace=row, actor="owner", ttl=3600, ttl_action="stop", remove_on_exit=False)
+    assert (swept(vmhost, row).status, row.suspend_after, row.stop_after) == ("running", 0, 0)
+
+
+# Waking
+
+
+@pytest.mark.parametrize("wake", [power.workspace_start, power.workspace_resume, power.workspace_wake])
+def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, wake: Any
+) -> None:
+    started = timezone.now() - timedelta(hours=1)
+    row = machine(Status.SLEEPING, started_at=started)
+    seen: list[bool] = []
+    scene = Scene(vmhost, monkeypatch, "wake", "complete", row.pk)
+    scene.before(lambda: seen.append(vmhost.driver.freshened(row.pk) == 1 and not Workspace.objects.get().ready))
+    wake(workspace=row, actor="owner")
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, row.ready, row.started_at, seen) == ("running", True, started, [True])
+    assert row.uptime() >= 3600
+    assert is_later(row)
+
+
+def test_requests_that_come_together_wake_it_once(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine(Status.SLEEPING)
+    vmhost.hold()
+    first = power.workspace_wake(workspace=row, actor="edge")
+    assert first is not None
+    assert power.workspace_wake(workspace=row, actor="edge") == first
+    vmhost.release()
+    vmhost.settle()
+    assert power.workspace_wake(workspace=row, actor="edge") is None
+
+
+def test_a_request_wakes_nothing_that_was_stopped(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    with pytest.raises(InvalidState):
+        power.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
+
+
+def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
+    vmhost.driver.spoil_memory(row.pk)
+    power.workspace_wake(workspace=row, actor="edge")
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, row.ready, row.uptime() < 60) == ("running", True, True)
+    assert cells.told(row.pk, "could not be used")
+    assert cells.leftovers(vmhost, row.pk) == []
+
+
+def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
+    vmhost.driver.spoil_memory(row.pk)
+    Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.dead()))
+    power.workspace_wake(workspace=row, actor="edge")
+    vmhost.live()
+    row.refresh_from_db()
+    assert (row.status, row.uptime() < 60) == ("running", True)
+    assert cells.told(row.pk, "could not be used")
+
+
+def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine(Status.SLEEPING)
+    vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
+    power.workspace_wake(workspace=row, actor="edge")
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, row.error_code, cells.leftovers(vmhost, row.pk)) == ("sleeping", "no_room", [])
+
+
+def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_told(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine(Status.SLEEPING)
+    vmhost.driver.fail_next("freshen", BackendUnavailable("The agent is silent."))
+    power.workspace_wake(workspace=row, actor="edge")
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, cells.told(row.pk, "clock could not be set")) == ("running", True)
+
+
+def test_a_sleep_that_was_to_be_stopped_and_could_not_wakes_with_a_start_time(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine(Status.SLEEPING)
+    vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
+    power.workspace_stop(workspace=row, actor="owner")
+    vmhost.settle()
+    power.workspace_wake(workspace=row, actor="owner")
+    vmhost.settle()
+    row.refresh_from_db()
+    assert (row.status, row.is_running) == ("running", True)

@@ -1,0 +1,390 @@
+"""Lifecycle read, mode, TTL, ping, idle policy, destroy (specification, Lifecycle object, Lifecycle and power)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from accounts.models import Credential
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.moves import make, status_of
+from tests.workspaces.rows import make_host, make_workspace
+from vmbackend.driver import MachineState
+from vmbackend.errors import BackendUnavailable
+from vmbackend.models import Host
+from workspaces.lifecycle import activity
+from workspaces.lifecycle.sweep import sweep
+from workspaces.models import Activity, Workspace
+from workspaces.services.power import workspace_start
+from workspaces.states import Status
+
+pytestmark = pytest.mark.django_db
+
+DOCUMENTED = {
+    "success", "mode", "status", "restart_policy", "max_restarts", "restart_info", "ttl", "ttl_action",
+    "remove_on_exit", "uptime", "idle", "ttl_expires_at", "snapshot_supported", "snapshot_unavailable_reason",
+}  # fmt: skip
+OFF = {"suspend_after": 0, "stop_after": 0, "enabled": False}
+
+
+def at(body: Any) -> datetime:
+    moment = parse_datetime(body["ttl_expires_at"])
+    assert moment is not None
+    return moment
+
+
+def in_seconds(body: Any, seconds: int) -> bool:
+    return abs(at(body) - timezone.now() - timedelta(seconds=seconds)) < timedelta(seconds=5)
+
+
+def test_the_lifecycle_of_a_permanent_workspace(api: Caller) -> None:
+    row = make_workspace(api.account, mode="permanent", restart_policy="always", max_restarts=2, host=make_host())
+    body = api.get(f"/workspace/{row.pk}/lifecycle").json()
+    assert set(body) == DOCUMENTED
+    assert (body["mode"], body["status"], body["restart_policy"], body["max_restarts"]) == (
+        "permanent", "running", "always", 2,
+    )  # fmt: skip
+    assert (body["ttl"], body["ttl_action"], body["ttl_expires_at"], body["remove_on_exit"]) == (
+        None,
+        None,
+        None,
+        False,
+    )
+    assert body["restart_info"] == {
+        "count": 0, "last_exit_code": None, "last_reason": None, "last_restart_at": None, "history": [],
+    }  # fmt: skip
+    assert (body["idle"], body["snapshot_supported"], body["snapshot_unavailable_reason"]) == (OFF, True, None)
+
+
+def test_the_lifecycle_of_a_temporary_workspace(api: Caller) -> None:
+    expires = timezone.now() + timedelta(seconds=90)
+    row = make_workspace(api.account, ttl_seconds=90, ttl_action="pause", ttl_expires_at=expires, remove_on_exit=True)
+    body = api.get(f"/workspace/{row.slug}/lifecycle").json()
+    assert (body["mode"], body["ttl"], body["ttl_action"], body["remove_on_exit"]) == (
+        "temporary",
+        "90s",
+        "pause",
+        True,
+    )
+    assert in_seconds(body, 90)
+    assert body["ttl_expires_at"].endswith("Z")
+
+
+def test_restarts_are_told_with_their_history(api: Caller) -> None:
+    history = [{"at": "2026-01-01T00:00:00.000Z", "exit_code": 3, "reason": "exited"}]
+    last = timezone.now()
+    row = make_workspace(
+        api.account, restart_count=4, last_exit_code=3, last_exit_reason="exited", last_restart_at=last,
+        restart_history=history, started_at=last - timedelta(seconds=50),
+    )  # fmt: skip
+    body = api.get(f"/workspace/{row.pk}/lifecycle").json()
+    told = body["restart_info"]
+    assert (told["count"], told["last_exit_code"], told["last_reason"], told["history"]) == (4, 3, "exited", history)
+    assert told["last_restart_at"].endswith("Z")
+    assert 50 <= body["uptime"] <= 52
+
+
+def test_a_host_that_keeps_no_memory_is_told(api: Caller) -> None:
+    host = make_host()
+    Host.objects.update(snapshots=False)
+    row = make_workspace(api.account, mode="permanent", host=host)
+    body = api.get(f"/workspace/{row.pk}/lifecycle").json()
+    assert body["snapshot_supported"] is False
+    assert body["snapshot_unavailable_reason"]
+    answer = api.put(f"/workspace/{row.pk}/lifecycle/idle", {"suspend_after": "10m"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "idle_not_supported")
+    assert api.put(f"/workspace/{row.pk}/lifecycle/idle", {"suspend_after": 0}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["lifecycle", "resources", "ssh"])
+def test_reads_cost_the_same_whatever_there_is(api: Caller, path: str) -> None:
+    host = make_host()
+    row = make_workspace(api.account, host=host, ip="10.200.0.2")
+    Credential.objects.update(last_used_at=timezone.now())
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            assert api.get(f"/workspace/{row.pk}/{path}").status_code == 200
+        return len(seen)
+
+    before = count()
+    for number in range(20):
+        make_workspace(api.account, host=host, ip=f"10.200.1.{number}")
+    entry = {"at": "2026-01-01T00:00:00.000Z", "exit_code": 1, "reason": "exited"}
+    Workspace.objects.filter(pk=row.pk).update(restart_history=[entry] * 20, suspend_after=120, memory_mb=256)
+    assert count() == before <= 3
+
+
+# Idle policy
+
+
+@pytest.mark.parametrize(
+    ("sent", "policy"),
+    [
+        ({"suspend_after": "2m"}, {"suspend_after": 120, "stop_after": 0, "enabled": True}),
+        ({"suspend_after": 120, "stop_after": 3600}, {"suspend_after": 120, "stop_after": 3600, "enabled": True}),
+        (
+            {"suspend_after": "1h30m", "stop_after": "2d"},
+            {"suspend_after": 5400, "stop_after": 172800, "enabled": True},
+        ),
+        ({"suspend_after": 0}, OFF),
+        ({"suspend_after": "0", "stop_after": 0}, OFF),
+        ({"stop_after": 3600}, {"suspend_after": 0, "stop_after": 3600, "enabled": False}),
+    ],
+)
+def test_the_idle_policy_is_normalized(api: Caller, sent: Any, policy: Any) -> None:
+    row = make_workspace(api.account, mode="permanent", host=make_host())
+    answer = api.put(f"/workspace/{row.pk}/lifecycle/idle", sent)
+    assert (answer.status_code, answer.json()) == (200, {"success": True, "idle": policy, **policy})
+    assert api.get(f"/workspace/{row.pk}/lifecycle").json()["idle"] == policy
+    row.refresh_from_db()
+    assert (row.idle_due_at is not None) is policy["enabled"]
+    assert Activity.objects.get(workspace_id=row.pk).event == "idle_changed"
+
+
+def test_half_of_the_policy_leaves_the_other(api: Caller) -> None:
+    row = make_workspace(api.account, mode="permanent", suspend_after=600, stop_after=7200)
+    path = f"/workspace/{row.pk}/lifecycle/idle"
+    assert api.put(path, {"stop_after": 0}).json()["idle"] == {"suspend_after": 600, "stop_after": 0, "enabled": True}
+    assert api.put(path, {"suspend_after": "5m"}).json()["idle"]["suspend_after"] == 300
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({}, "suspend_after"), ({"suspend_after": 119}, "suspend_after"), ({"suspend_after": "1m"}, "suspend_after"),
+        ({"suspend_after": 0.5}, "suspend_after"), ({"suspend_after": -1}, "suspend_after"),
+        ({"suspend_after": "soon"}, "suspend_after"), ({"suspend_after": None}, "suspend_after"),
+        ({"suspend_after": True}, "suspend_after"), ({"suspend_after": ["2m"]}, "suspend_after"),
+        ({"suspend_after": "99999d"}, "suspend_after"),
+        ({"suspend_after": "2m", "stop_after": 3599}, "stop_after"), ({"stop_after": "59m"}, "stop_after"),
+        ({"stop_after": -1}, "stop_after"), ({"stop_after": False}, "stop_after"),
+    ],
+)  # fmt: skip
+def test_an_idle_policy_out_of_range_is_400(api: Caller, sent: Any, field: str) -> None:
+    row = make_workspace(api.account, mode="permanent", suspend_after=600)
+    answer = api.put(f"/workspace/{row.pk}/lifecycle/idle", sent)
+    assert (answer.status_code, answer.json()["code"], list(answer.json()["details"])) == (
+        400, "validation_error", [field],
+    )  # fmt: skip
+    row.refresh_from_db()
+    assert row.suspend_after == 600
+
+
+def test_a_temporary_workspace_has_no_idle_policy(api: Caller) -> None:
+    row = make_workspace(api.account)
+    path = f"/workspace/{row.pk}/lifecycle/idle"
+    answer = api.put(path, {"suspend_after": "10m"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "idle_not_supported")
+    assert api.put(path, {"suspend_after": 0}).status_code == 200
+    assert Workspace.objects.get().suspend_after == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_idle_workspace_sleeps_and_wakes(api: Caller, vmhost: FakeHost) -> None:
+    made = make(api, vmhost, Status.RUNNING, mode="permanent")
+    api.put(f"/workspace/{made}/lifecycle/idle", {"suspend_after": 120, "stop_after": 3600})
+    Workspace.objects.update(idle_due_at=timezone.now())
+    activity._client().delete(activity._key(made))
+    sweep()
+    vmhost.settle()
+    body = api.get(f"/workspace/{made}/lifecycle").json()
+    assert (body["status"], body["uptime"]) == ("sleeping", 0)
+    assert vmhost.driver.state(made) is MachineState.ASLEEP
+    assert api.post(f"/workspace/{made}/resume").json()["workspace"]["info"]["status"] == "running"
+
+
+# Mode and TTL
+
+
+def test_a_temporary_workspace_is_made_permanent(api: Caller) -> None:
+    row = make_workspace(api.account, ttl_seconds=60, ttl_expires_at=timezone.now(), remove_on_exit=True)
+    body = api.post(f"/workspace/{row.pk}/lifecycle/permanent").json()
+    assert set(body) == DOCUMENTED
+    assert (body["mode"], body["restart_policy"]) == ("permanent", "always")
+    assert (body["ttl"], body["ttl_expires_at"], body["remove_on_exit"]) == (None, None, False)
+    assert body == {**api.get(f"/workspace/{row.pk}/lifecycle").json(), "uptime": body["uptime"]}
+    assert api.get(f"/workspace/{row.pk}").json()["workspace"]["mode"] == "permanent"
+
+
+@pytest.mark.parametrize("policy", ["no", "on-failure", "always", "unless-stopped"])
+def test_permanent_takes_each_restart_policy(api: Caller, policy: str) -> None:
+    row = make_workspace(api.account)
+    body = api.post(f"/workspace/{row.pk}/lifecycle/permanent", {"restart_policy": policy}).json()
+    assert body["restart_policy"] == policy
+
+
+@pytest.mark.parametrize("policy", ["never", "", None, 1, ["always"], True])
+def test_permanent_refuses_other_policies(api: Caller, policy: Any) -> None:
+    row = make_workspace(api.account)
+    answer = api.post(f"/workspace/{row.pk}/lifecycle/permanent", {"restart_policy": policy})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["restart_policy"])
+    assert Workspace.objects.get().mode == "temporary"
+
+
+def test_a_permanent_workspace_is_made_temporary(api: Caller) -> None:
+    row = make_workspace(
+        api.account, mode="permanent", restart_policy="always", suspend_after=600, idle_due_at=timezone.now()
+    )
+    sent = {"ttl": "1h", "ttl_action": "remove", "remove_on_exit": True}
+    body = api.post(f"/workspace/{row.pk}/lifecycle/temporary", sent).json()
+    assert set(body) == DOCUMENTED
+    assert (body["mode"], body["restart_policy"], body["idle"]) == ("temporary", "no", OFF)
+    assert (body["ttl"], body["ttl_action"], body["remove_on_exit"]) == ("1h", "remove", True)
+    assert in_seconds(body, 3600)
+    row.refresh_from_db()
+    assert row.idle_due_at is None
+
+
+def test_temporary_has_its_defaults(api: Caller) -> None:
+    row = make_workspace(api.account, mode="permanent")
+    body = api.post(f"/workspace/{row.pk}/lifecycle/temporary", {"ttl": 90}).json()
+    assert (body["ttl"], body["ttl_action"], body["remove_on_exit"]) == ("90s", "stop", False)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "field"),
+    [
+        ("POST", "temporary", {}, "ttl"), ("POST", "temporary", {"ttl": None}, "ttl"),
+        ("POST", "temporary", {"ttl": 0}, "ttl"), ("POST", "temporary", {"ttl": -5}, "ttl"),
+        ("POST", "temporary", {"ttl": 0.5}, "ttl"), ("POST", "temporary", {"ttl": "0s"}, "ttl"),
+        ("POST", "temporary", {"ttl": "soon"}, "ttl"), ("POST", "temporary", {"ttl": True}, "ttl"),
+        ("POST", "temporary", {"ttl": "1h", "ttl_action": "explode"}, "ttl_action"),
+        ("POST", "temporary", {"ttl": "1h", "remove_on_exit": "yes"}, "remove_on_exit"),
+        ("POST", "temporary", {"ttl": "1h", "restart_policy": "no"}, "restart_policy"),
+        ("POST", "temporary", {"ttl": "1h", "restart_policy": None}, "restart_policy"),
+        ("PUT", "ttl", {}, "ttl"), ("PUT", "ttl", {"ttl": 0}, "ttl"), ("PUT", "ttl", {"ttl": None}, "ttl"),
+        ("PUT", "ttl", {"ttl_action": "sleep"}, "ttl_action"),
+        ("PUT", "ttl", {"ttl": "1h", "restart_policy": "always"}, "restart_policy"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_about_a_ttl_is_400_and_named(api: Caller, method: str, path: str, sent: Any, field: str) -> None:
+    row = make_workspace(api.account, ttl_seconds=600)
+    answer = api.send(method, f"/workspace/{row.pk}/lifecycle/{path}", sent)
+    assert (answer.status_code, answer.json()["code"]) == (400, "validation_error")
+    assert list(answer.json()["details"]) == [field]
+    row.refresh_from_db()
+    assert (row.ttl_seconds, row.ttl_action) == (600, "stop")
+
+
+def test_a_ttl_is_changed(api: Caller) -> None:
+    row = make_workspace(api.account, ttl_seconds=600, ttl_expires_at=timezone.now() + timedelta(seconds=600))
+    path = f"/workspace/{row.pk}/lifecycle/ttl"
+    body = api.put(path, {"ttl": "2h"}).json()
+    assert (body["ttl"], body["ttl_action"], in_seconds(body, 7200)) == ("2h", "stop", True)
+    body = api.put(path, {"ttl_action": "pause"}).json()
+    assert (body["ttl"], body["ttl_action"], in_seconds(body, 7200)) == ("2h", "pause", True)
+    body = api.put(path, {"ttl": 60, "ttl_action": "remove"}).json()
+    assert (body["ttl"], body["ttl_action"], in_seconds(body, 60)) == ("1m", "remove", True)
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "lifecycle/ttl"), ("POST", "ping")])
+def test_a_permanent_workspace_has_no_ttl(api: Caller, method: str, path: str) -> None:
+    row = make_workspace(api.account, mode="permanent")
+    answer = api.send(method, f"/workspace/{row.pk}/{path}", {"ttl": "1h"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "invalid_state")
+    assert answer.json()["details"] == {"status": "running", "mode": "permanent"}
+
+
+def test_a_ping_renews_the_ttl(api: Caller) -> None:
+    row = make_workspace(api.account, ttl_seconds=600, ttl_expires_at=timezone.now())
+    path = f"/workspace/{row.pk}/ping"
+    body = api.post(path).json()
+    assert set(body) == {"success", "ttl_expires_at"}
+    assert in_seconds(body, 600)
+    assert in_seconds(api.post(path, {"ttl_seconds": 30}).json(), 30)
+    assert in_seconds(api.get(f"/workspace/{row.pk}/lifecycle").json(), 30)
+    assert api.get(f"/workspace/{row.pk}/lifecycle").json()["ttl"] == "10m"  # this once
+    assert in_seconds(api.post(path, {"ttl_seconds": None}).json(), 600)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1.5, "60", True, [], 10**12])
+def test_a_wrong_ping_is_400(api: Caller, seconds: Any) -> None:
+    row = make_workspace(api.account, ttl_seconds=600)
+    answer = api.post(f"/workspace/{row.pk}/ping", {"ttl_seconds": seconds})
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["ttl_seconds"])
+
+
+def test_a_temporary_workspace_without_a_ttl_has_nothing_to_renew(api: Caller) -> None:
+    row = make_workspace(api.account)
+    answer = api.post(f"/workspace/{row.pk}/ping")
+    assert (answer.status_code, answer.json()["code"]) == (409, "invalid_state")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("action", "after"), [("stop", "stopped"), ("pause", "paused"), ("remove", None)])
+def test_a_ttl_that_is_over_does_what_it_says(api: Caller, vmhost: FakeHost, action: str, after: str | None) -> None:
+    made = make(api, vmhost, Status.RUNNING, config={"ttl": "1h"})
+    assert api.put(f"/workspace/{made}/lifecycle/ttl", {"ttl_action": action}).status_code == 200
+    Workspace.objects.update(ttl_expires_at=timezone.now())
+    sweep()
+    vmhost.settle()
+    answer = api.get(f"/workspace/{made}/lifecycle")
+    if after is None:
+        assert answer.status_code == 404
+    else:
+        assert (answer.json()["status"], answer.json()["ttl_expires_at"]) == (after, None)
+        shown = api.post(f"/workspace/{made}/start").json()["workspace"]
+        assert shown["info"]["status"] == "running"
+        assert in_seconds(api.get(f"/workspace/{made}/lifecycle").json(), 3600)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING])
+def test_changes_are_hot_and_move_nothing(api: Caller, vmhost: FakeHost, status: Status) -> None:
+    made = make(api, vmhost, status)
+    machine = vmhost.driver.state(made)
+    assert api.post(f"/workspace/{made}/lifecycle/permanent").json()["status"] == status
+    assert api.put(f"/workspace/{made}/lifecycle/idle", {"suspend_after": "2m"}).status_code == 200
+    assert api.post(f"/workspace/{made}/lifecycle/temporary", {"ttl": "1h"}).json()["status"] == status
+    assert api.post(f"/workspace/{made}/ping").status_code == 200
+    assert (status_of(made), vmhost.driver.state(made)) == (status, machine)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_change_while_an_operation_goes_on_outlives_it(api: Caller, vmhost: FakeHost) -> None:
+    made = make(api, vmhost, Status.STOPPED, config={"ttl": "1h"})
+    vmhost.driver.delays = {"start": 0.5}
+    workspace_start(workspace=Workspace.objects.get(), actor="test")
+    assert api.post(f"/workspace/{made}/lifecycle/permanent").status_code == 200
+    vmhost.settle()
+    body = api.get(f"/workspace/{made}/lifecycle").json()
+    assert (body["status"], body["mode"], body["ttl_expires_at"]) == ("running", "permanent", None)
+
+
+# Destroy
+
+
+@pytest.mark.django_db(transaction=True)
+def test_destroy_removes_the_machine_and_keeps_the_record(api: Caller, vmhost: FakeHost) -> None:
+    made = make(api, vmhost, Status.RUNNING, config={"ttl": "1h"})
+    for _ in range(2):
+        answer = api.delete(f"/workspace/{made}/lifecycle")
+        assert (answer.status_code, set(answer.json())) == (200, {"success", "message"})
+    shown = api.get(f"/workspace/{made}").json()["workspace"]
+    assert (shown["info"]["status"], shown["ready"], shown["info"]["is_running"]) == ("destroyed", False, False)
+    assert vmhost.driver.inventory().ids() == frozenset()
+    assert api.get("/workspace").json()["total"] == 1
+    assert api.get("/workspace/quota").json()["pool_usage"]["count"] == 0
+    for path in ("start", "reinstall"):
+        answer = api.post(f"/workspace/{made}/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (409, "vm_missing")
+    assert api.post(f"/workspace/{made}/start", {"force": True}).json()["code"] == "vm_missing"
+    assert api.delete(f"/workspace/{made}").status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_destroy_that_fails_can_be_repeated(api: Caller, vmhost: FakeHost) -> None:
+    made = make(api, vmhost, Status.RUNNING)
+    vmhost.driver.fail_next("delete", BackendUnavailable("The hypervisor is away."), times=3)
+    answer = api.delete(f"/workspace/{made}/lifecycle")
+    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+    assert status_of(made) == "stopped"
+    assert api.delete(f"/workspace/{made}/lifecycle").status_code == 200

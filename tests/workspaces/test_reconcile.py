@@ -1,0 +1,214 @@
+"""Rows and machines that disagree are put right, both ways, and what is nobody's goes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.conf import settings
+
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.faults import cells
+from tests.workspaces.rows import make_host, make_workspace
+from vmbackend.driver import MachineState
+from vmbackend.errors import BackendUnavailable
+from workspaces.models import Activity, Workspace
+from workspaces.states import CREATING, TRANSITIONAL, Provisioning, Status
+from workspaces.vmhost import reconcile
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+RUNNING, PAUSED, ASLEEP = MachineState.RUNNING, MachineState.PAUSED, MachineState.ASLEEP
+OFF, ABSENT = MachineState.OFF, MachineState.ABSENT
+MACHINES = [RUNNING, PAUSED, ASLEEP, OFF, ABSENT]
+# What a row at rest becomes where its machine is something else. The machine follows it.
+BECOMES: dict[Status, dict[MachineState, Status | None]] = {
+    Status.RUNNING: {
+        RUNNING: Status.RUNNING,
+        PAUSED: Status.RUNNING,
+        ASLEEP: Status.SLEEPING,
+        OFF: Status.STOPPED,
+        ABSENT: Status.LOST,
+    },
+    Status.PAUSED: {
+        RUNNING: Status.PAUSED,
+        PAUSED: Status.PAUSED,
+        ASLEEP: Status.SLEEPING,
+        OFF: Status.STOPPED,
+        ABSENT: Status.LOST,
+    },
+    Status.SLEEPING: {
+        RUNNING: Status.RUNNING,
+        PAUSED: Status.RUNNING,
+        ASLEEP: Status.SLEEPING,
+        OFF: Status.STOPPED,
+        ABSENT: Status.STOPPED,
+    },
+    # It vanished and is there again: nobody wanted it to end.
+    Status.LOST: {
+        RUNNING: Status.RUNNING,
+        PAUSED: Status.RUNNING,
+        ASLEEP: Status.SLEEPING,
+        OFF: Status.LOST,
+        ABSENT: Status.LOST,
+    },
+    Status.STOPPED: dict.fromkeys(MACHINES, Status.STOPPED),
+    Status.FAILED: dict.fromkeys(MACHINES, Status.FAILED),
+    Status.DESTROYED: dict.fromkeys(MACHINES, Status.DESTROYED),
+    # An operation that no longer exists: the row is what the machine is.
+    **{
+        status: {
+            RUNNING: Status.RUNNING,
+            PAUSED: Status.PAUSED,
+            ASLEEP: Status.SLEEPING,
+            OFF: Status.STOPPED,
+            ABSENT: Status.STOPPED,
+        }
+        for status in TRANSITIONAL - CREATING - {Status.DELETING}
+    },
+    **{status: dict.fromkeys(MACHINES, Status.FAILED) for status in CREATING},
+    Status.DELETING: dict.fromkeys(MACHINES),
+}
+
+
+def with_machine(host: FakeHost, api: Caller, status: Status, state: MachineState) -> str:
+    """A row in `status` whose machine is in `state`."""
+    begins = {RUNNING: Status.RUNNING, PAUSED: Status.PAUSED, ASLEEP: Status.SLEEPING}.get(state, Status.STOPPED)
+    row = cells.machine(host, api.account, begins)
+    if state is ABSENT:
+        host.driver.delete(row.pk)
+    fields = {"provisioning_state": Provisioning.RUNNING} if status in CREATING else {}
+    if status in (Status.RUNNING, Status.PAUSED) and row.started_at is None:
+        fields["started_at"] = row.created_at
+    Workspace.objects.filter(pk=row.pk).update(status=status, ready=status == Status.RUNNING, **fields)
+    return row.pk
+
+
+def test_every_state_is_in_the_table() -> None:
+    assert set(BECOMES) == set(Status)
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_rows_and_machines_that_disagree_are_put_right(api: Caller, vmhost: FakeHost, status: Status) -> None:
+    made = {state: with_machine(vmhost, api, status, state) for state in MACHINES}
+    vmhost.driver._store.drop_events()
+    for _ in range(2):
+        reconcile(vmhost.side)
+        vmhost.settle()
+    rows = Workspace.objects.in_bulk()
+    found = {state: rows[key].status if key in rows else None for state, key in made.items()}
+    assert found == BECOMES[status]
+    assert cells.leftovers(vmhost, *made.values()) == []
+    for state, key in made.items():
+        told = Activity.objects.filter(workspace_id=key).exclude(detail="").exists()
+        agrees = (status, state) in AGREES or (status in (Status.STOPPED, Status.LOST) and state in (OFF, ABSENT))
+        assert told is not agrees or status not in cells.MACHINE_OF
+    assert reconcile(vmhost.side) == 0
+
+
+AGREES = {
+    (Status.RUNNING, RUNNING),
+    (Status.PAUSED, PAUSED),
+    (Status.SLEEPING, ASLEEP),
+    (Status.FAILED, ABSENT),
+    (Status.DESTROYED, ABSENT),
+}
+
+
+def test_a_machine_that_runs_is_adopted_at_the_start_of_its_host(api: Caller, vmhost: FakeHost) -> None:
+    row = cells.machine(vmhost, api.account)
+    vmhost.restart()
+    row.refresh_from_db()
+    assert (row.status, row.ready, vmhost.driver.state(row.pk)) == ("running", True, RUNNING)
+    assert not Activity.objects.filter(workspace_id=row.pk).exists()
+    vmhost.driver.kill(row.pk)  # its events are heard again
+    until = time.monotonic() + 5
+    while row.status != "stopped" and time.monotonic() < until:
+        time.sleep(0.01)
+        row.refresh_from_db()
+    assert row.last_exit_reason == "crashed"
+
+
+def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Caller, vmhost: FakeHost) -> None:
+    first, second = (with_machine(vmhost, api, Status.STOPPED, RUNNING) for _ in range(2))
+    vmhost.driver.fail_next("destroy", BackendUnavailable("Just now it is busy."))
+    reconcile(vmhost.side)
+    assert [vmhost.driver.state(key) for key in (first, second)].count(OFF) == 1
+    reconcile(vmhost.side)
+    assert [vmhost.driver.state(key) for key in (first, second)] == [OFF, OFF]
+
+
+# Leftovers
+
+
+@pytest.mark.parametrize("kind", ["directories", "taps", "firewall", "saved"])
+def test_a_leftover_of_each_kind_is_removed(vmhost: FakeHost, kind: str) -> None:
+    vmhost.driver.leave_behind("ws_leftover", kind)
+    assert reconcile(vmhost.side) == 1
+    assert vmhost.driver.inventory().ids() == frozenset()
+
+
+def test_a_machine_of_nobody_that_runs_is_ended_and_removed(api: Caller, vmhost: FakeHost) -> None:
+    row = cells.machine(vmhost, api.account)
+    row.delete()
+    assert reconcile(vmhost.side) == 1
+    assert vmhost.driver.inventory().ids() == frozenset()
+
+
+def test_leftovers_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cells.machine(vmhost, api.account).pk
+    vmhost.driver.leave_behind("ws_leftover", "directories", "taps", "firewall")
+    vmhost.driver.leave_behind("ws_tap_only", "taps")
+    monkeypatch.setattr(settings.ENV, "leftover_grace_seconds", 0.2)
+    reconcile(vmhost.side)
+    assert vmhost.driver.inventory().ids() == {made, "ws_leftover", "ws_tap_only"}
+    time.sleep(0.25)
+    reconcile(vmhost.side)
+    assert vmhost.driver.inventory().ids() == {made}
+
+
+def test_a_leftover_that_found_its_owner_meanwhile_stays(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vmhost.driver.leave_behind("ws_late", "directories")
+    monkeypatch.setattr(settings.ENV, "leftover_grace_seconds", 0.1)
+    reconcile(vmhost.side)
+    make_workspace(api.account, id="ws_late", host=make_host(), status=Status.STOPPED)
+    time.sleep(0.15)
+    reconcile(vmhost.side)
+    assert "ws_late" in vmhost.driver.inventory().ids()
+
+
+def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings.ENV, "leftover_removals_per_hour", 3)
+    for number in range(5):
+        vmhost.driver.leave_behind(f"ws_{number}", "taps")
+    for _ in range(3):
+        reconcile(vmhost.side)
+        assert len(vmhost.driver.inventory().ids()) == 2
+    vmhost.side.removals = [at - 3601 for at in vmhost.side.removals]
+    reconcile(vmhost.side)
+    assert vmhost.driver.inventory().ids() == frozenset()
+
+
+def test_a_leftover_that_cannot_be_removed_does_not_hold_up_the_others(vmhost: FakeHost) -> None:
+    for number in range(3):
+        vmhost.driver.leave_behind(f"ws_{number}", "taps")
+    vmhost.driver.fail_next("delete", BackendUnavailable("Not this one."))
+    reconcile(vmhost.side)
+    assert len(vmhost.driver.inventory().ids()) == 1
+    reconcile(vmhost.side)
+    assert vmhost.driver.inventory().ids() == frozenset()
+
+
+def test_what_belongs_to_a_workspace_of_another_host_here_is_removed_and_that_row_untouched(
+    api: Caller, vmhost: FakeHost
+) -> None:
+    """A creation that was retried on another host leaves its first place to the sweep."""
+    row = make_workspace(api.account, host=make_host("elsewhere"), ip="10.200.0.9")
+    vmhost.driver.leave_behind(row.pk, "taps")
+    reconcile(vmhost.side)
+    assert vmhost.driver.inventory().ids() == frozenset()
+    row.refresh_from_db()
+    assert (row.status, row.ready) == ("running", True)

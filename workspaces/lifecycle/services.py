@@ -1,0 +1,156 @@
+"""Mode, TTL, ping and idle policy: changes of the record that take effect at once (specification, Lifecycle and power).
+
+All raise InvalidState where the workspace's mode does not allow the change; nothing has changed then.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from common.errors import InvalidState, NotFound
+from workspaces.errors import IdleNotSupported
+from workspaces.models import Workspace
+from workspaces.models.workspace import Mode, RestartPolicy
+from workspaces.services.activity import record
+from workspaces.states import Status
+
+NO_SNAPSHOTS = "The host of this workspace cannot write a machine's memory to its disk."
+TEMPORARY = "A temporary workspace has no idle policy; make it permanent first."
+
+
+def _lock(workspace: Workspace) -> None:
+    """The row as it is now; no operation and no other change moves it until this transaction ends."""
+    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
+    try:
+        workspace.refresh_from_db()
+    except Workspace.DoesNotExist as exc:
+        raise NotFound from exc
+
+
+def _write(workspace: Workspace, event: str, sentence: str, actor: str, **columns: Any) -> Workspace:
+    columns["updated_at"] = timezone.now()
+    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
+        raise NotFound
+    for name, value in columns.items():
+        setattr(workspace, name, value)
+    record(workspace, event, sentence, actor=actor)
+    return workspace
+
+
+@transaction.atomic
+def make_permanent(*, workspace: Workspace, actor: str, restart_policy: str = RestartPolicy.ALWAYS) -> Workspace:
+    """No TTL any more; the restart policy decides from now on."""
+    return _write(
+        workspace,
+        "made_permanent",
+        f"The workspace is permanent now; restart policy {restart_policy}.",
+        actor,
+        mode=Mode.PERMANENT,
+        ttl_seconds=None,
+        ttl_expires_at=None,
+        remove_on_exit=False,
+        restart_policy=restart_policy,
+    )
+
+
+@transaction.atomic
+def make_temporary(*, workspace: Workspace, actor: str, ttl: int, ttl_action: str, remove_on_exit: bool) -> Workspace:
+    """A TTL (seconds) from now on; no restarts, no idle policy."""
+    return _write(
+        workspace,
+        "made_temporary",
+        f"The workspace is temporary now; in {ttl} seconds: {ttl_action}.",
+        actor,
+        mode=Mode.TEMPORARY,
+        ttl_seconds=ttl,
+        ttl_action=ttl_action,
+        ttl_expires_at=timezone.now() + timedelta(seconds=ttl),
+        remove_on_exit=remove_on_exit,
+        restart_policy=RestartPolicy.NO,
+        restart_due_at=None,
+        suspend_after=0,
+        stop_after=0,
+        idle_due_at=None,
+        memory_expires_at=None,
+    )
+
+
+@transaction.atomic
+def change_ttl(*, workspace: Workspace, actor: str, ttl: int | None = None, ttl_action: str | None = None) -> Workspace:
+    """Of a temporary workspace; a new `ttl` (seconds) runs from now."""
+    _lock(workspace)
+    _require_temporary(workspace, "has no ttl")
+    columns: dict[str, Any] = {}
+    if ttl is not None:
+        columns |= {"ttl_seconds": ttl, "ttl_expires_at": timezone.now() + timedelta(seconds=ttl)}
+    if ttl_action is not None:
+        columns["ttl_action"] = ttl_action
+    return _write(workspace, "ttl_changed", "The time to live was changed.", actor, **columns)
+
+
+@transaction.atomic
+def ping(*, workspace: Workspace, actor: str, ttl: int | None = None) -> Workspace:
+    """Renew the TTL: from now, by its own length or this once by `ttl` seconds."""
+    _lock(workspace)
+    _require_temporary(workspace, "cannot be pinged")
+    seconds = ttl or workspace.ttl_seconds
+    if not seconds:
+        raise InvalidState("This workspace has no ttl to renew.", details={"status": workspace.status})
+    expires = timezone.now() + timedelta(seconds=seconds)
+    changed = Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(ttl_expires_at=expires)
+    if not changed:
+        raise NotFound
+    workspace.ttl_expires_at = expires
+    return workspace
+
+
+@transaction.atomic
+def set_idle(
+    *, workspace: Workspace, actor: str, suspend_after: int | None = None, stop_after: int | None = None
+) -> Workspace:
+    """Sleep after `suspend_after` seconds without use (0: never); drop the memory after `stop_after` more (0: never).
+
+    None leaves what is. Raises IdleNotSupported where the workspace cannot sleep.
+    """
+    _lock(workspace)
+    suspend_after = workspace.suspend_after if suspend_after is None else suspend_after
+    if suspend_after:
+        require_idle_supported(workspace)
+    kept = workspace.stop_after if stop_after is None else stop_after
+    now = timezone.now()
+    columns: dict[str, Any] = {
+        "suspend_after": suspend_after,
+        "stop_after": kept,
+        "idle_due_at": now + timedelta(seconds=suspend_after) if suspend_after else None,
+    }
+    if workspace.status == Status.SLEEPING:
+        columns["memory_expires_at"] = now + timedelta(seconds=kept) if kept else None
+    sentence = f"It sleeps after {suspend_after} seconds without use." if suspend_after else "It does not sleep."
+    return _write(workspace, "idle_changed", sentence, actor, **columns)
+
+
+def snapshot_problem(workspace: Workspace) -> str | None:
+    """Why the memory of this workspace cannot be kept on disk; None where it can."""
+    if workspace.host is not None and not workspace.host.snapshots:
+        return NO_SNAPSHOTS
+    return None
+
+
+def require_idle_supported(workspace: Workspace) -> None:
+    """Raises IdleNotSupported."""
+    if workspace.mode == Mode.TEMPORARY:
+        raise IdleNotSupported(TEMPORARY)
+    problem = snapshot_problem(workspace)
+    if problem:
+        raise IdleNotSupported(problem)
+
+
+def _require_temporary(workspace: Workspace, what: str) -> None:
+    if workspace.mode != Mode.TEMPORARY:
+        raise InvalidState(
+            f"A permanent workspace {what}.", details={"status": workspace.status, "mode": workspace.mode}
+        )

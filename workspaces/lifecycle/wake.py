@@ -1,0 +1,27 @@
+"""What the edge calls for a request to a workspace's port: note the use, and wake the workspace where it sleeps."""
+
+from __future__ import annotations
+
+from workspaces.lifecycle import activity
+from workspaces.models import Workspace
+from workspaces.operations import waiting
+from workspaces.services.power import workspace_wake
+from workspaces.states import Status
+
+ACTOR = "request"
+
+
+def let_in(workspace: Workspace, timeout: float) -> bool:
+    """True once the workspace runs, its clock and random pool renewed; at most `timeout` seconds from now.
+
+    However many requests come at once, there is one wake. False where it did not wake in time or the wake failed.
+    Raises InvalidState (it is stopped, paused, ...), NamespaceSuspended, QuotaExceeded, RunningPoolReached,
+    VMUnavailable, OperationInProgress (something else than a wake is going on).
+    """
+    activity.touch(workspace.pk)
+    if workspace.status == Status.RUNNING and workspace.ready:
+        return True
+    operation = workspace_wake(workspace=workspace, actor=ACTOR)
+    if operation is not None and waiting.wait(operation, timeout) is None:
+        return False
+    return bool(Workspace.objects.filter(pk=workspace.pk, status=Status.RUNNING, ready=True).exists())

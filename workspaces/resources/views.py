@@ -1,0 +1,110 @@
+"""`/workspace/:id/resources` and `/overlay/resize` (specification, Resources, Filesystem)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.authentication import ApiRequest
+from common.requests import validated
+from common.responses import ok
+from workspaces import errors, selectors
+from workspaces.api import bodies
+from workspaces.api.answers import has_ended
+from workspaces.api.requests import body_of
+from workspaces.api.schemas import refused
+from workspaces.models import Workspace
+from workspaces.resources import requests, schemas
+from workspaces.services import rebuild
+from workspaces.states import Status
+
+REFUSED = {
+    402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only where it is applied now",
+    403: "`RESOURCE_NOT_ALLOWED`: above the plan",
+    503: "`VM_UNAVAILABLE`: the host is silent, or the resize failed (`details.reason`); the former sizes hold then",
+}
+
+
+class ResourcesViewSet(ViewSet):
+    """CPUs, memory and disk."""
+
+    @extend_schema(responses=schemas.ResourcesResponse)
+    def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The saved sizes; `pending` names those that the machine does not have yet."""
+        return ok(resources=saved_resources(selectors.get(request.user, workspace_id, whole=True)))
+
+    @extend_schema(
+        request=requests.ResourcesRequest,
+        responses={
+            200: schemas.ResourcesUpdated,
+            202: schemas.ResourcesUpdated,
+            **refused(
+                {
+                    **REFUSED,
+                    400: "`no_resources`; `invalid_resources`: wrong type, out of range, or a disk that would shrink",
+                    409: "`NAMESPACE_LIMIT_REACHED`; `vm_missing`; `operation_in_progress`",
+                }
+            ),
+        },
+    )
+    def update(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Save sizes for the next start; with `apply` a running workspace is relaunched with them.
+
+        `relaunched` is true only where it was: with `apply` on one that does not run they are saved. With 202 the
+        relaunch goes on.
+        """
+        workspace = selectors.get(request.user, workspace_id, whole=True)
+        changes, apply = requests.wanted(body_of(request))
+        operation = rebuild.resources_update(
+            workspace=workspace, actor=request.user.label, changes=changes, apply=apply
+        )
+        ended = operation is None or has_ended(operation)
+        updated = bodies.resources_body(selectors.get(request.user, workspace.pk))
+        if not ended:
+            return ok(202, accepted=True, updated=updated, relaunched=False)
+        return ok(updated=updated, relaunched=operation is not None)
+
+    @extend_schema(
+        request=requests.OverlayResizeRequest,
+        responses={
+            200: schemas.OverlayResized,
+            202: schemas.OverlayResized,
+            **refused(
+                {
+                    **REFUSED,
+                    400: "`validation_error`; `invalid_resources`: the disk would shrink",
+                    409: "`NAMESPACE_LIMIT_REACHED`; `invalid_state`; `operation_in_progress`; `vm_missing`",
+                }
+            ),
+        },
+    )
+    def resize_overlay(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Grow the writable disk now: a running workspace is stopped, resized and relaunched."""
+        workspace = selectors.get(request.user, workspace_id, whole=True)
+        size = validated(requests.OverlayResizeRequest, request)["size_mb"]
+        try:
+            operation = rebuild.overlay_resize(workspace=workspace, actor=request.user.label, size_mb=size)
+        except errors.InvalidResources as exc:
+            raise errors.InvalidResources(exc.sentence, details={"size_mb": [exc.sentence]}) from exc
+        if operation is None:
+            return ok(size_mb=size, wasRunning=workspace.status == Status.RUNNING, relaunched=False)
+        was_running = operation.params["was_running"]
+        if not has_ended(operation):
+            return ok(202, accepted=True, size_mb=size, wasRunning=was_running, relaunched=False)
+        return ok(size_mb=size, wasRunning=was_running, relaunched=was_running)
+
+
+def saved_resources(row: Workspace) -> dict[str, Any]:
+    """The resources object, of a row with every column."""
+    pending = rebuild.pending(row)
+    body = {
+        **bodies.resources_body(row),
+        "cpu_config": {"quota": f"{row.cpu_millis / 10:g}%"},
+        "status": row.status,
+    }
+    if "cpus" in pending:
+        pending["cpus"] = bodies.number(pending["cpus"])
+    return {**body, "pending": pending} if pending else body

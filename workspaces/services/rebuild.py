@@ -1,0 +1,149 @@
+"""Resources, overlay size, reinstall, destroy (specification: Resources, Lifecycle and power)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.services import account_lock
+from namespaces import selectors as namespaces
+from workspaces.errors import InvalidResources, OperationInProgress, VmMissing
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.models.workspace import SIZES
+from workspaces.services import quota
+from workspaces.services.activity import record
+from workspaces.services.power import move, require_free, require_growth_allowed, require_host, require_start_allowed
+from workspaces.services.quota import Amount
+from workspaces.states import HAS_MACHINE, TRANSITIONAL, Status, require
+
+
+@transaction.atomic
+def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int], apply: bool) -> Operation | None:
+    """Save new sizes; with `apply` a running workspace is relaunched with them (the operation is returned).
+
+    `changes`: columns cpu_millis, memory_mb, disk_size_mb. Without `apply`, or where the workspace does not run, they
+    wait for the next start. Raises InvalidResources (a disk that would shrink), ResourceNotAllowed,
+    NamespaceLimitReached, PoolLimitReached, RunningPoolReached, OperationInProgress, VmMissing, VMUnavailable; nothing
+    has changed then.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+    before = quota.amount_of(workspace)
+    wanted = replace(before, **changes)
+    require_sizes_allowed(workspace, before, wanted)
+    if apply and workspace.status in TRANSITIONAL:
+        raise OperationInProgress(details={"status": workspace.status})
+    if apply and workspace.status == Status.RUNNING:
+        require_growth_allowed(workspace, wanted)
+        return _resize(workspace, actor, wanted, wanted, was_running=True)
+    Workspace.objects.filter(pk=workspace.pk).update(**changes, updated_at=timezone.now())
+    workspace.refresh_from_db()
+    record(workspace, "resources_changed", "New resources were saved for the next start.", actor=actor)
+    return None
+
+
+def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) -> None:
+    """Raises InvalidResources and the limit errors of `services.quota`; under the account's lock."""
+    if wanted.disk_size_mb < workspace.applied_disk_size_mb:
+        sentence = f"A disk never shrinks; it has {workspace.applied_disk_size_mb} MiB."
+        raise InvalidResources(sentence, details={"disk_size_mb": [sentence]})
+    plan, more = workspace.account.plan, quota.growth(before, wanted)
+    quota.require_plan_allows(plan, wanted)
+    if more != Amount(0, 0, 0, 0):
+        quota.require_namespace_room(workspace.namespace, wanted, new=False)
+    quota.require_owned_room(plan, quota.usage(workspace.account), more)
+
+
+def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *, was_running: bool) -> Operation:
+    require_free(workspace)
+    require_host(workspace)
+    sizes = {
+        "cpu_millis": saved.cpu_millis,
+        "memory_mb": saved.memory_mb,
+        "disk_size_mb": saved.disk_size_mb,
+        **quota.applied(machine),
+    }
+    before = {name: getattr(workspace, name) for name in SIZES}
+    params = {"before": before, "wanted": sizes, "was_running": was_running}
+    return move(workspace, Status.RESIZING, OperationKind.RESIZE, actor, params, **sizes)
+
+
+@transaction.atomic
+def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operation | None:
+    """Grow the disk now: a running workspace is stopped, resized and relaunched. None where it has that size.
+
+    Raises as `resources_update`, and InvalidState (neither running nor stopped).
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+    require_free(workspace)
+    require(workspace, frozenset({Status.RUNNING, Status.STOPPED}), "be resized")
+    before = quota.amount_of(workspace)
+    wanted = replace(before, disk_size_mb=size_mb)
+    require_sizes_allowed(workspace, before, wanted)
+    if size_mb == workspace.applied_disk_size_mb == workspace.disk_size_mb:
+        return None
+    running = workspace.status == Status.RUNNING
+    # Only the disk is asked for: CPUs and memory that wait for the next start go on waiting.
+    machine = replace(quota.applied_amount(workspace), disk_size_mb=size_mb)
+    if running:
+        require_growth_allowed(workspace, machine)
+    return _resize(workspace, actor, wanted, machine, was_running=running)
+
+
+@transaction.atomic
+def workspace_reinstall(*, workspace: Workspace, actor: str) -> Operation:
+    """Queue the reset of the file system to the image, and a start. Irreversible.
+
+    Raises VmMissing (destroyed, or never created), OperationInProgress, NamespaceSuspended, QuotaExceeded,
+    RunningPoolReached, VMUnavailable; nothing has changed then.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status in (Status.DESTROYED, Status.FAILED):
+        raise VmMissing
+    require_free(workspace)
+    require(workspace, HAS_MACHINE, "be reinstalled")
+    if workspace.status in (Status.RUNNING, Status.PAUSED):
+        namespaces.require_open(workspace.namespace)
+        require_growth_allowed(workspace, quota.amount_of(workspace))
+    else:
+        require_start_allowed(workspace)
+    params = {"was_running": workspace.status == Status.RUNNING, "from": workspace.status}
+    fields: dict[str, Any] = {**quota.applied(quota.amount_of(workspace)), "restart_due_at": None}
+    return move(workspace, Status.REINSTALLING, OperationKind.REINSTALL, actor, params, **fields)
+
+
+@transaction.atomic
+def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
+    """Queue the removal of the machine and its disk; the record stays. None where it is destroyed already.
+
+    Raises OperationInProgress, VMUnavailable.
+    """
+    workspace.refresh_from_db()
+    if workspace.status == Status.DESTROYED:
+        return None
+    require_free(workspace)
+    require_host(workspace)
+    params = {"from": workspace.status}
+    fields = {} if workspace.is_running else {"started_at": None}
+    return move(workspace, Status.STOPPING, OperationKind.DESTROY, actor, params, **fields)
+
+
+def pending(workspace: Workspace) -> dict[str, float | int]:
+    """The saved sizes that the machine does not have yet (wire contract, section 3)."""
+    waiting: dict[str, float | int] = {}
+    if workspace.cpu_millis != workspace.applied_cpu_millis:
+        waiting["cpus"] = workspace.cpus
+    for name in ("memory_mb", "disk_size_mb"):
+        if getattr(workspace, name) != getattr(workspace, f"applied_{name}"):
+            waiting[name] = getattr(workspace, name)
+    return waiting

@@ -1,0 +1,1 @@
+"""SSH access for a workspace's users, by keys only."""

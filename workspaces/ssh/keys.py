@@ -1,0 +1,43 @@
+"""OpenSSH public keys: what is accepted as one, and how it is shown."""
+
+from __future__ import annotations
+
+import asyncssh
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from rest_framework.serializers import ValidationError
+
+from vmbackend.guest import records
+
+PRIVATE = "This is a private key: keep it to yourself, and send the public one."
+LEAST_RSA_BITS = 2048
+
+
+def public_key(text: str) -> str:
+    """One OpenSSH public key line, stripped. Raises ValidationError; its sentence never repeats the text."""
+    if "PRIVATE KEY" in text:
+        raise ValidationError(PRIVATE)
+    try:
+        line = records.ssh_key(text)
+        key = parsed(line)
+    except (ValueError, asyncssh.KeyImportError) as exc:
+        raise ValidationError("Give one OpenSSH public key line: its type, the key and a comment.") from exc
+    # dropbear takes smaller ones too.
+    if isinstance(key.pyca_key, RSAPublicKey) and key.pyca_key.key_size < LEAST_RSA_BITS:
+        raise ValidationError(f"An RSA key has at least {LEAST_RSA_BITS} bits.")
+    return line
+
+
+def parsed(line: str) -> asyncssh.SSHKey:
+    """Raises asyncssh.KeyImportError."""
+    return asyncssh.import_public_key(line.encode())
+
+
+def fingerprint(line: str) -> str:
+    """`SHA256:...`, as ssh-keygen shows it; the comment is no part of it."""
+    return parsed(line).get_fingerprint()
+
+
+def key_body(line: str) -> dict[str, str]:
+    """A key as responses show it."""
+    kind, _, rest = line.partition(" ")
+    return {"fingerprint": fingerprint(line), "type": kind, "comment": rest.partition(" ")[2].strip()}

@@ -1,0 +1,121 @@
+"""Who gets in by SSH: the row first, then the running guest.
+
+Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from common.connections import release_connection
+from common.errors import DomainError, NotFound
+from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
+from workspaces.guests import switch_ssh
+from workspaces.models import Workspace
+from workspaces.services.activity import record
+from workspaces.ssh.keys import fingerprint
+from workspaces.states import Status
+
+logger = logging.getLogger(__name__)
+
+MAX_KEYS = 32
+# A request that changes the row while another one reaches the guest: the later one looks again.
+LOOKS = 5
+
+
+@transaction.atomic
+def ssh_switch(*, workspace: Workspace, actor: str, enabled: bool) -> Workspace:
+    """Let nobody in, or whoever has one of the keys, from the next `bring_to_guest` on."""
+    _lock(workspace)
+    if workspace.ssh_enabled != enabled:
+        word = "enabled" if enabled else "disabled"
+        _write(workspace, f"ssh_{word}", f"SSH access was {word}.", actor, ssh_enabled=enabled)
+    return workspace
+
+
+@transaction.atomic
+def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
+    """Let a key in; the same key again only changes its comment. `line` is a valid one. Raises SshKeyLimit."""
+    _lock(workspace)
+    shown = fingerprint(line)
+    others = without(workspace.ssh_keys, shown)
+    if len(others) >= MAX_KEYS:
+        raise SshKeyLimit(details={"current": len(others), "max": MAX_KEYS})
+    if line not in workspace.ssh_keys:
+        _write(workspace, "ssh_key_added", f"The SSH key {shown} was added.", actor, ssh_keys=[*others, line])
+    return workspace
+
+
+@transaction.atomic
+def ssh_key_remove(*, workspace: Workspace, actor: str, key: str) -> Workspace:
+    """Let a key (its fingerprint) in no longer; connections that it opened stay. Raises SshKeyNotFound."""
+    _lock(workspace)
+    others = without(workspace.ssh_keys, key)
+    if len(others) == len(workspace.ssh_keys):
+        raise SshKeyNotFound
+    return _write(workspace, "ssh_key_removed", f"The SSH key {key} was removed.", actor, ssh_keys=others)
+
+
+def without(lines: Sequence[str], key: str) -> list[str]:
+    """The lines but the one with that fingerprint."""
+    return [line for line in lines if fingerprint(line) != key]
+
+
+def bring_to_guest(workspace: Workspace) -> str | None:
+    """Bring a running guest to the row, outside of any transaction. None, or why it applies later.
+
+    What could not be told is told by the next resume or wake, and with every start.
+    """
+    for _ in range(LOOKS):
+        if workspace.status != Status.RUNNING:
+            return f"The workspace is {workspace.status}; it applies at the next start."
+        before = _access(workspace)
+        release_connection()
+        try:
+            switch_ssh(workspace)
+        except DomainError as exc:
+            logger.warning("ssh of %s: %s", workspace.pk, exc.sentence)
+            return f"{exc.sentence} It applies at the next start."
+        workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys"])
+        if _access(workspace) == before:
+            told(workspace)
+            return None
+    return "The access was changed by others meanwhile; look again."
+
+
+def told(workspace: Workspace) -> None:
+    """The guest has what the row says, unless the row has changed meanwhile."""
+    same = Workspace.objects.filter(
+        pk=workspace.pk, ssh_enabled=workspace.ssh_enabled, ssh_keys=list(workspace.ssh_keys)
+    )
+    same.update(ssh_stale=False)
+
+
+def _access(workspace: Workspace) -> tuple[bool, list[str]]:
+    return workspace.ssh_enabled, list(workspace.ssh_keys)
+
+
+def _lock(workspace: Workspace) -> None:
+    """The row as it is now, and nobody else changes its keys until this transaction ends."""
+    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
+    try:
+        workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port"])
+    except Workspace.DoesNotExist as exc:
+        raise NotFound from exc
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+
+
+def _write(workspace: Workspace, event: str, sentence: str, actor: str, **columns: Any) -> Workspace:
+    columns |= {"updated_at": timezone.now(), "ssh_stale": True}
+    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
+        raise NotFound
+    for name, value in columns.items():
+        setattr(workspace, name, value)
+    record(workspace, event, sentence, actor=actor)
+    return workspace
