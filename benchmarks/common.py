@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,19 @@ class Instance:
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.base_url, headers=self.headers, timeout=900)
+
+    @contextmanager
+    def workspace(self, memory: int) -> Iterator[tuple[httpx.Client, str]]:
+        """A running workspace of `memory` MiB, by its id; deleted at the end."""
+        body = {"name": "bench", "image": self.image, "config": {"memory_mb": memory}, "mode": "permanent"}
+        with self.client() as client:
+            made = client.post("/workspace", json=body)
+            made.raise_for_status()
+            workspace_id = made.json()["workspace"]["id"]
+            try:
+                yield client, workspace_id
+            finally:
+                client.delete(f"/workspace/{workspace_id}").raise_for_status()
 
 
 def show(name: str, ours: Sequence[float], baseline: Sequence[float], *, unit: str = "s", bar: str) -> float:

@@ -11,7 +11,12 @@ import httpx
 from tests.vm.images import BUSYBOX
 
 # States that an operation is at work in; what a workspace ends in is any other.
-IN_BETWEEN = frozenset({"queued", "creating", "starting", "stopping", "deleting"})
+IN_BETWEEN = frozenset(
+    {
+        *("queued", "creating", "starting", "stopping", "restarting", "pausing", "resuming", "suspending"),
+        *("waking", "reinstalling", "resizing", "deleting"),
+    }
+)
 # A process that restarts may cost a request; nothing may take longer than this to serve again.
 PATIENCE_SECONDS = 30.0
 
@@ -105,7 +110,8 @@ class Api:
 
     def settles(self, workspace_id: str, seconds: float = 90) -> dict[str, Any]:
         """Wait until no operation is at work, whatever came of it."""
-        return self.reaches(workspace_id, "running", "stopped", "failed", seconds=seconds)
+        at_rest = ("running", "stopped", "paused", "sleeping", "destroyed", "failed")
+        return self.reaches(workspace_id, *at_rest, seconds=seconds)
 
     def delete(self, workspace_id: str) -> None:
         """Delete and wait until it is gone."""

@@ -16,7 +16,14 @@ from tests.vm.instances import RECONCILE_SECONDS, TestInstance
 # What each state of a workspace has on its host.
 DEFINED = frozenset({"definition", "directory", "firewall"})
 RUNNING = DEFINED | {"process", "tap"}
-HOLDS = {"running": RUNNING, "stopped": DEFINED, "failed": frozenset[str]()}
+HOLDS = {
+    "running": RUNNING,
+    "paused": RUNNING,
+    "sleeping": DEFINED | {"memory"},
+    "stopped": DEFINED,
+    "failed": frozenset[str](),
+    "destroyed": frozenset[str](),
+}
 # Two turns of the reconciliation, and the time that removing takes.
 SETTLE_SECONDS = 2 * RECONCILE_SECONDS + 6
 
@@ -53,9 +60,16 @@ def on_host(instance: TestInstance, addresses: Mapping[str, str]) -> dict[str, f
         ),
         "directory": frozenset(path.name for path in instance.state.glob("machines/[a-z]*")),
         "firewall": frozenset(firewall),
+        "memory": frozenset(saved_memory(instance)),
         "process": frozenset(machine_pids(instance)),
         "tap": frozenset(addresses[taps[link]] if link in taps else link for link in links),
     }
+
+
+def saved_memory(instance: TestInstance) -> dict[str, Path]:
+    """Workspace id -> the file with its saved memory, whole or not."""
+    found = instance.state.glob(f"libvirt/lib/qemu/save/mvm-{instance.id}-*")
+    return {path.name.removeprefix(f"mvm-{instance.id}-").partition(".")[0]: path for path in found}
 
 
 def guests(instance: TestInstance) -> frozenset[str]:
@@ -77,7 +91,7 @@ def _set(instance: TestInstance, family: str, name: str) -> list[Any]:
 
 def wanted(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
     rows = list(rows)
-    kinds = ("definition", "directory", "firewall", "process", "tap")
+    kinds = ("definition", "directory", "firewall", "memory", "process", "tap")
     return {kind: frozenset(row["id"] for row in rows if kind in HOLDS.get(row["status"], ())) for kind in kinds}
 
 

@@ -1,0 +1,105 @@
+"""A guest of the same kit, image and memory under libvirt alone: what our operations are measured against."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import Instance
+from config.instance import load_instance
+from vmbackend.driver import Boot, MachineSpec
+from vmbackend.errors import BackendError
+from vmbackend.images.store import ImageSettings, ImageStore
+from vmbackend.libvirt import agent
+from vmbackend.libvirt.driver import LibvirtDriver
+from vmbackend.libvirt.settings import LibvirtSettings
+
+SUBNET = IPv4Network("10.213.7.0/24")
+MACHINE = "raw"
+
+
+@dataclasses.dataclass(frozen=True)
+class RawGuest:
+    """One defined machine; `domain` is libvirt's own handle."""
+
+    domain: Any
+
+    def first_answer(self) -> None:
+        """Until the guest's agent answers."""
+        self._until(lambda: agent.ask(self.domain, "guest-ping", 1))
+
+    def first_command(self) -> None:
+        """Until a command has run in the guest to its end."""
+        started: Any = self._until(
+            lambda: agent.ask(self.domain, "guest-exec", 1, path="/run/kit/bin/busybox", arg=["true"])
+        )
+        while not self._until(lambda: agent.ask(self.domain, "guest-exec-status", 1, pid=started["pid"]))["exited"]:
+            time.sleep(0.002)
+
+    def start(self) -> None:
+        self.domain.create()
+        self.first_answer()
+
+    def stop(self) -> None:
+        self.domain.shutdown()
+        while self.domain.isActive():
+            time.sleep(0.005)
+
+    def _until(self, ask: Any) -> Any:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                return ask()
+            except BackendError:
+                time.sleep(0.005)
+        raise SystemExit("the raw machine's agent never answered")
+
+
+@contextmanager
+def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
+    """A running machine; nothing of it is left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="mvmr-", dir="/tmp"))
+    driver = LibvirtDriver(_settings(folder))
+    try:
+        driver.open(lambda event: None)
+        images = driver._settings.images
+        image = images.ensure(instance.image, progress=lambda p, s: None, deadline=time.monotonic() + 300)  # type: ignore[attr-defined]
+        spec = MachineSpec(
+            id=MACHINE, image=image.digest, cpus=1, memory_mb=memory, disk_mb=512, ip="10.213.7.9", boot=Boot("raw")
+        )
+        driver.prepare(spec)
+        guest = RawGuest(driver._domains.find(driver._host.connection, MACHINE))
+        guest.start()
+        yield guest
+    finally:
+        driver.delete(MACHINE)
+        driver.close()
+        driver.uninstall()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _settings(folder: Path) -> LibvirtSettings:
+    """Of an instance of its own with the running one's kit, images and acceleration."""
+    environment = load_instance().environment()
+    images = Path(environment["PLATFORM_IMAGES_DIR"])
+    key = folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    return LibvirtSettings(
+        uri=f"qemu:///embed?root={folder}/l",
+        machines_dir=folder / "m",
+        instance=uuid.uuid4().hex[:6],
+        subnet=SUBNET,
+        kit_dir=Path(environment["PLATFORM_KIT_DIR"]),
+        control_public_key=key.with_suffix(".pub").read_text().strip(),
+        images=ImageStore(images, ImageSettings(local_store=images / "oci")),
+        accel="kvm" if environment.get("PLATFORM_ACCEL") == "kvm" else "qemu",
+    )

@@ -1,0 +1,74 @@
+"""Wake to first successful command through the API, beside a raw restore of the same guest by libvirt to its agent's
+first command, and beside a cold start through the API. Interleaved.
+
+    STATE=./var .venv/bin/python -m benchmarks.wake [--count 10] [--memory 512]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import httpx
+
+from benchmarks.common import Instance, show
+from benchmarks.raw import RawGuest, raw_guest
+from config.instance import load_instance
+from tests.vm.sleeper import Sleeper, open_sleeper
+
+RAW_BAR, COLD_BAR = "at most 1.3", "at most 0.4"
+
+
+def to_first_command(client: httpx.Client, path: str, how: str) -> float:
+    """Seconds from the power request to the end of the first command."""
+    begun = time.monotonic()
+    client.post(f"{path}/{how}").raise_for_status()
+    ran = client.post(f"{path}/exec", json={"cmd": ["true"]})
+    taken = time.monotonic() - begun
+    if ran.json().get("exit_code") != 0:
+        raise SystemExit(f"the command failed: {ran.text}")
+    return taken
+
+
+def raw_wake(guest: RawGuest) -> float:
+    """The same by libvirt alone; the save is not part of the time, as it is not on the other side."""
+    guest.domain.managedSave()
+    begun = time.monotonic()
+    guest.domain.create()
+    guest.first_command()
+    return time.monotonic() - begun
+
+
+def measure(client: httpx.Client, path: str, workspace_id: str, guest: RawGuest, sleeper: Sleeper) -> list[float]:
+    raw = raw_wake(guest)
+    sleeper.sleep(workspace_id)
+    wake = to_first_command(client, path, "resume")
+    client.post(f"{path}/stop").raise_for_status()
+    cold = to_first_command(client, path, "start")
+    return [wake, raw, cold]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--memory", type=int, default=512, help="MiB")
+    options = parser.parse_args()
+    instance = Instance.load()
+    here = load_instance()
+    rows = []
+    with (
+        instance.workspace(options.memory) as (client, workspace_id),
+        raw_guest(instance, options.memory) as guest,
+        open_sleeper(here, here.environment()) as sleeper,
+    ):
+        for number in range(options.count):
+            rows.append(measure(client, f"/workspace/{workspace_id}", workspace_id, guest, sleeper))
+            wake, raw, cold = rows[-1]
+            print(f"  {number + 1:>3}: wake {wake:.3f} s, raw {raw:.3f} s, cold {cold:.3f} s", flush=True)
+    wakes, raws, colds = ([row[column] for row in rows] for column in range(3))
+    show("wake to first command", wakes, raws, bar=f"of a raw restore; {RAW_BAR}")
+    show("wake to first command", wakes, colds, bar=f"of a cold start; {COLD_BAR}")
+
+
+if __name__ == "__main__":
+    main()

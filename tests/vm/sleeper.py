@@ -1,0 +1,51 @@
+"""Putting machines to sleep without waiting for their idle time, as staff do: one `manage.py workspace_sleep`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from config.instance import ROOT, Instance
+from config.supervise.conf import process_environment
+
+
+class Sleeper:
+    """One process that takes ids, so that fifty sleeps do not start Django fifty times."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def sleep(self, workspace_id: str) -> None:
+        """Returns when the workspace sleeps; fails the test where it does not."""
+        line = self.ask(workspace_id)
+        assert line == f"{workspace_id} sleeping", line
+
+    def ask(self, workspace_id: str) -> str:
+        """The command's answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{workspace_id}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+
+@contextmanager
+def open_sleeper(instance: Instance, settings: Mapping[str, str]) -> Iterator[Sleeper]:
+    """Of a running instance; `settings` as its processes have them. The process ends with the block."""
+    environment = process_environment(instance, settings) | {"PLATFORM_ROLE": "command"}
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "manage.py"), "workspace_sleep", "-"],
+        env=environment,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    try:
+        yield Sleeper(process)
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,166 @@
+"""The state table of workspaces on real machines: power, TTL, exits, restart policy, resources, reinstall, destroy."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.vm.client import Api, until
+from tests.vm.conftest import boot_of
+from tests.vm.instances import TestInstance
+from tests.vm.onhost import machine_pids
+
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
+COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/dev/shm/count; sleep 0.1; done"
+
+
+def lifecycle(api: Api, workspace_id: str) -> dict[str, Any]:
+    return api.patiently("GET", f"/workspace/{workspace_id}/lifecycle")
+
+
+def test_every_power_move_of_a_running_workspace(instance: TestInstance, api: Api) -> None:
+    made = api.create(cmd=["sh", "-c", COUNTER])["id"]
+    first = boot_of(api, made)
+
+    paused = api.power(made, "pause")
+    assert (paused["status"], paused["ready"], paused["info"]["is_running"]) == ("paused", False, True)
+    assert made in machine_pids(instance)
+    assert api.execute(made, "true", expect=409)["error"] == "vm_not_running"
+    time.sleep(2)
+    resumed = api.power(made, "resume")
+    assert (resumed["status"], resumed["ready"]) == ("running", True)
+    assert boot_of(api, made) == first, "processes go on, the kernel is the same"
+    assert int(api.output(made, ["cat", "/dev/shm/count"])) > 0
+    assert abs(float(api.output(made, ["date", "+%s"])) - time.time()) < 1.5
+
+    restarted = api.power(made, "restart")
+    assert (restarted["status"], restarted["ready"]) == ("running", True)
+    second = boot_of(api, made)
+    assert second != first
+    assert restarted["uptime"] < 10
+
+    api.power(made, "pause")
+    assert api.power(made, "start")["status"] == "running"
+    assert boot_of(api, made) == second, "start resumes a paused workspace"
+    api.power(made, "pause")
+    stopped = api.power(made, "stop")
+    assert (stopped["status"], stopped["uptime"], stopped["info"]["user_requested_stop"]) == ("stopped", 0, True)
+    assert made not in machine_pids(instance)
+    assert api.power(made, "start")["info"]["user_requested_stop"] is False
+
+
+def test_one_operation_at_a_time_and_progress_is_seen(instance: TestInstance, api: Api) -> None:
+    made = api.create()["id"]
+    with ThreadPoolExecutor(1) as pool, instance.held("restart.start_machine"):
+        going = pool.submit(api.power, made, "restart")
+        instance.wait_for_step(made, "restart.start_machine")
+        row = api.get(made)
+        assert (row["info"]["status"], row["ready"]) == ("restarting", False)
+        assert api.call("POST", f"/workspace/{made}/pause", 409)["error"] == "operation_in_progress"
+        (instance.faults / "restart.start_machine.wait").unlink()
+        assert going.result(60)["status"] == "running"
+
+
+@pytest.mark.parametrize(("action", "ends"), [("stop", "stopped"), ("pause", "paused"), ("remove", None)])
+def test_a_ttl_fires_within_two_seconds(api: Api, action: str, ends: str | None) -> None:
+    made = api.create()["id"]
+    answer = api.call("POST", f"/workspace/{made}/lifecycle/temporary", json={"ttl": 4, "ttl_action": action})
+    expires = answer["ttl_expires_at"]
+    due = time.time() + 4
+    if ends is None:
+        until(lambda: api.is_gone(made), 20, "the workspace is removed")
+        return
+    fired = until(lambda: api.get(made)["status"] != "running" and time.time(), 10, "the ttl fires")
+    assert -0.5 < fired - due < 2, expires
+    assert api.reaches(made, ends)["info"]["user_requested_stop"] is False
+    assert lifecycle(api, made)["ttl_expires_at"] is None
+
+
+def test_a_ttl_that_ran_out_while_the_control_plane_was_down_fires_on_its_return(
+    instance: TestInstance, api: Api
+) -> None:
+    made = api.create()["id"]
+    api.call("POST", f"/workspace/{made}/lifecycle/temporary", json={"ttl": 2})
+    with instance.without("worker"), instance.without("beat"):
+        time.sleep(4)
+        assert api.get(made)["status"] == "running"
+    api.reaches(made, "stopped", seconds=20)
+
+
+def test_the_restart_policy_starts_a_machine_that_failed_and_gives_up(api: Api) -> None:
+    made = api.create(cmd=["sh", "-c", "exit 7"], restart_policy="on-failure", max_restarts=2)["id"]
+    until(lambda: lifecycle(api, made)["restart_info"]["count"] == 2, 60, "it was restarted twice")
+    row = until(lambda: (r := api.get(made))["status"] == "stopped" and settled(api, made) and r, 60, "it gave up")
+    assert row["info"]["user_requested_stop"] is False
+    info = lifecycle(api, made)["restart_info"]
+    assert (info["count"], info["last_exit_code"], info["last_reason"]) == (2, 7, "exited")
+    assert [entry["exit_code"] for entry in info["history"]] == [7, 7]
+
+
+def settled(api: Api, workspace_id: str) -> bool:
+    """Whether nothing happens any more for longer than the next restart would take."""
+    time.sleep(5)
+    return bool(api.get(workspace_id)["status"] == "stopped")
+
+
+def test_a_destroyed_workspace_has_no_machine_and_keeps_its_record(instance: TestInstance, api: Api) -> None:
+    made = api.create()["id"]
+    api.call("DELETE", f"/workspace/{made}/lifecycle")
+    row = api.get(made)
+    assert (row["status"], row["ip"], row["info"]["is_running"]) == ("destroyed", None, False)
+    assert made not in machine_pids(instance)
+    assert not (instance.state / "machines" / made).exists()
+    assert api.call("POST", f"/workspace/{made}/start", 409)["error"] == "vm_missing"
+    assert api.call("POST", f"/workspace/{made}/reinstall", 409)["error"] == "vm_missing"
+
+
+def test_a_reinstall_erases_the_file_system_and_keeps_what_is_told(api: Api) -> None:
+    before = api.create(ssh_access=True, body={"name": "re-in", "slug": "re-in"})
+    made = before["id"]
+    api.output(made, "mkdir -p /workspace && echo x >/root/x && echo y >/etc/y && echo z >/workspace/z && sync")
+    answer = api.call("POST", f"/workspace/{made}/reinstall")
+    assert (answer["workspace_id"], answer["reinstalled"], answer["running"]) == (made, True, True)
+    assert answer["ip"] == before["ip"]
+    assert api.output(made, "cat /root/x /etc/y /workspace/z 2>/dev/null; hostname") == "re-in"
+    after = api.get(made)
+    assert (after["resources"], after["image"], after["slug"]) == (before["resources"], before["image"], "re-in")
+    assert after["access"]["ssh_enabled"] is False
+
+
+def test_resources_are_applied_by_a_relaunch_and_a_disk_only_grows(api: Api) -> None:
+    made = api.create()["id"]
+    api.output(made, "echo kept >/root/kept; sync")
+    path = f"/workspace/{made}/resources"
+    answer = api.call("PUT", path, json={"cpus": 2, "memory_mb": 192, "disk_size_mb": 128, "apply": True})
+    assert answer["relaunched"] is True
+    assert api.output(made, ["nproc"]) == "2"
+    total = int(api.output(made, "awk '/MemTotal/ {print $2}' /proc/meminfo")) // 1024
+    assert 140 < total <= 192
+    assert disk_mb(api, made) > 100
+    assert api.output(made, ["cat", "/root/kept"]) == "kept"
+    assert api.call("PUT", path, 400, json={"disk_size_mb": 64})["error"] == "invalid_resources"
+    api.call("PATCH", path, json={"memory_mb": 128, "apply": False})
+    assert api.call("GET", path)["resources"]["pending"] == {"memory_mb": 128}
+    api.power(made, "restart")
+    assert "pending" not in api.call("GET", path)["resources"]
+
+
+def disk_mb(api: Api, workspace_id: str) -> int:
+    """The size of the writable disk as the guest's kernel sees it."""
+    return int(api.output(workspace_id, "df -m /run/kit/data | awk 'END {print $2}'"))
+
+
+def test_an_overlay_is_resized_running_and_stopped(api: Api) -> None:
+    made = api.create()["id"]
+    path = f"/workspace/{made}/overlay/resize"
+    answer = api.call("PUT", path, json={"size_mb": 96})
+    assert (answer["size_mb"], answer["wasRunning"], answer["relaunched"]) == (96, True, True)
+    assert disk_mb(api, made) > 70
+    api.power(made, "stop")
+    answer = api.call("PUT", path, json={"size_mb": 128})
+    assert (answer["size_mb"], answer["wasRunning"], answer["relaunched"]) == (128, False, False)
+    api.power(made, "start")
+    assert disk_mb(api, made) > 100

@@ -1,0 +1,125 @@
+"""Sleep and wake on real machines: memory on disk, clock and random pool right afterwards, never stuck."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.vm.client import Api, until
+from tests.vm.conftest import boot_of
+from tests.vm.instances import TestInstance
+from tests.vm.onhost import machine_pids, saved_memory
+from tests.vm.sleeper import Sleeper, open_sleeper
+
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
+CYCLES = 50
+
+
+@pytest.fixture(scope="module")
+def sleeper(instance: TestInstance) -> Iterator[Sleeper]:
+    with open_sleeper(instance.instance, instance.settings) as made:
+        yield made
+
+
+def test_a_sleeping_workspace_keeps_its_memory_and_uses_no_process(
+    instance: TestInstance, api: Api, sleeper: Sleeper
+) -> None:
+    made = api.create()["id"]
+    boot = boot_of(api, made)
+    sleeper.sleep(made)
+    row = api.get(made)
+    assert (row["status"], row["ready"], row["info"]["is_running"], row["uptime"]) == ("sleeping", False, False, 0)
+    assert made not in machine_pids(instance)
+    assert saved_memory(instance)
+    assert api.execute(made, "true", expect=409)["details"]["status"] == "sleeping"
+    time.sleep(4)
+    assert api.power(made, "resume")["status"] == "running"
+    guest = float(api.output(made, "cut -d' ' -f1 /proc/uptime >/dev/null; date +%s"))
+    assert abs(guest - time.time()) < 1.5
+    assert boot_of(api, made) == boot
+    assert not saved_memory(instance)
+    sleeper.sleep(made)
+    assert api.power(made, "start")["status"] == "running"
+    assert boot_of(api, made) == boot
+    sleeper.sleep(made)
+    assert api.power(made, "stop")["status"] == "stopped"
+    assert not saved_memory(instance)
+
+
+def test_many_wakes_at_once_are_one(instance: TestInstance, api: Api, sleeper: Sleeper) -> None:
+    made = api.create()["id"]
+    boot = boot_of(api, made)
+    sleeper.sleep(made)
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: api.http.post(f"/workspace/{made}/start"), range(10)))
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    assert any(answer.status_code == 200 for answer in answers)
+    api.reaches(made, "running")
+    wakes = f"SELECT count(*) FROM workspaces_operation WHERE workspace_id = '{made}' AND kind = 'wake'"
+    assert instance.query(wakes) == [(1,)]
+    assert boot_of(api, made) == boot
+
+
+def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_that_is_told(
+    instance: TestInstance, api: Api, sleeper: Sleeper
+) -> None:
+    made = api.create()["id"]
+    api.output(made, "echo kept >/root/kept; sync")
+    boot = boot_of(api, made)
+    sleeper.sleep(made)
+    for path in saved_memory(instance).values():
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size // 2)
+    assert api.power(made, "start")["status"] == "running"
+    assert boot_of(api, made) != boot
+    assert api.output(made, ["cat", "/root/kept"]) == "kept"
+    told = f"SELECT event FROM workspaces_activity WHERE workspace_id = '{made}' ORDER BY id"
+    assert {("memory_lost",), ("started_cold",)} <= set(instance.query(told))
+
+
+def test_a_delete_of_a_sleeping_workspace_leaves_no_memory(instance: TestInstance, api: Api, sleeper: Sleeper) -> None:
+    made = api.create()["id"]
+    sleeper.sleep(made)
+    api.delete(made)
+    assert not saved_memory(instance)
+
+
+def test_a_vmhost_that_starts_again_finds_its_sleepers(instance: TestInstance, api: Api, sleeper: Sleeper) -> None:
+    made = api.create()["id"]
+    boot = boot_of(api, made)
+    sleeper.sleep(made)
+    instance.kill("vmhost")
+    assert api.get(made)["status"] == "sleeping"
+    until(lambda: api.http.post(f"/workspace/{made}/start").status_code == 200, 60, "it wakes")
+    assert boot_of(api, made) == boot
+
+
+def test_an_idle_workspace_sleeps_and_a_used_one_does_not(instance: TestInstance, api: Api) -> None:
+    made = api.create()["id"]
+    path = f"/workspace/{made}/lifecycle/idle"
+    assert api.call("PUT", path, 400, json={"suspend_after": 119})["error"] == "validation_error"
+    answer = api.call("PUT", path, json={"suspend_after": "2m", "stop_after": 3600})
+    assert answer["success"]
+    due = f"SELECT idle_due_at FROM workspaces_workspace WHERE id = '{made}'"
+    assert instance.query(due) != [(None,)]
+
+
+def test_fifty_sleeps_keep_what_is_in_memory_and_on_disk(api: Api, sleeper: Sleeper) -> None:
+    made = api.create()["id"]
+    # A nonce in a process's memory alone, told by that process; and files in the page cache and on the disk.
+    api.output(made, "head -c 16 /dev/urandom | md5sum >/dev/shm/nonce; head -c 4000000 /dev/urandom >/root/file")
+    nonce = api.output(made, ["cat", "/dev/shm/nonce"])
+    files = api.output(made, ["md5sum", "/root/file"])
+    drawn = set()
+    for _ in range(CYCLES):
+        sleeper.sleep(made)
+        assert api.power(made, "start")["status"] == "running"
+        told = api.output(made, "cat /dev/shm/nonce; md5sum /root/file; head -c 16 /dev/urandom | md5sum; date +%s")
+        kept, summed, random, clock = told.splitlines()
+        assert (kept, summed) == (nonce, files)
+        assert abs(float(clock) - time.time()) < 1.5
+        drawn.add(random)
+    assert len(drawn) == CYCLES
