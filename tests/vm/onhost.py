@@ -68,8 +68,7 @@ def on_host(instance: TestInstance, addresses: Mapping[str, str]) -> dict[str, f
 
 def saved_memory(instance: TestInstance) -> dict[str, Path]:
     """Workspace id -> the file with its saved memory, whole or not."""
-    found = instance.state.glob(f"libvirt/lib/qemu/save/mvm-{instance.id}-*")
-    return {path.name.removeprefix(f"mvm-{instance.id}-").partition(".")[0]: path for path in found}
+    return {path.parent.name: path for path in instance.state.glob("machines/*/memory")}
 
 
 def guests(instance: TestInstance) -> frozenset[str]:

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from common.errors import InvalidState
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import NoRoom
 from vmbackend.models import Host
 from workspaces.errors import IdleNotSupported
 from workspaces.guests import address_of
@@ -225,98 +224,3 @@ def test_a_workspace_that_becomes_temporary_loses_its_idle_policy(
     row = machine(stop_after=3600)
     services.make_temporary(workspace=row, actor="owner", ttl=3600, ttl_action="stop", remove_on_exit=False)
     assert (swept(vmhost, row).status, row.suspend_after, row.stop_after) == ("running", 0, 0)
-
-
-# Waking
-
-
-@pytest.mark.parametrize("wake", [power.workspace_start, power.workspace_resume, power.workspace_wake])
-def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
-    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, wake: Any
-) -> None:
-    started = timezone.now() - timedelta(hours=1)
-    row = machine(Status.SLEEPING, started_at=started)
-    seen: list[bool] = []
-    scene = Scene(vmhost, monkeypatch, "wake", "complete", row.pk)
-    scene.before(lambda: seen.append(vmhost.driver.freshened(row.pk) == 1 and not Workspace.objects.get().ready))
-    wake(workspace=row, actor="owner")
-    vmhost.settle()
-    row.refresh_from_db()
-    assert (row.status, row.ready, row.started_at, seen) == ("running", True, started, [True])
-    assert row.uptime() >= 3600
-    assert is_later(row)
-
-
-def test_requests_that_come_together_wake_it_once(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
-    row = machine(Status.SLEEPING)
-    vmhost.hold()
-    first = power.workspace_wake(workspace=row, actor="edge")
-    assert first is not None
-    assert power.workspace_wake(workspace=row, actor="edge") == first
-    vmhost.release()
-    vmhost.settle()
-    assert power.workspace_wake(workspace=row, actor="edge") is None
-
-
-def test_a_request_wakes_nothing_that_was_stopped(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
-    with pytest.raises(InvalidState):
-        power.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
-
-
-def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
-    vmhost: FakeHost, machine: Callable[..., Workspace]
-) -> None:
-    row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
-    vmhost.driver.spoil_memory(row.pk)
-    power.workspace_wake(workspace=row, actor="edge")
-    vmhost.settle()
-    row.refresh_from_db()
-    assert (row.status, row.ready, row.uptime() < 60) == ("running", True, True)
-    assert cells.told(row.pk, "could not be used")
-    assert cells.leftovers(vmhost, row.pk) == []
-
-
-def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
-    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
-    vmhost.driver.spoil_memory(row.pk)
-    Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.dead()))
-    power.workspace_wake(workspace=row, actor="edge")
-    vmhost.live()
-    row.refresh_from_db()
-    assert (row.status, row.uptime() < 60) == ("running", True)
-    assert cells.told(row.pk, "could not be used")
-
-
-def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
-    row = machine(Status.SLEEPING)
-    vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
-    power.workspace_wake(workspace=row, actor="edge")
-    vmhost.settle()
-    row.refresh_from_db()
-    assert (row.status, row.error_code, cells.leftovers(vmhost, row.pk)) == ("sleeping", "no_room", [])
-
-
-def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_told(
-    vmhost: FakeHost, machine: Callable[..., Workspace]
-) -> None:
-    row = machine(Status.SLEEPING)
-    vmhost.driver.fail_next("freshen", BackendUnavailable("The agent is silent."))
-    power.workspace_wake(workspace=row, actor="edge")
-    vmhost.settle()
-    row.refresh_from_db()
-    assert (row.status, cells.told(row.pk, "clock could not be set")) == ("running", True)
-
-
-def test_a_sleep_that_was_to_be_stopped_and_could_not_wakes_with_a_start_time(
-    vmhost: FakeHost, machine: Callable[..., Workspace]
-) -> None:
-    row = machine(Status.SLEEPING)
-    vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
-    power.workspace_stop(workspace=row, actor="owner")
-    vmhost.settle()
-    power.workspace_wake(workspace=row, actor="owner")
-    vmhost.settle()
-    row.refresh_from_db()
-    assert (row.status, row.is_running) == ("running", True)

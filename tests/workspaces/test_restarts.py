@@ -8,15 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
-from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
-from workspaces import vmhost as vmhost_process
 from workspaces.lifecycle.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, delay
 from workspaces.lifecycle.sweep import sweep
 from workspaces.models import Activity, Workspace
@@ -207,97 +204,3 @@ def test_a_restart_without_room_waits_and_is_told_once(
     type(namespace).objects.filter(pk=namespace.pk).update(status="active", suspended_by_quota=False)
     row = restarted(vmhost, Workspace.objects.get())
     assert (row.status, row.error_code) == ("running", "")
-
-
-# The host goes down and comes back
-
-
-def host_goes_down(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`stop_vms_on_down`, then the next start of vmhost."""
-    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
-    vmhost_process.close_host()
-    host.start()
-
-
-@pytest.mark.parametrize(
-    ("policy", "comes_back"), [(NO, False), (ALWAYS, True), (UNLESS_STOPPED, True), (ON_FAILURE, False)]
-)
-@pytest.mark.parametrize("status", [Status.RUNNING, Status.PAUSED])
-def test_what_the_hosts_going_down_stopped_comes_back_with_it(
-    vmhost: FakeHost,
-    machine: Callable[..., Workspace],
-    monkeypatch: pytest.MonkeyPatch,
-    status: Status,
-    policy: RestartPolicy,
-    comes_back: bool,
-) -> None:
-    row = machine(status, restart_policy=policy)
-    host_goes_down(vmhost, monkeypatch)
-    row.refresh_from_db()
-    assert (row.status, row.last_exit_reason, row.user_requested_stop) == ("stopped", "host_down", False)
-    assert vmhost.driver.state(row.pk) is MachineState.OFF
-    assert (restarted(vmhost, row).status == "running") is comes_back
-
-
-def test_a_death_while_the_host_goes_down_changes_nothing_of_that(
-    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The supervisor may lose its patience between the machine's end and the row's."""
-    row = machine(restart_policy=ALWAYS)
-    shutdown = vmhost.driver.shutdown
-
-    def and_dies(machine_id: str, grace: float) -> bool:
-        shutdown(machine_id, grace)
-        raise vmhost.dead()
-
-    monkeypatch.setattr(vmhost.driver, "shutdown", and_dies)
-    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
-    with pytest.raises(type(vmhost.dead())):
-        vmhost_process.close_host()
-    vmhost.driver.__dict__.pop("_remove", None)
-    monkeypatch.setattr(vmhost.driver, "shutdown", shutdown)
-    vmhost.restart()
-    assert restarted(vmhost, row).status == "running"
-
-
-def test_what_ended_otherwise_since_does_not_come_back_with_the_host(
-    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An earlier going down of the host is no reason to start what a policy stopped later."""
-    row = machine(restart_policy=UNLESS_STOPPED)
-    host_goes_down(vmhost, monkeypatch)
-    row = restarted(vmhost, row)
-    power.workspace_stop(workspace=row, actor="idle policy", by_user=False)
-    vmhost.settle()
-    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", False)
-    vmhost.restart()
-    assert restarted(vmhost, row).status == "stopped"
-
-
-@pytest.mark.parametrize(
-    ("policy", "of_running", "of_stopped"),
-    [
-        (NO, "stopped", "stopped"),
-        (ALWAYS, "running", "running"),
-        (UNLESS_STOPPED, "running", "stopped"),
-        (ON_FAILURE, "running", "stopped"),
-    ],
-)
-def test_a_host_that_was_booted_anew(
-    vmhost: FakeHost, machine: Callable[..., Workspace], policy: RestartPolicy, of_running: str, of_stopped: str
-) -> None:
-    """Its machines died with it. `always` also starts what its owner had stopped."""
-    ran = machine(restart_policy=policy)
-    stopped = machine(Status.STOPPED, restart_policy=policy, user_requested_stop=True)
-    vmhost.side.stop()
-    vmhost.driver.kill(ran.pk)
-    vmhost.driver.set_boot_id(f"boot of {policy} at {timezone.now()}"[:40])
-    vmhost.start()
-    assert (restarted(vmhost, ran).status, restarted(vmhost, stopped).status) == (of_running, of_stopped)
-    assert cells.leftovers(vmhost, ran.pk, stopped.pk) == []
-
-
-def test_a_restart_of_vmhost_alone_starts_nothing(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
-    row = machine(Status.STOPPED, restart_policy=ALWAYS, user_requested_stop=True)
-    vmhost.restart()
-    assert restarted(vmhost, row).status == "stopped"

@@ -25,10 +25,9 @@ Answer = TypeVar("Answer")
 def freshen(target: Any) -> None:
     """Step the clock and reseed the pool. Raises GuestUnreachable, InvalidMachineState."""
     deadline = time.monotonic() + _SECONDS
-    # The reseed runs beside the agent, so it is started first and its end looked at last.
     process = _patiently(lambda: _start_reseed(target, deadline), deadline)
-    _set_clock(target, deadline)
     _await_reseed(target, process, deadline)
+    _correct_clock(target, deadline)
 
 
 def _patiently(call: Callable[[], Answer], deadline: float) -> Answer:
@@ -56,7 +55,7 @@ def _start_reseed(target: Any, deadline: float) -> int:
         _left(deadline),
         **{
             "path": "/run/kit/bin/guest",
-            "arg": ["reseed"],
+            "arg": ["reseed", str(time.time_ns())],
             "input-data": base64.b64encode(os.urandom(_ENTROPY_BYTES)).decode(),
         },
     )
@@ -79,11 +78,10 @@ def _await_reseed(target: Any, process: int, deadline: float) -> None:
         raise GuestUnreachable("The machine could not renew its random pool.")
 
 
-def _set_clock(target: Any, deadline: float) -> None:
-    """By what the guest then says of its time, the way there is corrected for."""
+def _correct_clock(target: Any, deadline: float) -> None:
+    """The command set it, late by the time that a guest just loaded takes to start a process. By what it says now."""
     lead = 0
     for _ in range(_CLOCK_TRIES):
-        agent.ask(target, "guest-set-time", _left(deadline), time=time.time_ns() + lead)
         asked = time.time_ns()
         told = agent.ask(target, "guest-get-time", _left(deadline))
         answered = time.time_ns()
@@ -92,4 +90,5 @@ def _set_clock(target: Any, deadline: float) -> None:
         if asked - _CLOCK_ERROR_NS <= told <= answered + _CLOCK_ERROR_NS:
             return
         lead += (asked + answered) // 2 - told
+        agent.ask(target, "guest-set-time", _left(deadline), time=time.time_ns() + lead)
     raise GuestUnreachable("The machine's clock could not be set.")

@@ -75,16 +75,15 @@ def sleep_failed(context: Context, code: str, sentence: str) -> None:
     fail_as_found(context, code, sentence, idle_due_at=again)
 
 
-def find_memory(context: Context) -> None:
-    """A later attempt, or a host that came back, may find the machine off or running already."""
-    if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
-        context.remember("cold")
-
-
 def load_memory(context: Context) -> None:
-    """Memory that cannot be loaded is given up, and told; the workspace starts cold then."""
+    """Memory that cannot be loaded is given up, and told; the workspace starts cold then.
+
+    A later attempt, or a host that came back, may find the machine off or running already.
+    """
     try:
-        if not context.facts.get("cold"):
+        if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
+            context.remember("cold")
+        else:
             context.driver.start(context.workspace.pk)
     except SavedMemoryUnusable as exc:
         context.remember("cold")
@@ -92,11 +91,13 @@ def load_memory(context: Context) -> None:
 
 
 def start_cold(context: Context) -> None:
+    """A guest that was ready when it slept is ready; only one that starts cold is waited for."""
     if not context.facts.get("cold"):
         return
     ensure_image(context)
     prepare_stopped(context)
     context.driver.start(context.workspace.pk)
+    wait_for_guest(context)
 
 
 def complete_wake(context: Context) -> None:
@@ -109,10 +110,6 @@ def complete_wake(context: Context) -> None:
         run_on(context, "woke", "The workspace woke up.", started_at=started_at)
 
 
-def wait_awake(context: Context) -> None:
-    wait_for_guest(context)
-
-
 def wake_failed(context: Context, code: str, sentence: str) -> None:
     """Still asleep, or stopped where it had to start cold."""
     if context.facts.get("cold"):
@@ -121,10 +118,8 @@ def wake_failed(context: Context, code: str, sentence: str) -> None:
 
 
 WAKE_STEPS = (
-    ("find_memory", find_memory),
     ("load_memory", load_memory),
     ("start_cold", start_cold),
-    ("wait_ready", wait_awake),
     ("freshen", freshen),
     ("complete", complete_wake),
 )

@@ -6,6 +6,8 @@ the row and the machine say the same, the activity tells what went wrong, and th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from accounts.models import Account
@@ -20,7 +22,10 @@ from workspaces.models import Workspace
 from workspaces.operations import engine
 
 pytestmark = pytest.mark.django_db(transaction=True)
-by_name = {"ids": lambda value: value.name}
+
+
+def name_of(value: Case | Fault) -> str:
+    return value.name
 
 
 def outcome(case: Case, key: str) -> str | None:
@@ -53,8 +58,8 @@ def test_every_kind_of_operation_is_in_the_table() -> None:
     assert {case.kind for case in CASES} == set(engine.KINDS)
 
 
-@pytest.mark.parametrize("fault", FAULTS, **by_name)
-@pytest.mark.parametrize("case", CASES, **by_name)
+@pytest.mark.parametrize("fault", FAULTS, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_nothing_is_left_over_at_any_step(
     api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault
 ) -> None:
@@ -67,8 +72,8 @@ def test_nothing_is_left_over_at_any_step(
     assert found == []
 
 
-@pytest.mark.parametrize("fault", AFTER_THE_END, **by_name)
-@pytest.mark.parametrize("case", CASES, **by_name)
+@pytest.mark.parametrize("fault", AFTER_THE_END, ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_what_happens_after_the_last_commit_changes_nothing(
     api: Caller, vmhost: FakeHost, table: Tally, case: Case, fault: Fault
 ) -> None:
@@ -113,11 +118,10 @@ def fails_always_at(host: FakeHost, point: str) -> None:
 
 
 @pytest.mark.parametrize("happens", [dies_at, fails_at, fails_always_at], ids=lambda value: value.__name__)
-@pytest.mark.parametrize("case", CASES, **by_name)
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_nothing_is_left_over_in_the_middle_of_the_drivers_work(
-    api: Caller, vmhost: FakeHost, in_the_driver: Tally, case: Case, happens: object
+    api: Caller, vmhost: FakeHost, in_the_driver: Tally, case: Case, happens: Callable[[FakeHost, str], None]
 ) -> None:
-    assert callable(happens)
     found: list[str] = []
     for point in points_of(api.account, vmhost, case):
         made = cells.begin(vmhost, api.account, case)

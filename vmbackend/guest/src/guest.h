@@ -121,7 +121,7 @@ int workload_finish_main(const char *code);
 int ssh_main(const char *wanted);
 int finish_main(const char *code, const char *status);
 int enter_main(char **argv);
-int reseed_main(void);
+int reseed_main(const char *now);
 int connections_main(const char *port);
 
 void boot_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

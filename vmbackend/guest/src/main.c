@@ -22,7 +22,7 @@ static int applet_main(int argc, char **argv)
 	if (!strcmp(applet, "enter") && argc > 2)
 		return enter_main(argv + 2);
 	if (!strcmp(applet, "reseed"))
-		return reseed_main();
+		return reseed_main(argc > 2 ? argv[2] : NULL);
 	if (!strcmp(applet, "connections") && argc > 2)
 		return connections_main(argv[2]);
 	if (!strcmp(applet, "ssh") && argc > 2)

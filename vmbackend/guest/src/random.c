@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define POOL_BYTES 512
@@ -38,10 +40,15 @@ void seed_random(void)
 	close(source);
 }
 
-/* A machine woken twice from one memory would draw the same numbers twice. Fed bytes reach what programs draw only at
+/* With a time (nanoseconds since the epoch) the clock is stepped to it first: one process for both, as a waking machine
+ * takes its time to start one. A machine woken twice from one memory would draw the same numbers twice. Fed bytes reach what programs draw only at
  * the kernel's next own reseeding, up to a minute later, unless that is asked for. */
-int reseed_main(void)
+int reseed_main(const char *now)
 {
+	long long nanoseconds = now ? strtoll(now, NULL, 10) : 0;
+	struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
+	if (nanoseconds > 0 && clock_settime(CLOCK_REALTIME, &time))
+		die(EXIT_CANNOT_RUN, "cannot set the clock: %s", strerror(errno));
 	struct seed seed = {0};
 	ssize_t got = 0;
 	while (seed.size < POOL_BYTES &&

@@ -1,0 +1,38 @@
+"""Random histories against the model of the state table. MODEL_EXAMPLES asks for more of them, and other ones."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.model.history import History
+from workspaces.operations import faults
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MORE = int(os.environ.get("MODEL_EXAMPLES", "0"))
+
+
+def test_random_histories_follow_the_state_table(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "point", faults.point)  # given back at the end
+    vmhost.driver._report = lambda on_event: None  # type: ignore[method-assign]
+    vmhost.restart()
+    run_state_machine_as_test(
+        lambda: History(vmhost, api.account),
+        settings=settings(
+            max_examples=MORE or 60,
+            stateful_step_count=25,
+            derandomize=not MORE,
+            database=None,
+            # A failure is told at once; more examples also look for the shortest history that fails.
+            phases=list(Phase) if MORE else [Phase.generate],
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

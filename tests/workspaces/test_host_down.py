@@ -1,0 +1,136 @@
+"""A host goes down, on purpose or not, and comes back: what runs again then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.faults import cells
+from vmbackend.driver import MachineState
+from workspaces import vmhost as vmhost_process
+from workspaces.lifecycle.sweep import sweep
+from workspaces.models import Workspace
+from workspaces.models.workspace import Mode, RestartPolicy
+from workspaces.services import power
+from workspaces.states import Status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NO, ALWAYS = RestartPolicy.NO, RestartPolicy.ALWAYS
+ON_FAILURE, UNLESS_STOPPED = RestartPolicy.ON_FAILURE, RestartPolicy.UNLESS_STOPPED
+
+
+@pytest.fixture
+def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
+    """A permanent workspace with a main process."""
+
+    def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
+        return cells.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
+
+    return make
+
+
+def restarted(host: FakeHost, row: Workspace) -> Workspace:
+    """The row after the sweep that its restart was due for."""
+    Workspace.objects.filter(pk=row.pk, restart_due_at__isnull=False).update(restart_due_at=timezone.now())
+    sweep()
+    host.settle()
+    row.refresh_from_db()
+    return row
+
+
+def host_goes_down(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stop_vms_on_down`, then the next start of vmhost."""
+    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
+    vmhost_process.close_host()
+    host.start()
+
+
+@pytest.mark.parametrize(
+    ("policy", "comes_back"), [(NO, False), (ALWAYS, True), (UNLESS_STOPPED, True), (ON_FAILURE, False)]
+)
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.PAUSED])
+def test_what_the_hosts_going_down_stopped_comes_back_with_it(
+    vmhost: FakeHost,
+    machine: Callable[..., Workspace],
+    monkeypatch: pytest.MonkeyPatch,
+    status: Status,
+    policy: RestartPolicy,
+    comes_back: bool,
+) -> None:
+    row = machine(status, restart_policy=policy)
+    host_goes_down(vmhost, monkeypatch)
+    row.refresh_from_db()
+    assert (row.status, row.last_exit_reason, row.user_requested_stop) == ("stopped", "host_down", False)
+    assert vmhost.driver.state(row.pk) is MachineState.OFF
+    assert (restarted(vmhost, row).status == "running") is comes_back
+
+
+def test_a_death_while_the_host_goes_down_changes_nothing_of_that(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor may lose its patience between the machine's end and the row's."""
+    row = machine(restart_policy=ALWAYS)
+    shutdown = vmhost.driver.shutdown
+
+    def and_dies(machine_id: str, grace: float) -> bool:
+        shutdown(machine_id, grace)
+        raise vmhost.dead()
+
+    monkeypatch.setattr(vmhost.driver, "shutdown", and_dies)
+    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
+    with pytest.raises(type(vmhost.dead())):
+        vmhost_process.close_host()
+    vmhost.driver.__dict__.pop("_remove", None)
+    monkeypatch.setattr(vmhost.driver, "shutdown", shutdown)
+    vmhost.restart()
+    assert restarted(vmhost, row).status == "running"
+
+
+def test_what_ended_otherwise_since_does_not_come_back_with_the_host(
+    vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier going down of the host is no reason to start what a policy stopped later."""
+    row = machine(restart_policy=UNLESS_STOPPED)
+    host_goes_down(vmhost, monkeypatch)
+    row = restarted(vmhost, row)
+    power.workspace_stop(workspace=row, actor="idle policy", by_user=False)
+    vmhost.settle()
+    monkeypatch.setattr(settings.ENV, "stop_vms_on_down", False)
+    vmhost.restart()
+    assert restarted(vmhost, row).status == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("policy", "of_running", "of_stopped"),
+    [
+        (NO, "stopped", "stopped"),
+        (ALWAYS, "running", "running"),
+        (UNLESS_STOPPED, "running", "stopped"),
+        (ON_FAILURE, "running", "stopped"),
+    ],
+)
+def test_a_host_that_was_booted_anew(
+    vmhost: FakeHost, machine: Callable[..., Workspace], policy: RestartPolicy, of_running: str, of_stopped: str
+) -> None:
+    """Its machines died with it. `always` also starts what its owner had stopped."""
+    ran = machine(restart_policy=policy)
+    stopped = machine(Status.STOPPED, restart_policy=policy, user_requested_stop=True)
+    vmhost.side.stop()
+    vmhost.driver.kill(ran.pk)
+    vmhost.driver.set_boot_id(f"boot of {policy} at {timezone.now()}"[:40])
+    vmhost.start()
+    assert (restarted(vmhost, ran).status, restarted(vmhost, stopped).status) == (of_running, of_stopped)
+    assert cells.leftovers(vmhost, ran.pk, stopped.pk) == []
+
+
+def test_a_restart_of_vmhost_alone_starts_nothing(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine(Status.STOPPED, restart_policy=ALWAYS, user_requested_stop=True)
+    vmhost.restart()
+    assert restarted(vmhost, row).status == "stopped"
