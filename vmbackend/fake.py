@@ -125,7 +125,7 @@ class FakeDriver(FakeHost, Driver):
                 return
             if domain.state in IN_MEMORY:
                 self._stop(domain, StopReason.DESTROYED)
-            elif domain.state is MachineState.ASLEEP:
+            else:
                 self._drop_memory(domain)
 
     def delete(self, machine_id: str) -> None:

@@ -61,6 +61,10 @@ def translated(what: str) -> Iterator[None]:
         if code == libvirt.VIR_ERR_OPERATION_INVALID:
             raise InvalidMachineState(f"The machine's state does not allow to {what} it.") from error
         raise BackendUnavailable(f"The hypervisor could not {what} the machine.") from error
+    except SystemError as error:
+        # libvirt's binding cannot make an exception of a message with bytes of a guest in it that are no UTF-8.
+        log.exception("libvirt: %s", what)
+        raise BackendUnavailable(f"The hypervisor could not {what} the machine.") from error
 
 
 def uuid_for(instance: str, machine_id: str) -> str:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 # What a save file holds beside the guest's memory: devices, and the marks between pages.
 _OVERHEAD_MB = 64
 _ABORT_SECONDS = 30.0
+_PAUSES = (0.1, 1.0)  # seconds before loading again
 _UNUSABLE = "The machine's saved memory could not be loaded and was dropped: its next start is a cold one."
 
 
@@ -129,7 +130,8 @@ class Sleeper:
     def _load(self, connection: Any, target: Any, memory: SavedMemory) -> bool:
         """Whether the machine is there again. Loaded and checked side by side.
 
-        What is sound but did not load is tried once more: its process may have been killed meanwhile.
+        What is sound but did not load is tried again: its process may have been killed meanwhile, and the late word of
+        that death has been seen to end the next process too.
         """
         with ThreadPoolExecutor(1) as checking:
             sound = checking.submit(memory.sound)
@@ -141,7 +143,10 @@ class Sleeper:
                 if sound.result():
                     raise
                 return False
-            if not loaded and sound.result():
+            for pause in _PAUSES:
+                if loaded or not sound.result():
+                    break
+                time.sleep(pause)
                 loaded = _restore(connection, memory, flags)
             return loaded and sound.result()
 
@@ -155,6 +160,10 @@ def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
             with domain.translated("wake"):
                 raise
         log.error("libvirt: wake: %s", error)
+        return False
+    except SystemError:
+        # The binding cannot make an exception of a message that quotes the file's own bytes.
+        log.exception("libvirt: wake")
         return False
     return True
 

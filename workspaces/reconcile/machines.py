@@ -138,7 +138,7 @@ def _end_unwanted(side: HostSide, row: Workspace, state: MachineState, inventory
         side.driver.delete(row.pk)
         record(row, "leftover_removed", "What was left of the machine was removed.")
         return True
-    if state in HOLDS_MEMORY:
+    if state in HOLDS_MEMORY or row.pk in inventory.saved:
         side.driver.destroy(row.pk)
         record(row, "ended", f"The machine was {state} although the workspace is {row.status}; it was ended.")
         return True

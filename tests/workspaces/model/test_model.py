@@ -26,7 +26,7 @@ def test_random_histories_follow_the_state_table(
     run_state_machine_as_test(
         lambda: History(vmhost, api.account),
         settings=settings(
-            max_examples=MORE or 60,
+            max_examples=MORE or 40,
             stateful_step_count=25,
             derandomize=not MORE,
             database=None,
