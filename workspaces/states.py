@@ -136,7 +136,8 @@ _POWER = frozenset(
 ALLOWED: dict[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.FAILED}),
     Status.CREATING: frozenset({Status.QUEUED, Status.CREATING}),
-    Status.FAILED: frozenset({Status.QUEUED, Status.CREATING}),
+    # After a destroy that failed, too: what was never made cannot be started, only created again.
+    Status.FAILED: frozenset({Status.QUEUED, Status.CREATING, Status.STOPPING}),
     Status.STARTING: frozenset({Status.STOPPED, Status.LOST, Status.STARTING, Status.RUNNING}),
     Status.STOPPING: frozenset(AT_REST - {Status.DESTROYED}),
     Status.RESTARTING: frozenset({Status.RUNNING}),

@@ -12,6 +12,7 @@ from typing import Any
 
 from celery.signals import worker_init, worker_shutdown
 from django.conf import settings
+from django.db import transaction
 
 from vmbackend import services as hosts
 from vmbackend.backend import build_driver, image_store
@@ -45,8 +46,10 @@ def open_host() -> HostSide:
     made.images.sweep()
     _side = made
     reconcile(made)
-    rebooted = hosts.host_booted(name=made.name, boot_id=made.driver.capacity().boot_id)
-    restarts.after_host_start(made.name, rebooted=rebooted)
+    boot_id = made.driver.capacity().boot_id
+    with transaction.atomic():  # a boot that is remembered has had its restarts planned
+        rebooted = hosts.host_booted(name=made.name, boot_id=boot_id)
+        restarts.after_host_start(made.name, rebooted=rebooted)
     return made
 
 

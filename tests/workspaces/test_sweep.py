@@ -205,7 +205,7 @@ def test_rows_that_cannot_be_handled_hold_nobody_up(
     api: Caller, vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     """Restarts that the namespace refuses, more of them than a sweep takes at once."""
-    stuck(api, BATCH + 50, status=Status.STOPPED, restart_due_at=ago(HOUR))
+    stuck(api, BATCH + 50, status=Status.STOPPED, restart_policy="always", restart_due_at=ago(HOUR))
     Host.objects.update(last_seen_at=timezone.now())
     closed = api.account.namespaces.create(slug="closed", status="suspended", suspended_by_hand=True)
     Workspace.objects.update(namespace=closed)

@@ -15,6 +15,7 @@ from typing import IO, Any
 import libvirt
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt import reaper
 from vmbackend.libvirt.process import run
 from vmbackend.libvirt.settings import LibvirtSettings
 
@@ -182,6 +183,7 @@ def _take_root(root: Path, patience: float) -> None:
         (root / "etc").mkdir(parents=True, exist_ok=True)
         lock = _lock_root(root, time.monotonic() + patience)
         (root / "etc" / "qemu.conf").write_text(_QEMU_CONF)
+        reaper.start()
         _embedded = (root, lock)
 
 

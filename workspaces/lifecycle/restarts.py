@@ -83,7 +83,7 @@ def _count(row: Workspace, now: datetime) -> int:
 
 def restart_due(row: Workspace) -> bool:
     """Start a workspace whose restart is due. One that cannot be started now is tried again later."""
-    if row.status not in (Status.STOPPED, Status.LOST):
+    if row.status not in (Status.STOPPED, Status.LOST) or row.restart_policy == RestartPolicy.NO:
         Workspace.objects.filter(pk=row.pk).update(restart_due_at=None)
         return False
     try:

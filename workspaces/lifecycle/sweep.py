@@ -93,6 +93,9 @@ def expire(row: Workspace) -> bool:
     held = Workspace.objects.filter(pk=row.pk, ttl_expires_at=row.ttl_expires_at)
     if not held.update(updated_at=timezone.now()):
         return False  # renewed meanwhile
+    row.refresh_from_db(fields=["status", "ttl_action"])  # held now, and changed by its owner until then
+    if row.status in TRANSITIONAL:
+        raise OperationInProgress
     if row.ttl_action == TtlAction.REMOVE:
         record(row, "ttl_expired", f"{EXPIRED} The workspace is removed.", actor=TTL_ACTOR)
         workspace_delete(workspace=row, actor=TTL_ACTOR)
@@ -110,9 +113,12 @@ def expire(row: Workspace) -> bool:
 @transaction.atomic
 def forget_memory(row: Workspace) -> bool:
     """The memory of a sleeping workspace was kept as long as its policy says: it becomes stopped."""
+    held = Workspace.objects.filter(pk=row.pk, memory_expires_at=row.memory_expires_at)
     if row.status != Status.SLEEPING:
-        Workspace.objects.filter(pk=row.pk).update(memory_expires_at=None)
+        held.update(memory_expires_at=None)
         return False
+    if not held.update(updated_at=timezone.now()):
+        return False  # it is to be kept longer
     because = "It slept longer than its memory is kept; it was stopped."
     workspace_stop(workspace=row, actor=IDLE_ACTOR, by_user=False, because=because)
     return True

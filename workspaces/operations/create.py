@@ -16,10 +16,10 @@ from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.operations.context import MAX_MESSAGE, Cancelled, Context, end_cancelled
-from workspaces.operations.ends import hold_current, running_fields
+from workspaces.operations.ends import after_start, hold_current, running_fields
 from workspaces.operations.machine import image_reference, machine_spec
-from workspaces.services import exits
 from workspaces.services.activity import record
+from workspaces.ssh.services import told
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status, TransitionLost, transition
 
 # How progress runs from 0 to 100 over the phases.
@@ -95,14 +95,17 @@ def prepare_machine(context: Context) -> None:
 
 def prepare(context: Context) -> None:
     """Bring the machine's definition to the row. What start and create share."""
-    identity = context.driver.prepare(machine_spec(context.workspace, context.facts["image"]))  # type: ignore[arg-type]
+    row = context.workspace
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # no operation holds these
+    identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
     fields = {
         "ssh_host_key": identity.ssh_host_key,
         "control_port": identity.control_port,
         "main_exit_code": None,
-        "ssh_stale": False,
     }
-    Workspace.objects.filter(pk=context.workspace.pk).update(**fields)
+    Workspace.objects.filter(pk=row.pk).update(**fields)
+    row.ssh_host_key, row.control_port = identity.ssh_host_key, identity.control_port
+    told(row)
 
 
 def start_machine(context: Context) -> None:
@@ -150,7 +153,7 @@ def complete(context: Context) -> None:
         )
         queue.finish(context.operation, OperationState.SUCCEEDED)
         record(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
-    exits.settle_end(context.operation, context.driver)
+    after_start(context)
 
 
 STEPS = (

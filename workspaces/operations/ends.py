@@ -21,7 +21,8 @@ from workspaces.operations import queue
 from workspaces.operations.context import Context
 from workspaces.services import exits
 from workspaces.services.activity import record
-from workspaces.states import TRANSITIONAL, Status, TransitionLost, transition
+from workspaces.ssh.services import renew_access
+from workspaces.states import TRANSITIONAL, Provisioning, Status, TransitionLost, transition
 
 STATUS_OF = {
     MachineState.RUNNING: Status.RUNNING,
@@ -31,7 +32,9 @@ STATUS_OF = {
     MachineState.ABSENT: Status.STOPPED,
 }
 # Lifecycle columns that change while an operation goes on, and decide about the clocks of its end.
-HOT = ["ttl_seconds", "ttl_action", "suspend_after", "stop_after"]
+HOT = [
+    "ttl_seconds", "ttl_action", "ttl_expires_at", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
+]  # fmt: skip
 UNSEEN = {
     OperationKind.PAUSE: Status.RUNNING,
     OperationKind.RESUME: Status.PAUSED,
@@ -45,9 +48,13 @@ LIVES_ON = frozenset({OperationKind.PAUSE, OperationKind.RESUME, OperationKind.S
 
 
 def unseen_status(operation: Operation) -> Status:
-    """What a workspace is taken for after an operation on it failed and nobody could look."""
-    if operation.kind == OperationKind.STOP:
-        return Status(operation.params.get("from", Status.RUNNING))
+    """What a workspace is taken for after an operation on it failed and nobody could look.
+
+    One that nobody began has changed nothing.
+    """
+    before = operation.params.get("from")
+    if before and (operation.kind == OperationKind.STOP or operation.attempt == 0):
+        return Status(before)
     return UNSEEN.get(OperationKind(operation.kind), Status.STOPPED)
 
 
@@ -77,13 +84,32 @@ def hold_current(row: Workspace) -> None:
     row.refresh_from_db(fields=HOT)
 
 
-def rest_fields(status: Status) -> dict[str, Any]:
-    """The columns of a workspace that rests in `status` after something failed or was found out."""
+def rest_status(row: Workspace, status: Status) -> Status:
+    """`status`, but `failed` where the creation never ended well: such a row has no machine to start."""
+    if status is Status.STOPPED and row.provisioning_state != Provisioning.READY:
+        return Status.FAILED
+    return status
+
+
+def rest_fields(row: Workspace, status: Status) -> dict[str, Any]:
+    """The columns of a workspace that rests in `status` after something failed or was found out.
+
+    `row` as it is now: the clocks that the state needs run on, and one that an earlier state had stopped begins anew.
+    """
     if status is Status.RUNNING:
-        return {"ready": True}
-    if status in (Status.PAUSED, Status.SLEEPING):
-        return {}
-    return {"started_at": None}
+        clocks = running_fields(row)
+        stopped = {name: clocks[name] for name in ("ttl_expires_at", "idle_due_at") if getattr(row, name) is None}
+        return {"ready": True, **stopped}
+    if status is Status.SLEEPING:
+        return {"memory_expires_at": row.memory_expires_at or exits.memory_kept_until(row)}
+    return {} if status is Status.PAUSED else {"started_at": None}
+
+
+def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
+    """Take back sizes that did not come to be: they are what they were, but those that others saved meanwhile."""
+    for name, value in params["before"].items():
+        if Workspace.objects.filter(pk=row.pk, **{name: params["wanted"][name]}).update(**{name: value}):
+            setattr(row, name, value)
 
 
 def succeed(context: Context, status: Status, event: str, sentence: str, **fields: Any) -> None:
@@ -100,7 +126,13 @@ def run_on(context: Context, event: str, sentence: str, **fields: Any) -> None:
     with transaction.atomic():
         hold_current(context.workspace)
         succeed(context, Status.RUNNING, event, sentence, **{**running_fields(context.workspace), **fields})
+    after_start(context)
+
+
+def after_start(context: Context) -> None:
+    """What changed while the workspace came to run and waited for that: its end, and who may come in by SSH."""
     exits.settle_end(context.operation, context.driver)
+    renew_access(context.workspace)
 
 
 def fail_as_found(context: Context, code: str, sentence: str, **fields: Any) -> None:
@@ -115,13 +147,16 @@ def fail_as_found(context: Context, code: str, sentence: str, **fields: Any) -> 
 
 def fail_as(context: Context, status: Status, code: str, sentence: str, **fields: Any) -> None:
     """End a failed operation with the workspace in `status`. A delete that came meanwhile decides about the row."""
-    held = frozenset({Status(context.workspace.status)}) & TRANSITIONAL
-    fields = {**rest_fields(status), "error_code": code, "error_message": sentence, **fields}
+    row = context.workspace
+    held = frozenset({Status(row.status)}) & TRANSITIONAL
+    status = rest_status(row, status)
     with transaction.atomic():
+        hold_current(row)
+        fields = {**rest_fields(row, status), "error_code": code, "error_message": sentence, **fields}
         with suppress(TransitionLost):
-            transition(context.workspace, status, leaving=held, **fields)
+            transition(row, status, leaving=held, **fields)
         queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
-        record(context.workspace, f"{context.operation.kind}_failed", sentence)
+        record(row, f"{context.operation.kind}_failed", sentence)
 
 
 def seen_status(context: Context) -> Status:

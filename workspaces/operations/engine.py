@@ -125,6 +125,8 @@ def fail(context: Context, kind: Kind, code: str, sentence: str) -> None:
     if not context.operation.is_live:
         logger.warning("after the end of %s: %s", context.operation.pk, sentence)
         return
+    # Raises Preempted: what somebody else ended may have a successor by now, whose machine a clean-up must not end.
+    queue.is_cancelled(context.operation)
     try:
         kind.failed(context, code, sentence)
     except BackendError as exc:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
-from common.errors import DomainError
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
-from workspaces.guests import switch_ssh
 from workspaces.lifecycle import restarts
-from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.operations.context import Context, end_cancelled
 from workspaces.operations.create import ensure_image, prepare, wait_for_guest
-from workspaces.operations.ends import destroy_quietly, fail_as, fail_as_found, off_and_failed, run_on, succeed
+from workspaces.operations.ends import (
+    destroy_quietly,
+    fail_as,
+    fail_as_found,
+    hold_current,
+    off_and_failed,
+    restore_sizes,
+    run_on,
+    succeed,
+)
 from workspaces.services import exits
 from workspaces.services.activity import record
-from workspaces.ssh.services import told
+from workspaces.ssh.services import renew_access
 from workspaces.states import Status
 
 
@@ -26,8 +33,12 @@ def nothing(context: Context) -> None:
 
 
 def make_off(context: Context) -> None:
-    """A later attempt begins with the machine off, whatever the attempt that died left."""
-    context.driver.destroy(context.workspace.pk)
+    """A later attempt begins with the machine off, whatever the attempt that died left.
+
+    But not where the machine ran before all this (a forced start).
+    """
+    if context.operation.params.get("from") != Status.RUNNING:
+        context.driver.destroy(context.workspace.pk)
 
 
 def cancelled(context: Context) -> None:
@@ -69,7 +80,13 @@ START_STEPS = (
 
 
 def start_failed(context: Context, code: str, sentence: str) -> None:
-    """The machine is off and its disk as it was. A start that the restart policy asked for is planned again."""
+    """The machine is off and its disk as it was; one that ran already is left alone.
+
+    A start that the restart policy asked for is planned again.
+    """
+    if context.facts.get("ran"):
+        fail_as_found(context, code, sentence)
+        return
     destroy_quietly(context)
     again = restarts.plan_again(context.workspace, context.operation)
     fail_as(context, Status.STOPPED, code, sentence, **again)
@@ -91,21 +108,24 @@ def shut_down(context: Context) -> None:
 
 def complete_stop(context: Context) -> None:
     by_user = bool(context.operation.params.get("by_user", True))
-    succeed(
-        context,
-        Status.STOPPED,
-        "stopped",
-        _stop_sentence(context),
-        user_requested_stop=by_user,
-        started_at=None,
-        restart_due_at=None,
-        memory_expires_at=None,
-        idle_due_at=None,
-        # A stopped workspace has nothing to expire but its removal.
-        **({} if context.workspace.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
-        # What the host's going down stopped long ago no longer comes back with it.
-        **({"last_exit_reason": ""} if context.workspace.last_exit_reason == restarts.HOST_DOWN else {}),
-    )
+    row = context.workspace
+    with transaction.atomic():
+        hold_current(row)
+        succeed(
+            context,
+            Status.STOPPED,
+            "stopped",
+            _stop_sentence(context),
+            user_requested_stop=by_user,
+            started_at=None,
+            restart_due_at=None,
+            memory_expires_at=None,
+            idle_due_at=None,
+            # A stopped workspace has nothing to expire but its removal.
+            **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
+            # What the host's going down stopped long ago no longer comes back with it.
+            **({"last_exit_reason": ""} if row.last_exit_reason == restarts.HOST_DOWN else {}),
+        )
 
 
 def _stop_sentence(context: Context) -> str:
@@ -126,6 +146,7 @@ STOP_STEPS = (("shut_down", shut_down), ("complete", complete_stop))
 def begin_again(context: Context) -> None:
     """From here on the machine is this operation's: what was started half is ended where it fails."""
     context.facts["down"] = True
+    context.remember("resized")  # from the next step on the machine may have the new sizes
     ensure_image(context)
 
 
@@ -144,10 +165,12 @@ RESTART_STEPS = (
 
 
 def restart_failed(context: Context, code: str, sentence: str) -> None:
-    """Running where it could not be stopped, stopped where it could not be started."""
+    """Running as it was where it could not be stopped, stopped where it could not be started."""
     if context.facts.get("down"):
         off_and_failed(context, code, sentence)
     else:
+        if not context.facts.get("resized"):
+            restore_sizes(context.workspace, context.operation.params)
         fail_as_found(context, code, sentence)
 
 
@@ -160,9 +183,17 @@ def pause_machine(context: Context) -> None:
 
 def complete_pause(context: Context) -> None:
     sentence = str(context.operation.params.get("because") or "The workspace was paused.")
-    done = {"ttl_expires_at": None} if context.operation.params.get("by_ttl") else {}
-    succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
+    with transaction.atomic():
+        hold_current(context.workspace)
+        done = {"ttl_expires_at": None} if _is_ttl_over(context) else {}
+        succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
     exits.settle_end(context.operation, context.driver)
+
+
+def _is_ttl_over(context: Context) -> bool:
+    """Whether the TTL asked for this, and was not renewed meanwhile."""
+    ends = context.workspace.ttl_expires_at
+    return bool(context.operation.params.get("by_ttl") and ends and ends <= timezone.now())
 
 
 PAUSE_STEPS = (("pause_machine", pause_machine), ("complete", complete_pause))
@@ -179,18 +210,6 @@ def freshen(context: Context) -> None:
     except BackendError as exc:
         record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
     renew_access(context.workspace)
-
-
-def renew_access(row: Workspace) -> None:
-    """Who may come in by SSH, where that was changed while the machine stood still."""
-    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys", "ssh_stale"])
-    if not row.ssh_stale:
-        return
-    try:
-        switch_ssh(row)
-        told(row)
-    except DomainError as exc:
-        record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.sentence}")
 
 
 def complete_resume(context: Context) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import transaction
 from django.utils import timezone
 
@@ -14,7 +12,15 @@ from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.operations.context import Context
 from workspaces.operations.create import ensure_image, prepare, wait_for_guest
-from workspaces.operations.ends import destroy_quietly, fail_as, fail_as_found, off_and_failed, run_on, succeed
+from workspaces.operations.ends import (
+    destroy_quietly,
+    fail_as,
+    fail_as_found,
+    off_and_failed,
+    restore_sizes,
+    run_on,
+    succeed,
+)
 from workspaces.operations.power import shut_down, start_machine
 from workspaces.services.activity import record
 from workspaces.states import Status, transition
@@ -82,13 +88,6 @@ def resize_failed(context: Context, code: str, sentence: str) -> None:
         off_and_failed(context, code, sentence)
 
 
-def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
-    """Take an apply back: sizes are what they were before it, but those that others saved meanwhile."""
-    for name, value in params["before"].items():
-        if Workspace.objects.filter(pk=row.pk, **{name: params["wanted"][name]}).update(**{name: value}):
-            setattr(row, name, value)
-
-
 def _runs_again(context: Context) -> bool:
     """The machine as it was, started once more after a step that changed nothing failed."""
     try:
@@ -103,7 +102,7 @@ def _runs_again(context: Context) -> bool:
     return True
 
 
-# Reinstall. params: was_running
+# Reinstall. params: was_running; before and wanted as above
 
 
 def reset_disk(context: Context) -> None:
@@ -148,6 +147,7 @@ def reinstall_failed(context: Context, code: str, sentence: str) -> None:
     if context.facts.get("erased"):
         off_and_failed(context, "relaunch_failed", f"The file system was reset, but not started: {sentence}")
     elif not context.facts.get("down"):
+        restore_sizes(context.workspace, context.operation.params)
         fail_as_found(context, "stop_failed", f"It could not be stopped; nothing was reset: {sentence}")
     else:
         told = f"The file system was not reset: {sentence}"

@@ -24,7 +24,7 @@ from workspaces.states import Status, TransitionLost, transition
 
 
 class NotIdle(Exception):
-    """Somebody uses the workspace after all."""
+    """Somebody uses the workspace after all, or it is to sleep no longer."""
 
 
 def check_idle(context: Context) -> None:
@@ -32,7 +32,8 @@ def check_idle(context: Context) -> None:
     row = context.workspace
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
         return  # wanted by its owner, or an earlier attempt wrote the memory already
-    if activity.is_in_use(row.pk, row.suspend_after) or ssh_is_open(row):
+    switched_off = not row.suspend_after
+    if switched_off or activity.is_in_use(row.pk, row.suspend_after) or ssh_is_open(row):
         raise NotIdle
 
 

@@ -16,7 +16,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
 from workspaces.operations import queue
 from workspaces.operations.create import mark_failed
-from workspaces.operations.ends import STATUS_OF, rest_fields, running_fields
+from workspaces.operations.ends import STATUS_OF, rest_fields, rest_status, running_fields
 from workspaces.operations.hostside import HostSide
 from workspaces.services.activity import record
 from workspaces.services.delete import workspace_delete
@@ -83,6 +83,7 @@ def _adopt(side: HostSide, row: Workspace) -> bool:
         return False
     match Status(row.status), state:
         case Status.SLEEPING, MachineState.RUNNING | MachineState.PAUSED:
+            _go_on(side, row)
             _move(row, Status.RUNNING, "It was found running although it was to sleep.")
         case Status.LOST, MachineState.RUNNING | MachineState.PAUSED:
             _move(row, Status.RUNNING, "The machine was found again.")
@@ -96,7 +97,7 @@ def _adopt(side: HostSide, row: Workspace) -> bool:
         case _, MachineState.ASLEEP:
             machine_ended(row, StopReason.SAVED, side.driver)
         case Status.RUNNING, MachineState.PAUSED:
-            side.driver.resume(row.pk)
+            _go_on(side, row)
             record(row, "recovered", "The machine stood still and goes on.")
         case Status.PAUSED, MachineState.RUNNING:
             side.driver.pause(row.pk)
@@ -105,6 +106,15 @@ def _adopt(side: HostSide, row: Workspace) -> bool:
             reason = StopReason.LOST if state is MachineState.ABSENT else StopReason.CRASHED
             machine_ended(row, reason, side.driver)
     return True
+
+
+def _go_on(side: HostSide, row: Workspace) -> None:
+    """A machine that stood still gets the right time and new randomness, as after every wake."""
+    side.driver.resume(row.pk)
+    try:
+        side.driver.freshen(row.pk)
+    except BackendError as exc:
+        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
 
 
 def _move(row: Workspace, to: Status, sentence: str, **fields: Any) -> None:
@@ -124,17 +134,24 @@ def _unstick(row: Workspace, state: MachineState) -> bool:
     if row.status in CREATING:
         mark_failed(row, "internal_error", sentence)
     else:
-        to = STATUS_OF[state]
-        transition(row, to, **rest_fields(to), error_code="internal_error", error_message=sentence)
+        to = rest_status(row, STATUS_OF[state])
+        # Only from what was seen: an operation that ended between the two looks has put the row right.
+        stuck = frozenset({Status(row.status)})
+        error = {"error_code": "internal_error", "error_message": sentence}
+        transition(row, to, leaving=stuck, **rest_fields(row, to), **error)
         record(row, "recovered", f"{sentence} The workspace is {to}.")
     return True
 
 
 def _end_unwanted(side: HostSide, row: Workspace, state: MachineState, inventory: Inventory) -> bool:
-    row.refresh_from_db(fields=["status"])
-    if row.status not in WANT_OFF:
+    if state not in HOLDS_MEMORY and not (row.status in WANT_NOTHING and row.pk in inventory.ids()):
         return False
-    if row.status in WANT_NOTHING and row.pk in inventory.ids():
+    # Ask again, as `_adopt` does: what was there may have gone with an operation that finished since.
+    row.refresh_from_db(fields=["status"])
+    if row.status not in WANT_OFF or queue.live(row):
+        return False
+    state = side.driver.state(row.pk)
+    if row.status in WANT_NOTHING and row.pk in side.driver.inventory().ids():
         side.driver.delete(row.pk)
         record(row, "leftover_removed", "What was left of the machine was removed.")
         return True

@@ -14,10 +14,9 @@ from workspaces.models.operation import LIVE, OperationKind, OperationState
 from workspaces.operations import queue
 from workspaces.operations.context import remembered
 from workspaces.operations.create import mark_failed
-from workspaces.operations.ends import rest_fields, unseen_status
+from workspaces.operations.ends import rest_fields, rest_status, restore_sizes, unseen_status
 from workspaces.operations.engine import MAX_ATTEMPTS
 from workspaces.operations.hostside import HostSide
-from workspaces.operations.rebuild import restore_sizes
 from workspaces.services.activity import record
 from workspaces.states import TRANSITIONAL, Status, TransitionLost, transition
 
@@ -80,11 +79,17 @@ def _release(workspace: Workspace, operation: Operation, code: str, sentence: st
     if operation.kind == OperationKind.CREATE:
         mark_failed(workspace, code, sentence)
     elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete
-        if operation.kind == OperationKind.RESIZE and "applied" not in remembered(operation):
+        if _took_no_sizes(operation):
             restore_sizes(workspace, operation.params)
-        to = unseen_status(operation)
-        fields = {**rest_fields(to), **_error(code, sentence), **restarts.plan_again(workspace, operation)}
+        to = rest_status(workspace, unseen_status(operation))
+        fields = {**rest_fields(workspace, to), **_error(code, sentence), **restarts.plan_again(workspace, operation)}
         transition(workspace, to, leaving=TRANSITIONAL - {Status.DELETING}, **fields)
+
+
+def _took_no_sizes(operation: Operation) -> bool:
+    if operation.kind == OperationKind.RESIZE:
+        return "applied" not in remembered(operation)
+    return operation.attempt == 0 and "before" in operation.params
 
 
 def _error(code: str, sentence: str) -> dict[str, str]:

@@ -17,7 +17,10 @@ from workspaces.states import USES_RUNNING_POOL
 
 
 def place(wanted: Amount) -> Host:
-    """The living host with the most uncommitted memory. Raises VMUnavailable with the reason."""
+    """The living host with the most uncommitted memory, held to the end of the transaction.
+
+    Raises VMUnavailable with the reason.
+    """
     alive = Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
     hosts = {host: free_memory(host) for host in alive}
     if not hosts:
@@ -42,13 +45,20 @@ def place(wanted: Amount) -> Host:
                 "requested": wanted.disk_size_mb,
             },
         )
-    return max(fitting, key=lambda host: roomy[host])
+    chosen = max(fitting, key=lambda host: roomy[host])
+    require_room_on(chosen, wanted)
+    return chosen
 
 
 def require_room_on(host: Host, wanted: Amount) -> None:
-    """Room to start an existing machine where its disk is. Raises VMUnavailable."""
+    """Room to start an existing machine where its disk is. In a transaction, after the account's lock.
+
+    The host is held to the transaction's end, so that two accounts never both take the last of it. Raises
+    VMUnavailable.
+    """
     if not host.is_alive:
         raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
+    Host.objects.select_for_update(no_key=True).filter(pk=host.pk).first()
     if free_memory(host) < wanted.memory_mb:
         raise VMUnavailable(f"The host has no {wanted.memory_mb} MiB of memory to spare; try again later.")
 

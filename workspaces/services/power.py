@@ -5,6 +5,7 @@ All raise InvalidState, OperationInProgress and VMUnavailable, and nothing has c
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
@@ -54,7 +55,9 @@ def workspace_start(
 
 
 def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
-    fields: dict[str, Any] = {} if by_policy else {"restart_count": 0}
+    fields: dict[str, Any] = {"user_requested_stop": False}
+    if not by_policy:
+        fields["restart_count"] = 0
     if workspace.status == Status.RUNNING:
         require_host(workspace)
     else:
@@ -83,7 +86,7 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     require_free(workspace)
     require(workspace, STOPPABLE, "be stopped")
     require_host(workspace)
-    params = {"from": workspace.status, "by_user": by_user, "because": because}
+    params = {"by_user": by_user, "because": because}
     fields = {"started_at": None} if workspace.status == Status.SLEEPING else {}
     return move(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
@@ -106,9 +109,14 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     require(workspace, RUNS, "be restarted")
     namespaces.require_open(workspace.namespace)
     require_growth_allowed(workspace, quota.amount_of(workspace))
-    fields = {**quota.applied(quota.amount_of(workspace)), "restart_count": 0}
-    params = {"from": workspace.status}
-    return move(workspace, Status.RESTARTING, OperationKind.RESTART, actor, params, **fields)
+    sizes = quota.applied(quota.amount_of(workspace))
+    params = {"before": sizes_of(workspace, sizes), "wanted": sizes}
+    return move(workspace, Status.RESTARTING, OperationKind.RESTART, actor, params, **sizes, restart_count=0)
+
+
+def sizes_of(workspace: Workspace, names: Iterable[str]) -> dict[str, int]:
+    """What an operation puts back where the machine never comes to have the new ones."""
+    return {name: getattr(workspace, name) for name in names}
 
 
 def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
@@ -213,7 +221,11 @@ def move(
     params: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Operation:
-    """The guarded move and its operation, in the caller's transaction. Raises OperationInProgress."""
+    """The guarded move and its operation, in the caller's transaction. Raises OperationInProgress.
+
+    The operation's params say `from` which status.
+    """
+    params = {"from": workspace.status, **(params or {})}
     try:
         transition(workspace, to, **fields)
     except TransitionLost:

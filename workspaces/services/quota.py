@@ -187,7 +187,7 @@ def require_namespace_room(namespace: Namespace, wanted: Amount, *, new: bool) -
 
 
 def quota_object(account: Account) -> dict[str, Any]:
-    """The workspace quota object; `reason` is the code that a default create would meet."""
+    """The workspace quota object; `reason` is the code that the smallest create would meet."""
     plan, used = account.plan, usage(account)
     reason = _create_reason(plan, used)
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -16,7 +15,14 @@ from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import SIZES
 from workspaces.services import quota
 from workspaces.services.activity import record
-from workspaces.services.power import move, require_free, require_growth_allowed, require_host, require_start_allowed
+from workspaces.services.power import (
+    move,
+    require_free,
+    require_growth_allowed,
+    require_host,
+    require_start_allowed,
+    sizes_of,
+)
 from workspaces.services.quota import Amount
 from workspaces.states import HAS_MACHINE, TRANSITIONAL, Status, require
 
@@ -69,8 +75,7 @@ def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *,
         "disk_size_mb": saved.disk_size_mb,
         **quota.applied(machine),
     }
-    before = {name: getattr(workspace, name) for name in SIZES}
-    params = {"before": before, "wanted": sizes, "was_running": was_running}
+    params = {"before": sizes_of(workspace, SIZES), "wanted": sizes, "was_running": was_running}
     return move(workspace, Status.RESIZING, OperationKind.RESIZE, actor, params, **sizes)
 
 
@@ -117,9 +122,10 @@ def workspace_reinstall(*, workspace: Workspace, actor: str) -> Operation:
         require_growth_allowed(workspace, quota.amount_of(workspace))
     else:
         require_start_allowed(workspace)
-    params = {"was_running": workspace.status == Status.RUNNING, "from": workspace.status}
-    fields: dict[str, Any] = {**quota.applied(quota.amount_of(workspace)), "restart_due_at": None}
-    return move(workspace, Status.REINSTALLING, OperationKind.REINSTALL, actor, params, **fields)
+    sizes = quota.applied(quota.amount_of(workspace))
+    was_running = workspace.status == Status.RUNNING
+    params = {"was_running": was_running, "before": sizes_of(workspace, sizes), "wanted": sizes}
+    return move(workspace, Status.REINSTALLING, OperationKind.REINSTALL, actor, params, **sizes, restart_due_at=None)
 
 
 @transaction.atomic
@@ -133,9 +139,8 @@ def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
         return None
     require_free(workspace)
     require_host(workspace)
-    params = {"from": workspace.status}
     fields = {} if workspace.is_running else {"started_at": None}
-    return move(workspace, Status.STOPPING, OperationKind.DESTROY, actor, params, **fields)
+    return move(workspace, Status.STOPPING, OperationKind.DESTROY, actor, **fields)
 
 
 def pending(workspace: Workspace) -> dict[str, float | int]:

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 MAX_KEYS = 32
 # A request that changes the row while another one reaches the guest: the later one looks again.
 LOOKS = 5
+# States in which the guest answers.
+HEARS = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
 
 
 @transaction.atomic
@@ -94,6 +96,19 @@ def told(workspace: Workspace) -> None:
         pk=workspace.pk, ssh_enabled=workspace.ssh_enabled, ssh_keys=list(workspace.ssh_keys)
     )
     same.update(ssh_stale=False)
+
+
+def renew_access(row: Workspace) -> None:
+    """Tell a guest that has just come to run what was changed while it could not be told."""
+    changed = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=HEARS)
+    if not changed.exists():
+        return
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])
+    try:
+        switch_ssh(row)
+        told(row)
+    except DomainError as exc:
+        record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.sentence}")
 
 
 def _access(workspace: Workspace) -> tuple[bool, list[str]]:
