@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -29,13 +31,10 @@ MACHINE = "raw"
 
 @dataclasses.dataclass(frozen=True)
 class RawGuest:
-    """One defined machine; `domain` is libvirt's own handle."""
+    """One defined machine; `domain` is libvirt's own handle, `events` the pipe of its events port."""
 
     domain: Any
-
-    def first_answer(self) -> None:
-        """Until the guest's agent answers."""
-        self._until(lambda: agent.ask(self.domain, "guest-ping", 1))
+    events: Path
 
     def first_command(self) -> None:
         """Until a command has run in the guest to its end."""
@@ -46,8 +45,15 @@ class RawGuest:
             time.sleep(0.002)
 
     def start(self) -> None:
-        self.domain.create()
-        self.first_answer()
+        """Until the guest says that it is ready, which is what the platform waits for."""
+        pipe = os.open(self.events, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            self.domain.create()
+            said = b""
+            while b"ready" not in said and select.select([pipe], [], [], 60)[0]:
+                said += os.read(pipe, 4096)
+        finally:
+            os.close(pipe)
 
     def stop(self) -> None:
         self.domain.shutdown()
@@ -77,7 +83,8 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
             id=MACHINE, image=image.digest, cpus=1, memory_mb=memory, disk_mb=512, ip="10.213.7.9", boot=Boot("raw")
         )
         driver.prepare(spec)
-        guest = RawGuest(driver._domains.find(driver._host.connection, MACHINE))
+        # Past the driver: libvirt's own handle.
+        guest = RawGuest(driver._domains.find(driver._host.connection, MACHINE), folder / "m" / MACHINE / "events.out")
         guest.start()
         yield guest
     finally:

@@ -216,9 +216,10 @@ class Driver(ABC):
 
     @abstractmethod
     def wait_ready(self, machine_id: str, timeout: float) -> None:
-        """Return once the guest has said `ready` since its last start and its control port answers.
+        """Return once the guest has said `ready` since its last start: its control port listens then.
 
-        Raises MachineExited (it ended first), DeadlineExceeded, MachineNotFound. Changes nothing.
+        Of a machine that a former driver started, whose word may be lost, the port itself is asked. Changes nothing.
+        Raises MachineExited (it ended first), DeadlineExceeded, MachineNotFound.
         """
 
     @abstractmethod

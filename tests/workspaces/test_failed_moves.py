@@ -10,6 +10,7 @@ from django.utils import timezone
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
+from tests.workspaces.faults.injected import Scene
 from tests.workspaces.moves import make
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, InvalidMachineState
@@ -77,6 +78,26 @@ def test_a_machine_that_could_not_be_stopped_counts_with_the_sizes_it_has(
     row.refresh_from_db()
     assert (row.status, row.applied_cpu_millis, row.applied_memory_mb) == ("running", 2000, 1024)
     assert (row.cpu_millis, row.memory_mb) == (100, 128)  # saved, and waiting
+
+
+def test_sizes_that_a_restart_began_to_apply_stay(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies once the machine runs anew; the attempts after it cannot stop the machine."""
+    row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT, memory_mb=1024)
+    rebuild.resources_update(workspace=row, actor="owner", changes={"memory_mb": 128}, apply=False)
+    scene = Scene(vmhost, monkeypatch, "restart", "wait_ready", row.pk)
+
+    def die() -> None:
+        vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=2)
+        raise vmhost.dead()
+
+    scene.before(die)
+    power.workspace_restart(workspace=row, actor="owner")
+    cells.come_to_rest(vmhost)
+    row.refresh_from_db()
+    assert (row.status, row.applied_memory_mb) == ("running", 128)
+    assert vmhost.driver.definition(row.pk)["memory_mb"] == 128
 
 
 def test_a_forced_start_that_is_tried_again_does_not_end_a_machine_that_ran(api: Caller, vmhost: FakeHost) -> None:

@@ -14,7 +14,9 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
+from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, NoRoom
+from workspaces.lifecycle.wake import let_in
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.services import power
@@ -132,3 +134,23 @@ def test_a_sleep_that_was_to_be_stopped_and_could_not_wakes_with_a_start_time(
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.is_running) == ("running", True)
+
+
+def test_a_request_that_comes_while_it_falls_asleep_wakes_it(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine()
+    vmhost.driver.delays = {"sleep": 0.3}
+    power.workspace_sleep(workspace=row, actor="test")
+    assert let_in(Workspace.objects.get(pk=row.pk), 10) is True
+    vmhost.settle()
+    assert vmhost.driver.state(row.pk) is MachineState.RUNNING
+
+
+def test_a_request_does_not_wait_longer_than_it_may_for_one_that_falls_asleep(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine()
+    vmhost.hold()
+    power.workspace_sleep(workspace=row, actor="test")
+    assert let_in(Workspace.objects.get(pk=row.pk), 0.1) is False

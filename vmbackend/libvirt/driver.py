@@ -108,7 +108,7 @@ class LibvirtDriver(Driver):
             return
         require_memory(self._settings, record.memory_mb)
         self._admit(record)
-        self._power.start(target, record, files, asleep=state is MachineState.ASLEEP)
+        self._power.start(target, files, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -117,12 +117,16 @@ class LibvirtDriver(Driver):
         if self._settings.is_test:
             return  # its machines have no guest
         if not self._events.was_adopted(machine_id):
+            # The guest says it when its control port listens. Asking the port too costs it a process, 100 ms emulated.
             self._events.wait_ready(machine_id, deadline)
+            self._limit(machine_id)
+            return
         while not _shows_banner(record.ip, min(2.0, deadline - time.monotonic())):
             self._events.raise_if_exited(machine_id)
             if time.monotonic() >= deadline:
                 raise DeadlineExceeded("The machine was not ready in time.")
             self._events.wait_stopped(machine_id, 0.02)
+        self._limit(machine_id)
 
     def shutdown(self, machine_id: str, grace: float) -> bool:
         state = self.state(machine_id)
@@ -176,7 +180,10 @@ class LibvirtDriver(Driver):
         target = self._domains.find(self._host.connection, machine_id)
         if domain.state_of(target) is not MachineState.RUNNING:
             raise InvalidMachineState("The machine does not run.")
-        freshen(target)
+        try:
+            freshen(target)
+        finally:
+            self._limit(machine_id)
 
     def reset_disk(self, machine_id: str) -> None:
         target, record = self._known(machine_id)
@@ -221,6 +228,9 @@ class LibvirtDriver(Driver):
         if not self._settings.is_test:
             warm_capabilities(connection, self._preparer.domain_type)
         self._watch.settle(connection, self._stock.directories())
+
+    def _limit(self, machine_id: str) -> None:
+        self._power.limit(*self._known(machine_id))
 
     def _domain_type(self) -> Any:
         if self._settings.is_test:

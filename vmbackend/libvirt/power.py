@@ -34,7 +34,7 @@ class Power:
         self._sleeper = sleeper
         self._quota_works = True
 
-    def start(self, target: Any, record: Record, files: MachineDir, *, asleep: bool) -> None:
+    def start(self, target: Any, files: MachineDir, *, asleep: bool) -> None:
         """Cold, or from saved memory. Raises SavedMemoryUnusable, BackendUnavailable."""
         self._events.begin(files, wake=asleep)
         try:
@@ -46,7 +46,6 @@ class Power:
         except BaseException as error:
             self._give_up(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
-        self._limit(target, record)
 
     def press(self, target: Any, machine_id: str, grace: float) -> bool:
         """Press the power button of a machine that runs; whether it went by itself within `grace` seconds.
@@ -89,7 +88,8 @@ class Power:
         if not asleep:
             domain.destroy(target)
 
-    def _limit(self, target: Any, record: Record) -> None:
+    def limit(self, target: Any, record: Record) -> None:
+        """Hold the machine to its share of CPUs, from when it is ready: a boot under it took a quarter longer."""
         if self._settings.is_test or not self._quota_works:
             return
         self._quota_works = domain.limit_cpu(target, record.cpus)
