@@ -20,6 +20,7 @@ from workspaces.errors import OperationInProgress
 from workspaces.lifecycle import activity, restarts
 from workspaces.models import Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
+from workspaces.operations.ends import TTL_ACTOR
 from workspaces.services.activity import record
 from workspaces.services.delete import workspace_delete
 from workspaces.services.power import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
@@ -28,7 +29,7 @@ from workspaces.states import TRANSITIONAL, Status
 logger = logging.getLogger(__name__)
 
 BATCH = 200
-TTL_ACTOR, IDLE_ACTOR = "ttl", "idle policy"
+IDLE_ACTOR = "idle policy"
 # How long a row that could not be handled is left alone, so that such rows never fill every batch.
 AGAIN_AFTER = timedelta(seconds=5)
 EXPIRED = "The time to live is over."

@@ -35,6 +35,9 @@ STATUS_OF = {
 HOT = [
     "ttl_seconds", "ttl_action", "ttl_expires_at", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
 ]  # fmt: skip
+TTL_ACTOR = "ttl"
+# What the TTL asked for and what failed is tried again, and not at every sweep.
+TTL_AGAIN_AFTER = timedelta(seconds=60)
 UNSEEN = {
     OperationKind.PAUSE: Status.RUNNING,
     OperationKind.RESUME: Status.PAUSED,
@@ -153,6 +156,8 @@ def fail_as(context: Context, status: Status, code: str, sentence: str, **fields
     with transaction.atomic():
         hold_current(row)
         fields = {**rest_fields(row, status), "error_code": code, "error_message": sentence, **fields}
+        if context.operation.actor == TTL_ACTOR:
+            fields["ttl_expires_at"] = timezone.now() + TTL_AGAIN_AFTER
         with suppress(TransitionLost):
             transition(row, status, leaving=held, **fields)
         queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)

@@ -80,8 +80,7 @@ def require_start_allowed(workspace: Workspace) -> None:
 def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, because: str = "") -> Operation | None:
     """Queue a stop; None where it is stopped already. A sleeping one loses its memory. Ends a pending restart."""
     workspace.refresh_from_db()
-    if workspace.status == Status.STOPPED:
-        _no_restart(workspace)
+    if _no_restart(workspace) or workspace.status == Status.STOPPED:
         return None
     require_free(workspace)
     require(workspace, STOPPABLE, "be stopped")
@@ -91,10 +90,11 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     return move(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
 
-def _no_restart(workspace: Workspace) -> None:
-    """The owner wants it stopped, and it waits to be started again by its policy."""
-    pending = Workspace.objects.filter(pk=workspace.pk, status=Status.STOPPED, restart_due_at__isnull=False)
-    pending.update(restart_due_at=None, user_requested_stop=True)
+def _no_restart(workspace: Workspace) -> bool:
+    """The owner wants it stopped, and it waits to be started again by its policy: whether that was so."""
+    ended = [Status.STOPPED, Status.LOST]
+    pending = Workspace.objects.filter(pk=workspace.pk, status__in=ended, restart_due_at__isnull=False)
+    return bool(pending.update(restart_due_at=None, user_requested_stop=True))
 
 
 @transaction.atomic

@@ -56,6 +56,27 @@ static void log_name(const char *path, int age, char *name)
 		snprintf(name, PATH_ROOM, "%s", path);
 }
 
+/* We are root, and the folder may be that of the workload's own user: no link of theirs is followed. */
+static int open_own(const char *path, int flags)
+{
+	struct stat info;
+	int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0644);
+	if (fd >= 0 && (fstat(fd, &info) || (S_ISREG(info.st_mode) && info.st_nlink > 1))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static void empty(const char *path)
+{
+	struct stat info;
+	int fd = open_own(path, 0);
+	if (fd >= 0 && !fstat(fd, &info) && S_ISREG(info.st_mode))
+		(void)!ftruncate(fd, 0);
+	close(fd);
+}
+
 static void rotate(const char *path)
 {
 	char from[PATH_ROOM], to[PATH_ROOM];
@@ -64,7 +85,7 @@ static void rotate(const char *path)
 		log_name(path, age, to);
 		/* What cannot be put away is emptied: the bound holds whatever lies in its way. */
 		if (rename(from, to) && errno != ENOENT)
-			(void)truncate(from, 0);
+			empty(from);
 	}
 }
 
@@ -84,7 +105,7 @@ static int open_log(const char *path, int fd, size_t size)
 	if (fd >= 0)
 		return fd;
 	make_parents(path);
-	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
+	return open_own(path, O_APPEND | O_CREAT);
 }
 
 /* What a full disk or a vanished folder refuses is lost; the workload goes on. */
