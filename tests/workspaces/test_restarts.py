@@ -96,12 +96,16 @@ def test_what_its_owner_stopped_stays_so(
     assert (restarted(vmhost, row).status, row.user_requested_stop) == ("stopped", True)
 
 
-def test_a_stop_ends_a_restart_that_waits(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+@pytest.mark.parametrize(("end", "status"), [("kill", "stopped"), ("vanish", "lost")])
+def test_a_stop_ends_a_restart_that_waits(
+    vmhost: FakeHost, machine: Callable[..., Workspace], end: str, status: str
+) -> None:
     row = machine(restart_policy=ALWAYS)
-    vmhost.driver.kill(row.pk)
+    getattr(vmhost.driver, end)(row.pk)
     row = ended(vmhost, row)
-    power.workspace_stop(workspace=row, actor="owner")
-    assert (restarted(vmhost, row).status, row.user_requested_stop) == ("stopped", True)
+    assert row.status == status
+    assert power.workspace_stop(workspace=row, actor="owner") is None
+    assert (restarted(vmhost, row).status, row.user_requested_stop) == (status, True)
 
 
 def test_remove_on_exit_beats_the_restart(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:

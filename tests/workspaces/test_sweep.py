@@ -141,6 +141,7 @@ def test_an_action_that_fails_is_done_later(
     assert status_of(row) == "running"
     row.refresh_from_db()
     assert row.ttl_expires_at is not None
+    assert row.ttl_expires_at > timezone.now() + timedelta(seconds=30), "not at every sweep"
     Workspace.objects.filter(ttl_expires_at__isnull=False).update(ttl_expires_at=ago())
     swept(vmhost)
     assert status_of(row) == AFTER_TTL[action][Status.RUNNING]
