@@ -86,6 +86,8 @@ class WorkspaceAdmin(ReadOnlyAdmin):
                 service(workspace=row, actor=f"staff {request.user}")
             except DomainError as exc:
                 messages.error(request, f"{row}: {exc.sentence}")
+            except Workspace.DoesNotExist:
+                messages.error(request, f"{row}: it was deleted meanwhile.")
 
 
 @admin.register(Operation)

@@ -9,6 +9,7 @@ from django.utils import timezone
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
 from workspaces.lifecycle import restarts
+from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.operations.context import Context, end_cancelled
 from workspaces.operations.create import ensure_image, prepare, wait_for_guest
@@ -104,6 +105,9 @@ def shut_down(context: Context) -> None:
     """The power button, the grace time, then hard."""
     grace = min(settings.ENV.stop_grace_seconds, context.remaining())
     context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
+    # No process any more, whatever follows: readers see `is_running` false and no uptime.
+    Workspace.objects.filter(pk=context.workspace.pk).update(started_at=None)
+    context.workspace.started_at = None
 
 
 def complete_stop(context: Context) -> None:
