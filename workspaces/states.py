@@ -95,29 +95,7 @@ USES_RUNNING_POOL = HOLDS_PROCESS | {
 }
 # States that own nothing any more.
 OWNS_NOTHING = frozenset({Status.DESTROYED})
-# States that something is being done in; their end is an operation's end.
-TRANSITIONAL = frozenset(
-    {
-        Status.QUEUED,
-        Status.CREATING,
-        Status.DELETING,
-        Status.STARTING,
-        Status.STOPPING,
-        Status.RESTARTING,
-        Status.PAUSING,
-        Status.RESUMING,
-        Status.SUSPENDING,
-        Status.WAKING,
-        Status.REINSTALLING,
-        Status.RESIZING,
-    }
-)
-CREATING = frozenset({Status.QUEUED, Status.CREATING})
-ANY = frozenset(Status)
-
-# States at rest with a machine on a host.
-HAS_MACHINE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING, Status.LOST})
-AT_REST = ANY - TRANSITIONAL
+# A power operation goes on.
 _POWER = frozenset(
     {
         Status.STARTING,
@@ -131,6 +109,14 @@ _POWER = frozenset(
         Status.RESIZING,
     }
 )
+# States that something is being done in; their end is an operation's end.
+TRANSITIONAL = _POWER | {Status.QUEUED, Status.CREATING, Status.DELETING}
+CREATING = frozenset({Status.QUEUED, Status.CREATING})
+ANY = frozenset(Status)
+
+# States at rest with a machine on a host.
+HAS_MACHINE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING, Status.LOST})
+AT_REST = ANY - TRANSITIONAL
 
 # What each state may follow. `deleting` may follow every state and nothing follows it.
 ALLOWED: dict[Status, frozenset[Status]] = {
