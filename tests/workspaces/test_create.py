@@ -93,7 +93,6 @@ def test_a_wait_that_runs_out_answers_202(api: Caller, vmhost: FakeHost) -> None
         ({"config": {"desktop": {"enabled": True}}}, 400, "INVALID_CONFIG"),
         ({"config": {"proxy_assignment_id": 3}}, 400, "INVALID_CONFIG"),
         ({"mode": "permanent", "config": {"ttl": "1h"}}, 400, "INVALID_CONFIG"),
-        ({"mode": "permanent", "config": {"remove_on_exit": True}}, 400, "INVALID_CONFIG"),
         ({"config": {"cpus": 12}}, 403, "RESOURCE_NOT_ALLOWED"),
         ({"slug": "No"}, 400, "validation_error"),
         ({"slug": "x" * 129}, 400, "validation_error"),

@@ -119,14 +119,6 @@ def test_what_another_request_removed_meanwhile_is_404(
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
-def test_a_permanent_workspace_is_not_removed_on_exit(api: Caller) -> None:
-    row = make_workspace(api.account, mode="permanent")
-    answer = api.put(f"/workspace/{row.pk}", {"config": {"remove_on_exit": True}})
-    assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_CONFIG")
-    assert list(answer.json()["details"]) == ["remove_on_exit"]
-    assert api.put(f"/workspace/{row.pk}", {"config": {"remove_on_exit": False}}).status_code == 200
-
-
 def test_wrong_workloads_change_nothing(api: Caller) -> None:
     row = make_workspace(api.account, workloads=[{"name": "web", "cmd": ["true"]}])
     for wrong in ([{"name": "a/b", "cmd": ["true"]}], [{"name": "web", "cmd": ["true"]}] * 2):

@@ -61,8 +61,8 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
     rest = CreateRequest(data={name: value for name, value in body.items() if name != "config"})
     rest.is_valid(raise_exception=True)
     data = rest.validated_data
-    if data["mode"] == Mode.PERMANENT:
-        _require_permanent(config)
+    if data["mode"] == Mode.PERMANENT and config.get("ttl"):
+        raise errors.InvalidConfig(details={"ttl": ["A permanent workspace has no ttl."]})
     new = NewWorkspace(
         image=data.get("image") or settings.ENV.default_image,
         amount=amount(config),
@@ -77,13 +77,6 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
         },
     )
     return new, data
-
-
-def _require_permanent(config: dict[str, Any]) -> None:
-    """Raises InvalidConfig for what only a temporary workspace has."""
-    wrong = [name for name in ("ttl", "remove_on_exit") if config.get(name)]
-    if wrong:
-        raise errors.InvalidConfig(details={name: [f"A permanent workspace has no {name}."] for name in wrong})
 
 
 def _require_special_fields(body: dict[str, Any]) -> None:
@@ -137,11 +130,8 @@ ELSEWHERE = {
 }
 
 
-def workspace_changes(body: dict[str, Any], mode: str) -> dict[str, Any]:
-    """Columns that an update sets in a workspace of that mode.
-
-    Raises InvalidNameLength, InvalidConfig, ValidationError.
-    """
+def workspace_changes(body: dict[str, Any]) -> dict[str, Any]:
+    """Columns that an update sets. Raises InvalidNameLength, InvalidConfig, ValidationError."""
     name = body.get("name")
     if isinstance(name, str) and len(name) > 255:
         raise errors.InvalidNameLength(details={"name": [errors.InvalidNameLength.message]})
@@ -155,8 +145,6 @@ def workspace_changes(body: dict[str, Any], mode: str) -> dict[str, Any]:
     if misplaced:
         raise errors.InvalidConfig(details=misplaced)
     given = valid_config(config, partial=True)
-    if mode == Mode.PERMANENT:
-        _require_permanent(given)
     return {**data, **config_columns({key: given[key] for key in config if key in given})}
 
 

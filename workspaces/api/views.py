@@ -113,7 +113,7 @@ class WorkspaceViewSet(ViewSet):
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change name, slug, logo and settings; settings of the machine apply at its next start."""
         workspace = selectors.get(request.user, workspace_id)
-        changes = requests.workspace_changes(requests.body_of(request), workspace.mode)
+        changes = requests.workspace_changes(requests.body_of(request))
         changed = update.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
         return ok(workspace=bodies.workspace_body(changed))
 
