@@ -7,7 +7,6 @@ and each workspace is in a state that its owner can act on.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,14 +19,7 @@ from tests.vm.sleeper import Sleeper, open_sleeper
 from workspaces.models.operation import OperationKind
 from workspaces.operations.engine import KINDS
 
-pytestmark = [
-    pytest.mark.vm,
-    pytest.mark.usefixtures("clean"),
-    pytest.mark.skipif(
-        os.environ.get("PLATFORM_DATABASE_URL", "").startswith("postgres"),
-        reason="what becomes of machines does not hang on the database; the fake driver's fault table runs on both",
-    ),
-]
+pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 ROUNDS = max(len(kind.steps) for kind in KINDS.values())
 # What an operation begins from, where that is not `running`.
 FROM = {"start": "stop", "resume": "pause", "wake": "sleep"}

@@ -65,7 +65,7 @@ def test_one_operation_at_a_time_and_progress_is_seen(instance: TestInstance, ap
 
 
 @pytest.mark.parametrize(("action", "ends"), [("stop", "stopped"), ("pause", "paused"), ("remove", None)])
-def test_a_ttl_fires_when_it_is_over(api: Api, action: str, ends: str | None) -> None:
+def test_a_ttl_fires_within_two_seconds(api: Api, action: str, ends: str | None) -> None:
     made = api.create()["id"]
     answer = api.call("POST", f"/workspace/{made}/lifecycle/temporary", json={"ttl": 4, "ttl_action": action})
     expires = answer["ttl_expires_at"]
@@ -74,8 +74,7 @@ def test_a_ttl_fires_when_it_is_over(api: Api, action: str, ends: str | None) ->
         until(lambda: api.is_gone(made), 20, "the workspace is removed")
         return
     fired = until(lambda: api.get(made)["status"] != "running" and time.time(), 10, "the ttl fires")
-    # A busy machine may take longer than the two seconds that are promised to a working one.
-    assert -0.5 < fired - due < 5, expires
+    assert -0.5 < fired - due < 2, expires
     assert api.reaches(made, ends)["info"]["user_requested_stop"] is False
     assert lifecycle(api, made)["ttl_expires_at"] is None
 

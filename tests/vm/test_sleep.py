@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +16,7 @@ from tests.vm.sleeper import Sleeper, open_sleeper
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 IDLE_SECONDS = 120
-# The database has no part in it: fifty on one of the two.
-CYCLES = 5 if os.environ.get("PLATFORM_DATABASE_URL", "").startswith("postgres") else 50
+CYCLES = 50
 
 
 @pytest.fixture(scope="module")
