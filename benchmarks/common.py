@@ -39,9 +39,9 @@ class Instance:
         return httpx.Client(base_url=self.base_url, headers=self.headers, timeout=900)
 
     @contextmanager
-    def workspace(self, memory: int) -> Iterator[tuple[httpx.Client, str]]:
+    def workspace(self, memory: int, **config: int) -> Iterator[tuple[httpx.Client, str]]:
         """A running workspace of `memory` MiB, by its id; deleted at the end."""
-        body = {"name": "bench", "image": self.image, "config": {"memory_mb": memory}, "mode": "permanent"}
+        body = {"name": "bench", "image": self.image, "config": {"memory_mb": memory, **config}, "mode": "permanent"}
         with self.client() as client:
             made = client.post("/workspace", json=body)
             made.raise_for_status()

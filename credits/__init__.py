@@ -1,1 +1,1 @@
-"""Credit quotas of namespaces and the ledger behind them. Not built yet; section 7."""
+"""What things cost, in credits (specification, Credit quotas)."""

@@ -13,6 +13,7 @@ from accounts.hooks import Pin
 from accounts.models import Account, Plan
 from accounts.scopes import Scope
 from accounts.services import account_create, credential_issue
+from credits.models import Rate
 from tests.callers import Caller
 
 
@@ -28,6 +29,20 @@ def plans(request: pytest.FixtureRequest) -> None:
     from django.apps import apps
 
     import_module("accounts.migrations.0002_plans").add(apps, None)
+
+
+@pytest.fixture(autouse=True)
+def rates(request: pytest.FixtureRequest) -> None:
+    """Likewise the prices."""
+    if "transactional_db" not in request.fixturenames and "db" not in request.fixturenames:
+        return
+    if Rate.objects.exists():
+        return
+    from importlib import import_module
+
+    from django.apps import apps
+
+    import_module("credits.migrations.0002_rates").add(apps, None)
 
 
 @pytest.fixture

@@ -18,8 +18,10 @@ from vmbackend.fake import FakeDriver
 from vmbackend.fake_images import FakeImageStore
 from workspaces import tasks, vmhost  # noqa: F401 registers the tasks
 from workspaces.lifecycle import activity
+from workspaces.metrics import calls
 from workspaces.operations import waiting
 from workspaces.operations.hostside import HostSide
+from workspaces.usage import live
 
 NAME = "local"
 
@@ -44,11 +46,12 @@ class FakeHost:
         monkeypatch.setattr(current_app, "send_task", self._bell)
         monkeypatch.setattr(vmhost, "build_driver", lambda: self.driver)
         monkeypatch.setattr(vmhost, "image_store", lambda: self.images)
-        for module in (activity, waiting):
+        for module in (activity, calls, live, waiting):
             monkeypatch.setattr(module, "_client", self._redis_of(module._client))
 
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
+        self._end_sampler()
         self.side: HostSide = vmhost.open_host()
 
     def stop(self) -> None:
@@ -86,6 +89,15 @@ class FakeHost:
         """vmhost dies and comes back: what it held in memory is gone."""
         self.side.stop()
         self.start()
+
+    def _end_sampler(self) -> None:
+        """That of a process that died: its threads end, and nothing of what it measured is written."""
+        sampler = vmhost._sampler
+        if sampler is not None:
+            sampler._ended.set()
+            sampler._thread.join()
+            sampler.disks.stop()
+            sampler.writer.stop()
 
     def dead(self) -> Died:
         """To raise in the middle of the driver's work: what handles errors there removes nothing any more."""

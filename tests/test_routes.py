@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ ACCOUNT, NAMESPACE, WORKSPACE, BILLING = Scope.ACCOUNT, Scope.NAMESPACE, Scope.W
 RESOURCE = frozenset({ACCOUNT, NAMESPACE, WORKSPACE})
 # Routes without credentials of ours: they tell nothing, or are staff's and have Django's own login.
 OPEN = {"healthz", "openapi.json", "docs"}
+# The edge's questions, which carry a secret (tests/workspaces/network/test_edge.py).
+EDGE = {"internal/edge/port", "internal/edge/wake"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Route:
     reads: bool = False
 
     def at(self, **ids: str) -> str:
-        return "/" + self.path.format(**ids)
+        return "/" + self.path.format(**{"name": "boot.log", "source": "boot", "port": "8080", **ids})
 
     @property
     def is_addressed(self) -> bool:
@@ -60,6 +63,7 @@ ROUTES = [
     Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True),
     Route("GET", "workspace"),
     Route("GET", "workspace/quota", scopes=frozenset({ACCOUNT, NAMESPACE})),
+    Route("GET", "workspace/images", scopes=frozenset(Scope)),
     Route("GET", W),
     Route("PUT", W, reads=True),
     Route("DELETE", W),
@@ -78,10 +82,30 @@ ROUTES = [
     Route("POST", f"{W}/lifecycle/temporary", reads=True),
     Route("PUT", f"{W}/lifecycle/ttl", reads=True),
     Route("POST", f"{W}/ping", reads=True),
+    Route("GET", f"{W}/metadata"),
+    Route("PUT", f"{W}/metadata", reads=True),
+    Route("PATCH", f"{W}/metadata", reads=True),
     Route("GET", f"{W}/resources"),
     Route("PUT", f"{W}/resources", reads=True),
     Route("PATCH", f"{W}/resources", reads=True),
     Route("PUT", f"{W}/overlay/resize", reads=True),
+    Route("GET", "workspace/usage"),
+    Route("GET", "workspace/activity"),
+    Route("GET", f"{W}/usage"),
+    Route("DELETE", f"{W}/usage"),
+    Route("GET", f"{W}/usage/totals"),
+    Route("GET", f"{W}/usage/credits/chart"),
+    Route("POST", f"{W}/usage/tracking/start"),
+    Route("POST", f"{W}/usage/tracking/stop"),
+    Route("GET", f"{W}/stats"),
+    Route("GET", f"{W}/info"),
+    Route("GET", f"{W}/config"),
+    Route("GET", f"{W}/network"),
+    Route("PUT", f"{W}/network", reads=True),
+    Route("PATCH", f"{W}/network", reads=True),
+    Route("GET", f"{W}/public-access"),
+    Route("POST", f"{W}/public-access", reads=True),
+    Route("DELETE", f"{W}/public-access/{{port}}"),
     Route("GET", f"{W}/ssh"),
     Route("POST", f"{W}/ssh/enable"),
     Route("POST", f"{W}/ssh/disable"),
@@ -90,10 +114,22 @@ ROUTES = [
     Route("GET", f"{W}/overlay"),
     Route("GET", f"{W}/overlay/files"),
     Route("POST", f"{W}/overlay/files", reads=True),
+    Route("GET", f"{W}/overlay/usage"),
+    Route("POST", f"{W}/overlay/sync"),
     Route("GET", f"{W}/logs"),
+    Route("DELETE", f"{W}/logs"),
+    Route("GET", f"{W}/logs/list"),
+    Route("GET", f"{W}/logs/file/{{name}}"),
+    Route("GET", f"{W}/logs/stream/{{source}}"),
+    Route("GET", f"{W}/stats/stream"),
 ]
 # A plain view does not say which methods it takes.
-PLAIN_VIEWS = {f"{W}/overlay/files": {"GET", "POST"}}
+PLAIN_VIEWS = {
+    f"{W}/overlay/files": {"GET", "POST"},
+    f"{W}/logs/file/{{name}}": {"GET"},
+    f"{W}/logs/stream/{{source}}": {"GET"},
+    f"{W}/stats/stream": {"GET"},
+}
 # The documented routes that exist; a documented route that is built comes onto this list.
 DOCUMENTED = """
 POST /workspace
@@ -105,9 +141,17 @@ PUT /workspace/:workspaceId
 DELETE /workspace/:workspaceId
 GET /workspace/quota
 GET /workspace/:workspaceId/logs
+DELETE /workspace/:workspaceId/logs
+GET /workspace/:workspaceId/logs/list
+GET /workspace/:workspaceId/logs/file/:name
+GET /workspace/:workspaceId/logs/stream/boot
+GET /workspace/:workspaceId/logs/stream/cmd
+GET /workspace/:workspaceId/stats/stream
 GET /workspace/:workspaceId/overlay
 GET /workspace/:workspaceId/overlay/files
 POST /workspace/:workspaceId/overlay/files
+GET /workspace/:workspaceId/overlay/usage
+POST /workspace/:workspaceId/overlay/sync
 POST /workspace/:workspaceId/start
 POST /workspace/:workspaceId/stop
 POST /workspace/:workspaceId/restart
@@ -121,17 +165,33 @@ POST /workspace/:workspaceId/lifecycle/permanent
 POST /workspace/:workspaceId/lifecycle/temporary
 PUT /workspace/:workspaceId/lifecycle/ttl
 POST /workspace/:workspaceId/ping
+GET /workspace/images
+GET /workspace/:workspaceId/metadata
+PUT /workspace/:workspaceId/metadata
+PATCH /workspace/:workspaceId/metadata
 GET /workspace/:workspaceId/resources
 PUT /workspace/:workspaceId/resources
 PATCH /workspace/:workspaceId/resources
 PUT /workspace/:workspaceId/overlay/resize
+GET /workspace/usage
+GET /workspace/activity
+GET /workspace/:workspaceId/usage
+GET /workspace/:workspaceId/usage/totals
+GET /workspace/:workspaceId/usage/credits/chart
+POST /workspace/:workspaceId/usage/tracking/start
+POST /workspace/:workspaceId/usage/tracking/stop
+DELETE /workspace/:workspaceId/usage
+GET /workspace/:workspaceId/stats
+GET /workspace/:workspaceId/info
+GET /workspace/:workspaceId/config
 """
 
 CREATE_FIELDS = ["name", "slug", "image", "preset", "namespace", "mode", "config", "type", "cpus", "memory_mb"]
 OTHER_FIELDS = ["wait_ready", "idempotency_key", "logo", "force", "cmd", "env", "working_dir", "user", "stdin"]
 OTHER_FIELDS += ["ready_timeout_seconds", "timeout_seconds", "path", "content", "scope", "workspaceId", "ttl", "label"]
 OTHER_FIELDS += ["suspend_after", "stop_after", "ttl_action", "remove_on_exit", "restart_policy", "ttl_seconds"]
-OTHER_FIELDS += ["disk_size_mb", "apply", "size_mb", "public_key", "remove"]
+OTHER_FIELDS += ["disk_size_mb", "apply", "size_mb", "public_key", "remove", "metadata"]
+OTHER_FIELDS += ["allow_internet", "egress", "egress_ports", "ingress", "ingress_ports", "public_access", "port"]
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=str)
 
@@ -195,7 +255,7 @@ def assert_unauthorized(answer: Any, route: Route) -> None:
 def existing() -> Iterator[tuple[str, str]]:
     """Every method and route of the URL configuration but the open ones and the admin's."""
     for pattern, path in _flat(get_resolver()):
-        if path in OPEN or path.startswith("admin/"):
+        if path in OPEN | EDGE or path.startswith("admin/"):
             continue
         methods = getattr(pattern.callback, "actions", None) or PLAIN_VIEWS[path]
         for method in methods:
@@ -209,7 +269,7 @@ def _flat(resolver: URLResolver, before: str = "") -> Iterator[tuple[URLPattern,
         if isinstance(pattern, URLResolver):
             yield from _flat(pattern, path) if path != "admin/" else ()
         else:
-            yield pattern, path.replace("<ws:", "{").replace("<slug:", "{").replace(">", "}")
+            yield pattern, re.sub(r"<\w+:(\w+)>", r"{\1}", path)
 
 
 def test_every_route_has_its_entry_here() -> None:
@@ -370,6 +430,10 @@ def test_another_content_type_is_415(world: World, route: Route, kind: str) -> N
 def test_an_empty_body_with_a_content_type_is_no_error_of_form(world: World, route: Route) -> None:
     answer = world.send(route, world.owner.headers)
     assert answer.status_code != 415
+    if answer.streaming:
+        assert (answer.status_code, answer["Content-Type"]) == (200, "text/event-stream")
+        assert answer["X-Request-ID"]
+        return
     if not route.path.endswith("/overlay/files"):  # whose body is required
         assert answer.json().get("code") != "invalid_json"
     if answer.status_code >= 400:

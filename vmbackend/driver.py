@@ -27,6 +27,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from vmbackend.policy import OPEN, Networking, NetworkPolicy
+from vmbackend.samples import Metered
+
 
 class MachineState(StrEnum):
     """What the hypervisor says of a machine now."""
@@ -131,7 +134,7 @@ class MachineSpec:
     disk_mb: int  # size of the writable disk
     ip: str  # inside the host's subnet; the MAC address is derived from it
     boot: Boot
-    allow_internet: bool = True
+    network: NetworkPolicy = OPEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +176,8 @@ class Inventory:
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
-class Driver(ABC):
-    """One host's hypervisor."""
+class Driver(Networking, Metered, ABC):
+    """One host's hypervisor. Measuring is in `vmbackend.samples`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -276,10 +279,6 @@ class Driver(ABC):
         """
 
     @abstractmethod
-    def set_internet(self, machine_id: str, allowed: bool) -> None:
-        """Open or close the way out for a machine, running or not, at once. Raises MachineNotFound."""
-
-    @abstractmethod
     def agent_answers(self, machine_id: str, timeout: float) -> bool:
         """Whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
 
@@ -296,7 +295,7 @@ class Driver(ABC):
 
     @abstractmethod
     def boot_log(self, machine_id: str) -> Path:
-        """Where the console output of the machine's starts is written (bounded size). The file may not exist."""
+        """Where the console output of the machine's starts is written, as `bootlog` says. The file may not exist."""
 
     @abstractmethod
     def definition(self, machine_id: str) -> dict[str, object]:

@@ -6,10 +6,12 @@ folders (`fake_guest.py`). Everything is instant unless a delay is set.
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from vmbackend.driver import (
     Capacity,
@@ -29,12 +31,14 @@ from vmbackend.errors import (
     MachineExited,
     NoRoom,
 )
-from vmbackend.fake_host import IN_MEMORY, POLL, FakeHost
+from vmbackend.fake_host import IN_MEMORY, POLL
+from vmbackend.fake_usage import FakeMeters
+from vmbackend.policy import NetworkPolicy
 
 CONTROL_PORT = 10022
 
 
-class FakeDriver(FakeHost, Driver):
+class FakeDriver(FakeMeters, Driver):
     """See the module.
 
     `images`: the digests that exist (None: every one does). `run_commands`: the machine's `cmd` really runs, as a
@@ -185,11 +189,21 @@ class FakeDriver(FakeHost, Driver):
             new.rename(disk)
             shutil.rmtree(old, ignore_errors=True)
 
-    def set_internet(self, machine_id: str, allowed: bool) -> None:
-        self._begin("set_internet")
+    def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
+        self._begin("set_network")
         with self._store.locked():
-            self._known(machine_id)
-            self._store.write(self._store.root / "firewall" / machine_id, str(int(allowed)))
+            domain = self._known(machine_id)
+            self._store.write(self._store.root / "firewall" / machine_id, json.dumps(policy.as_json()))
+            self._store.save(domain, spec=replace(domain.spec, network=policy))
+
+    def open_connections(self, machine_id: str) -> int:
+        self._begin("open_connections")
+        return len(self.connections.get(machine_id, ()))
+
+    def end_connections(self, machine_id: str, ports: Collection[int]) -> None:
+        self._begin("end_connections")
+        left = [port for port in self.connections.get(machine_id, ()) if port not in ports]
+        self.connections[machine_id] = left
 
     def agent_answers(self, machine_id: str, timeout: float) -> bool:
         self._begin("agent_answers")
@@ -217,5 +231,5 @@ class FakeDriver(FakeHost, Driver):
         self._begin("definition")
         spec = self._known(machine_id).spec
         # `boot` holds environment and command, which may be secret.
-        fields = ("id", "image", "cpus", "memory_mb", "disk_mb", "ip", "allow_internet")
-        return {name: getattr(spec, name) for name in fields}
+        fields = ("id", "image", "cpus", "memory_mb", "disk_mb", "ip")
+        return {**{name: getattr(spec, name) for name in fields}, "network": spec.network.as_json()}

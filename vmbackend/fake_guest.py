@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import posixpath
 import pwd
 import secrets
 import signal
@@ -110,11 +111,11 @@ class FakeGuestSession(GuestSession):
         cwd = self._cwd(working_dir)
         return await open_terminal(command, size=(cols, rows), env=whole, cwd=cwd, user=user, reach=self._reach)
 
-    async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
+    async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         place = self._find(path)
         if not place.is_dir():
             raise GuestPathInvalid(f"{path!r} is no directory.")
-        names = sorted(found.name for found in place.iterdir())
+        names = sorted(found.name for found in place.iterdir() if found.name > after)
         entries = [_entry(place / name, f"{path.rstrip('/')}/{name}") for name in names[:limit]]
         return entries, len(names) > limit
 
@@ -135,9 +136,12 @@ class FakeGuestSession(GuestSession):
     async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
         self._reach()
         check_path(path)
-        if path.endswith("/"):
+        folder, name = posixpath.split(path)
+        if name in ("", ".", ".."):
             raise GuestPathInvalid(f"{path!r} names a directory.")
         target = self._resolve(path)
+        if (self._resolve(folder) / name).is_symlink() and not target.exists():
+            raise GuestPathInvalid(f"{path!r} is a symbolic link that leads nowhere.")
         if target.exists() and not target.is_file():
             raise GuestPathInvalid(f"{path!r} is no regular file.")
         permissions = mode if mode is not None else (target.stat().st_mode if target.exists() else 0o644)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend import errors
+from vmbackend.bootlog import clear, stamp
 from vmbackend.driver import Capacity, Event, EventKind, MachineSpec, MachineState, StopReason
 from vmbackend.errors import (
     BackendError,
@@ -23,6 +25,7 @@ from vmbackend.errors import (
     SavedMemoryUnusable,
 )
 from vmbackend.fake_store import Domain, FakeStore
+from vmbackend.policy import NetworkPolicy
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
 POLL = 0.01
@@ -45,6 +48,8 @@ class FakeHost:
         self._run_commands = run_commands
         self.delays = dict(delays or {})
         self.crash_hook = crash_hook
+        # Ports of machines to which this host holds connections open.
+        self.connections: dict[str, list[int]] = {}
         self._closing = threading.Event()
         self._reporter: threading.Thread | None = None
 
@@ -113,9 +118,9 @@ class FakeHost:
         """The host's size; its free figures follow from the machines."""
         self._store.set_capacity(size)
 
-    def internet_allowed(self, machine_id: str) -> bool:
-        """Whether the way out is open."""
-        return (self._store.root / "firewall" / machine_id).read_text() == "1"
+    def policy_of(self, machine_id: str) -> NetworkPolicy:
+        """What the machine's network port lets through."""
+        return NetworkPolicy.from_json(json.loads((self._store.root / "firewall" / machine_id).read_text()))
 
     def _begin(self, method: str) -> None:
         time.sleep(self.delays.get(method, 0.0))
@@ -166,11 +171,13 @@ class FakeHost:
     def _write_machine(self, spec: MachineSpec) -> None:
         root, directory = self._store.root, self._store.directory(spec.id)
         (directory / "disk").mkdir(parents=True, exist_ok=True)
+        if not spec.boot.keep_logs:
+            clear(self.boot_log(spec.id))
         self._hook("prepare:disk")
         # Of a machine that the hypervisor forgot: it does not fit the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
         (root / "taps" / spec.id).touch()
-        self._store.write(root / "firewall" / spec.id, str(int(spec.allow_internet)))
+        self._store.write(root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
         self._hook("prepare:network")
         self._store.save(Domain(spec))
 
@@ -236,8 +243,8 @@ class FakeHost:
         ready_at = time.time() + self.delays.get("boot", 0.0)
         changes = {"ready_at": ready_at, "exit_code": None, "freshened": 0}
         domain = self._store.save(domain, state=MachineState.RUNNING, **changes)
-        with self.boot_log(machine_id).open("a") as log:
-            log.write("booted\n")
+        with self.boot_log(machine_id).open("ab") as log:
+            log.write(stamp() + b"booted\n")
         self._store.post(Event(machine_id, EventKind.READY), due=ready_at)
         if self._run_commands and domain.spec.boot.cmd is not None:
             self._run_main(domain, domain.spec.boot.cmd)

@@ -1,7 +1,7 @@
 """The fake host's state: small files in one directory, so that several processes see the same machines.
 
     domains/ID.json   definition and state        directories/ID/   identity, disk (a folder), boot log
-    taps/ID           network port                firewall/ID       "1" where the way out is open
+    taps/ID           network port                firewall/ID       its network policy
     saved/ID          saved memory: "whole", "partial" or "spoilt"
     events/           not yet delivered events    faults.json       failures to come     capacity.json   boot_id
 
@@ -33,6 +33,7 @@ from vmbackend.driver import (
     Workload,
     WorkloadRestart,
 )
+from vmbackend.policy import NetworkPolicy
 
 _DEFAULT_CAPACITY = Capacity(
     arch="amd64",
@@ -92,7 +93,8 @@ class FakeStore:
         raw = self._load(self.root / "domains" / f"{machine_id}.json")
         if raw is None:
             return None
-        raw["spec"] = MachineSpec(**raw["spec"] | {"boot": _boot(raw["spec"]["boot"])})
+        parts = {"boot": _boot(raw["spec"]["boot"]), "network": NetworkPolicy.from_json(raw["spec"]["network"])}
+        raw["spec"] = MachineSpec(**raw["spec"] | parts)
         raw["state"] = MachineState(raw["state"])
         return Domain(**raw)
 

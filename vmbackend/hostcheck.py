@@ -49,7 +49,7 @@ class Where:
 def look(where: Where) -> Iterator[Finding]:
     """Every finding about the host, cheap ones first. A look that fails is a finding, never an error."""
     looks: list[Callable[[Where], Finding]] = [
-        *(_root, _python, _packages, _libvirt, _nftables, _bridge, _tun, _memory, _disk),
+        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _memory, _disk),
         *(_kit, _kernel, _kvm),
     ]
     for one in looks:
@@ -97,6 +97,18 @@ def _nftables(_: Where) -> Finding:
     if done.returncode == 0:
         return Finding("nftables", True, "the kernel answers")
     return Finding("nftables", False, done.stderr.strip()[:200], "apt-get install nftables; modprobe nf_tables")
+
+
+def _dnsmasq(_: Where) -> Finding:
+    done = subprocess.run(["dnsmasq", "--version"], capture_output=True, text=True, check=False, timeout=10)
+    if " nftset" not in done.stdout:
+        return Finding("dnsmasq", False, "it cannot write into nftables sets", "apt-get install dnsmasq-base")
+    command = ["ss", "-Hlntu", "sport = :53"]
+    held = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.split()
+    if {"0.0.0.0:53", "*:53"} & set(held):
+        mend = "let that one listen on addresses of its own"
+        return Finding("dnsmasq", False, "another DNS server holds port 53 of every address", mend)
+    return Finding("dnsmasq", True, done.stdout.splitlines()[0].partition("  ")[0])
 
 
 def _bridge(_: Where) -> Finding:

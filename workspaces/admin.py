@@ -10,7 +10,8 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
 from common.errors import DomainError
-from workspaces.models import Activity, Operation, Workspace
+from workspaces.images.admin import CatalogEntryAdmin
+from workspaces.models import Activity, MeterRecord, Operation, PublicPort, Usage, Workspace
 from workspaces.services.delete import workspace_delete
 from workspaces.services.power import (
     workspace_pause,
@@ -21,6 +22,8 @@ from workspaces.services.power import (
     workspace_stop,
 )
 from workspaces.services.rebuild import workspace_destroy
+
+__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdmin"]
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -108,8 +111,31 @@ class OperationAdmin(ReadOnlyAdmin):
     search_fields = ("id", "workspace__id", "workspace__name")
 
 
+@admin.register(PublicPort)
+class PublicPortAdmin(ReadOnlyAdmin):
+    list_display = ("workspace", "port", "hash", "slug", "label", "created_at")
+    list_select_related = ("workspace",)
+    search_fields = ("workspace__id", "workspace__name", "hash", "slug")
+
+
 @admin.register(Activity)
 class ActivityAdmin(ReadOnlyAdmin):
     list_display = ("at", "workspace_id", "event", "actor", "detail")
     list_filter = ("event",)
     search_fields = ("workspace_id", "actor")
+
+
+@admin.register(Usage)
+class UsageAdmin(ReadOnlyAdmin):
+    list_display = ("workspace_id", "tracking", "total_cpu_time_ns", "total_disk_read", "total_disk_write",
+                    "total_net_rx", "total_net_tx")  # fmt: skip
+    list_filter = ("tracking",)
+    search_fields = ("workspace__id", "workspace__name")
+
+
+@admin.register(MeterRecord)
+class MeterRecordAdmin(ReadOnlyAdmin):
+    list_display = ("tick_id", "namespace_id", "period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes",
+                    "network_bytes")  # fmt: skip
+    search_fields = ("workspace_id", "namespace_id", "account_id")
+    show_full_result_count = False

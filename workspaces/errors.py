@@ -42,6 +42,14 @@ class InvalidConfig(DomainError):
     message = "The config is not valid."
 
 
+class MissingRequiredEnv(DomainError):
+    """`details.missing`: the keys that the catalog entry requires and `config.env` lacks."""
+
+    code = "MISSING_REQUIRED_ENV"
+    status = 400
+    message = "The image needs more in config.env."
+
+
 class SandboxLimitReached(DomainError):
     code = "SANDBOX_LIMIT_REACHED"
     status = 402
@@ -147,6 +155,16 @@ class SshKeyLimit(Conflict):
 class SshKeyNotFound(NotFound):
     code = "ssh_key_not_found"
     message = "The workspace has no such SSH key."
+
+
+class PublicPortLimit(Conflict):
+    code = "public_port_limit_exceeded"
+    message = "The workspace has as many public ports as it can have."
+
+
+class PublicPortNotFound(NotFound):
+    code = "public_port_not_found"
+    message = "The workspace has no such public port."
 
 
 class PathNotFound(NotFound):

@@ -10,6 +10,7 @@ from accounts.hooks import Pin
 from accounts.models import Account
 from accounts.scopes import Actor, Scope
 from common.errors import NotFound
+from workspaces.metrics import calls
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -22,7 +23,7 @@ HIDDEN = frozenset(
         "desktop_enabled", "proxy_assignment_id", "static_network", "ttl_seconds", "ttl_action", "ttl_expires_at",
         "remove_on_exit", "restart_policy", "max_restarts", "restart_count", "last_exit_code", "last_exit_reason",
         "keep_logs", "control_port", "kind", "main_exit_code", "last_restart_at", "restart_history", "restart_due_at",
-        "ssh_keys", "ssh_stale", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
+        "ssh_keys", "ssh_stale", "network_stale", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
         "applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb",
     }
 )  # fmt: skip
@@ -54,6 +55,7 @@ def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
         raise NotFound(SENTENCE)
     # The actor's account is this workspace's; sparing the query that would say so again.
     found.account = actor.account
+    calls.note(actor, found.pk)
     return found
 
 

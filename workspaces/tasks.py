@@ -7,8 +7,12 @@ from celery import current_app, shared_task
 from vmbackend.models import Host
 from workspaces.lifecycle.sweep import sweep
 from workspaces.logs import remote
+from workspaces.metrics import remote as metrics
+from workspaces.network.apply import apply
 from workspaces.operations import engine
 from workspaces.reconcile.operations import expire
+from workspaces.remote import answer
+from workspaces.usage.compaction import compact
 from workspaces.vmhost import reconcile, side
 
 
@@ -44,6 +48,24 @@ def sweep_due() -> int:
 
 
 @shared_task
-def send_boot_log(workspace_id: str, key: str) -> None:
-    """Rung on the queue of the workspace's host by who waits for the log."""
-    remote.send(side().driver.boot_log(workspace_id), key)
+def answer_boot_log(workspace_id: str, key: str, what: str, argument: int) -> None:
+    """Rung on the queue of the workspace's host by who waits for its console log."""
+    answer(key, remote.answer(side().driver.boot_log(workspace_id), what, argument))
+
+
+@shared_task
+def apply_network(workspace_id: str, key: str, close: list[int]) -> None:
+    """Rung on the queue of the workspace's host by who changed its network."""
+    answer(key, apply(side().driver, workspace_id, close).encode())
+
+
+@shared_task
+def answer_machine_info(workspace_id: str, key: str) -> None:
+    """Rung on the queue of the workspace's host by who wants to know how its machine is."""
+    metrics.answer(side().driver, workspace_id, key)
+
+
+@shared_task
+def compact_usage() -> int:
+    """Beat: tiers of usage are rolled up, and what is too old goes."""
+    return compact()

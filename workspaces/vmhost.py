@@ -18,16 +18,19 @@ from vmbackend import services as hosts
 from vmbackend.backend import build_driver, image_store
 from vmbackend.errors import BackendError
 from workspaces.lifecycle import restarts
+from workspaces.network.apply import apply_waiting
 from workspaces.operations.hostside import HostSide
 from workspaces.reconcile.machines import compare
 from workspaces.reconcile.operations import settle_orphans
 from workspaces.selectors import digests_in_use
 from workspaces.services.exits import machine_event
 from workspaces.services.hostdown import stop_all
+from workspaces.usage.sampler import Sampler
 
 logger = logging.getLogger(__name__)
 
 _side: HostSide | None = None
+_sampler: Sampler | None = None
 
 
 def side() -> HostSide:
@@ -39,7 +42,7 @@ def side() -> HostSide:
 
 def open_host() -> HostSide:
     """Open the driver, settle what an earlier vmhost left, reconcile once, restart what the host's going down ended."""
-    global _side  # noqa: PLW0603 one for each process, by design
+    global _side, _sampler  # noqa: PLW0603 one for each process, by design
     env = settings.ENV
     made = HostSide(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
     made.start(machine_event)
@@ -50,12 +53,17 @@ def open_host() -> HostSide:
     with transaction.atomic():  # a boot that is remembered has had its restarts planned
         rebooted = hosts.host_booted(name=made.name, boot_id=boot_id)
         restarts.after_host_start(made.name, rebooted=rebooted)
+    _sampler = Sampler(made.name, made.driver)
+    _sampler.start()
     return made
 
 
 def close_host() -> None:
     """Disconnect; machines go on, or are stopped where PLATFORM_STOP_VMS_ON_DOWN says so."""
-    global _side  # noqa: PLW0603
+    global _side, _sampler  # noqa: PLW0603
+    if _sampler is not None:
+        _sampler.stop()
+        _sampler = None
     if _side is not None:
         if settings.ENV.stop_vms_on_down:
             stop_all(_side.name, _side.driver, settings.ENV.stop_grace_seconds)
@@ -68,6 +76,7 @@ def reconcile(on: HostSide) -> int:
     mended = settle_orphans(on)
     try:
         mended += compare(on)
+        mended += apply_waiting(on.driver, on.name)
         on.images.evict(in_use=digests_in_use(on.name))
     except BackendError as exc:
         logger.warning("reconcile: %s", exc)

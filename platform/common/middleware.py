@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from common import errors
+from common.incoming import is_raw
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 
@@ -59,7 +60,7 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
     """413 by the announced length; the parser counts where none is announced."""
-    limit = body_limit(request.path)
+    limit = body_limit(request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
@@ -71,8 +72,10 @@ def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
     return None
 
 
-def body_limit(path: str) -> int:
+def body_limit(path: str, content_type: str = "") -> int:
     """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
     if path.endswith("/overlay/files"):
+        if is_raw(content_type):
+            return settings.FILE_STREAM_LIMIT
         return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
     return settings.BODY_LIMIT

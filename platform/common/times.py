@@ -15,3 +15,16 @@ def iso(moment: datetime | None) -> str | None:
     if moment is None:
         return None
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def from_epoch(seconds: float) -> datetime:
+    """Seconds since the epoch as a time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def moment(seconds: float) -> datetime:
+    """The time so many seconds after 1970; 1970 for what is no time, as a guest may claim any."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)

@@ -1,8 +1,17 @@
 """Entry point of the streams process."""
 
 import os
+import resource
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-application = get_asgi_application()
+django.setup(set_prefix=False)
+
+from common.incoming import StreamingHandler  # noqa: E402  # needs the settings
+
+# Each open stream is an open file, and the usual soft limit is 1,024.
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+application = StreamingHandler()

@@ -61,6 +61,12 @@ beat_schedule: dict[str, dict[str, Any]] = {
         "schedule": 1.0,
         "options": {"expires": 1},
     },
+    # Nobody waits for it: readers make what is not rolled up yet.
+    "compact-usage": {
+        "task": "workspaces.tasks.compact_usage",
+        "schedule": 300.0,
+        "options": {"expires": 250},
+    },
     "forget-idempotency-keys": {
         "task": "accounts.tasks.forget_idempotency_keys",
         "schedule": 3600.0,

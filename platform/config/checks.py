@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+
+from edge.address import PublicAddress
 
 SOCKET_PATH_MAX = 107
 
@@ -33,6 +36,15 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         found.append(Error("The Redis socket's path is too long.", hint="Shorten PLATFORM_STATE.", id="platform.E004"))
     if not settings.BASE_URL.startswith(("http://", "https://")):
         found.append(Error("PLATFORM_BASE_URL must begin with http:// or https://.", id="platform.E005"))
+    base, public = urlsplit(settings.BASE_URL).hostname or "", PublicAddress.of(env.public_url)
+    if base.endswith(public.suffix):
+        found.append(
+            Error(
+                "PLATFORM_BASE_URL lies below PLATFORM_PUBLIC_URL's domain.",
+                hint="Every name there is a workspace's; give the platform a name beside it.",
+                id="platform.E007",
+            )
+        )
     if env.stop_grace_seconds >= env.power_seconds:
         found.append(Error("PLATFORM_STOP_GRACE_SECONDS must be below PLATFORM_POWER_SECONDS.", id="platform.E006"))
     return found

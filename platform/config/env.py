@@ -14,6 +14,8 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from edge.address import PublicAddress
+
 
 class Env(BaseSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
@@ -27,6 +29,8 @@ class Env(BaseSettings):
     secret_key_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
     debug: bool = False
     base_url: str = "http://localhost:8000"
+    public_url: str = "http://{hash}.localhost:8000"
+    behind_proxy: bool = False
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ("localhost", "127.0.0.1", "[::1]")
     database_url: str = ""
     redis_url: str = ""
@@ -66,11 +70,17 @@ class Env(BaseSettings):
     leftover_grace_seconds: int = Field(default=120, ge=0)
     leftover_removals_per_hour: int = Field(default=100, ge=0)
 
+    # Usage
+    metering_seconds: int = Field(default=60, ge=1, le=600)
+
     # The API
     body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024)
     file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    file_stream_limit_bytes: int = Field(default=16 * 1024**3, ge=1024)
     api_threads: int = Field(default=32, ge=2)
     api_waiters: int = Field(default=24, ge=1)
+    streams_max: int = Field(default=4000, ge=1)
+    streams_per_account: int = Field(default=1000, ge=1)
 
     @field_validator(
         "secret_key_fallbacks", "allowed_hosts", "guest_dns", "insecure_registries", "private_registries", mode="before"
@@ -79,6 +89,12 @@ class Env(BaseSettings):
     def _commas(cls, value: object) -> object:
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("public_url")
+    @classmethod
+    def _public_address(cls, value: str) -> str:
+        PublicAddress.of(value)
         return value
 
     def path(self, given: Path | None, default: str) -> Path:

@@ -90,6 +90,8 @@ class Instance:
             "PLATFORM_BIND": bind,
             "PLATFORM_PORT": str(self.port),
             "PLATFORM_BASE_URL": f"http://{shown}:{self.port}",
+            # Every name below localhost is this machine, for browsers and for curl.
+            "PLATFORM_PUBLIC_URL": f"http://{{hash}}.localhost:{self.port}",
             "PLATFORM_ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",
             "PLATFORM_DATABASE_URL": f"sqlite:///{self.state}/db.sqlite3",
             "PLATFORM_REDIS_URL": f"unix://{self.run_dir}/redis.sock",

@@ -21,6 +21,7 @@ SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
 DEBUG = ENV.debug
 ALLOWED_HOSTS = list(ENV.allowed_hosts)
 BASE_URL = ENV.base_url.rstrip("/")
+PUBLIC_URL = ENV.public_url
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
@@ -39,6 +40,7 @@ INSTALLED_APPS = [
     "django_eventstream",
     "config.apps.PlatformConfig",
     "accounts",
+    "credits",
     "edge",
     "namespaces",
     "vmbackend",
@@ -91,7 +93,6 @@ STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
 
 REDIS_URL = ENV.redis_url or f"unix://{STATE / 'run' / 'redis.sock'}"
-EVENTSTREAM_REDIS = {"unix_socket_path": REDIS_URL.removeprefix("unix://")} if REDIS_URL.startswith("unix://") else {}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.AccountAuthentication"],
@@ -110,7 +111,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "PREPROCESSING_HOOKS": ["workspaces.api.openapi.add_files"],
+    "PREPROCESSING_HOOKS": ["workspaces.api.openapi.add_files", "workspaces.streams.openapi.add_streams"],
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "common.openapi.add_errors"],
     "ENUM_NAME_OVERRIDES": {
         "CredentialScope": "accounts.scopes.Scope",
@@ -128,6 +129,7 @@ SPECTACULAR_SETTINGS = {
 
 BODY_LIMIT = ENV.body_limit_bytes
 FILE_WRITE_LIMIT = ENV.file_write_limit_bytes
+FILE_STREAM_LIMIT = ENV.file_stream_limit_bytes
 DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_bytes
 
 LOGGING = {
@@ -140,6 +142,8 @@ LOGGING = {
     "loggers": {
         # asyncssh tells every channel at INFO.
         "asyncssh": {"level": "WARNING"},
+        # And this one each event stream.
+        "django_eventstream": {"level": "WARNING"},
         # Two lines for each task, and there is one every second.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},

@@ -11,6 +11,8 @@ handler404 = "common.responses.not_found"
 handler500 = "common.responses.server_error"
 
 urlpatterns = [
+    # The first, as it is asked most often: for each request to a public port.
+    path("internal/edge/", include("workspaces.network.urls")),
     path("healthz", healthz),
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
     path("docs", SpectacularSwaggerView.as_view(url_name="openapi")),

@@ -16,16 +16,20 @@ from vmbackend.images.types import ImageConfig
 BUSYBOX = "localhost/tests-busybox:1"
 EMPTY = "localhost/tests-empty:1"
 FOREIGN = "localhost/tests-arm64:1"
+# Busybox and `/bin/web` (web.c).
+WEB = "localhost/tests-web:1"
 
 
 def add_images(store: Path, scratch: Path) -> None:
     """Make what is missing. `scratch` is an empty folder of the caller's."""
-    for name, arch in ((BUSYBOX, "amd64"), (EMPTY, "amd64"), (FOREIGN, "arm64")):
+    for name, arch in ((BUSYBOX, "amd64"), (EMPTY, "amd64"), (FOREIGN, "arm64"), (WEB, "amd64")):
         if not _has(store, name):
             root = scratch / name.replace("/", "_")
             root.mkdir()
-            if name == BUSYBOX:
+            if name in (BUSYBOX, WEB):
                 busybox_root(root)
+            if name == WEB:
+                build_web(root / "bin/web")
             add_image(store, name, root, arch=arch)
 
 
@@ -44,6 +48,12 @@ def busybox_root(root: Path) -> None:
         (root / "bin" / applet).symlink_to("busybox")
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\ndev:x:1000:1000::/home/dev:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\ndev:x:1000:\n")
+
+
+def build_web(to: Path) -> None:
+    """The small web server as a program that needs no library."""
+    source = Path(__file__).with_name("web.c")
+    subprocess.run(["musl-gcc", "-static", "-O2", "-Wall", "-Werror", "-o", str(to), str(source)], check=True)
 
 
 def _has(store: Path, name: str) -> bool:

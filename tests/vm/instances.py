@@ -34,6 +34,7 @@ from config.supervise.prepare import prepare
 from tests.commands.conftest import free_port
 from tests.vm.client import Api, until
 from tests.vm.images import add_images
+from tests.vm.outside import addresses
 
 CACHE = Path(os.environ.get("PLATFORM_CACHE_DIR") or ROOT / "var/test-cache")
 RECONCILE_SECONDS = 3
@@ -58,7 +59,9 @@ class TestInstance:
         self.instance: Instance = load_instance(folder / "s", free_port())
         self.faults = folder / "faults"
         self.faults.mkdir()
-        given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **settings}
+        # Names are known to the namespace that stands for the internet, and to nobody while there is none.
+        resolver = {"PLATFORM_GUEST_DNS": addresses(self.instance.id).address}
+        given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **resolver, **settings}
         given |= _own_database(self.instance)
         self.settings = self.instance.environment(given)
 

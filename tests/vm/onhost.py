@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any
@@ -77,9 +78,28 @@ def guests(instance: TestInstance) -> frozenset[str]:
     return frozenset(element["elem"]["comment"] for element in shown)
 
 
-def internet(instance: TestInstance) -> frozenset[str]:
+def outward(instance: TestInstance) -> frozenset[str]:
     """Addresses that may go out."""
-    return frozenset(_set(instance, "inet", "internet"))
+    return frozenset(_set(instance, "inet", "outward"))
+
+
+def resolvers(instance: TestInstance) -> frozenset[str]:
+    """Machines that have a resolver of their own."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
+            if match := re.search(rf"--conf-file={instance.state}/machines/(\w+)/resolver.conf", arguments):
+                found.add(match.group(1))
+    return frozenset(found)
+
+
+def _reaches_out(network: Mapping[str, Any]) -> bool:
+    return bool(network["allow_internet"] or network["egress"])
+
+
+def _has_names(network: Mapping[str, Any]) -> bool:
+    return not network["allow_internet"] and any("/" not in entry for entry in network["egress"])
 
 
 def _set(instance: TestInstance, family: str, name: str) -> list[Any]:
@@ -103,10 +123,10 @@ def assert_nothing_is_left_over(instance: TestInstance, api: Api, seconds: float
         addresses = {row["ip"]: row["id"] for row in rows}
         seen["rows"] = {row["id"]: row["status"] for row in rows}
         seen["host"], seen["wanted"] = on_host(instance, addresses), wanted(rows)
-        seen["internet"] = internet(instance) ^ {
-            row["ip"] for row in rows if row["network"]["allow_internet"] and "firewall" in HOLDS.get(row["status"], ())
-        }
-        return seen["host"] == seen["wanted"] and not seen["internet"]
+        held = [row for row in rows if "firewall" in HOLDS.get(row["status"], ())]
+        seen["outward"] = outward(instance) ^ {row["ip"] for row in held if _reaches_out(row["network"])}
+        seen["resolvers"] = resolvers(instance) ^ {row["id"] for row in held if _has_names(row["network"])}
+        return seen["host"] == seen["wanted"] and not seen["outward"] and not seen["resolvers"]
 
     try:
         until(agree, seconds, "host and rows agree")

@@ -8,41 +8,69 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.vm.client import until
 
-PORT = 7000
-# Tells each caller the address that it sees of it.
+PORT, OTHER_PORT = 7000, 7001
+# Tells each caller the address that it sees of it. Names are its own address; `ip-10-1-2-3.any.name` is 10.1.2.3, and
+# what is asked for below `tunnel.test` is what it was told.
 SERVER = f"""
-import socketserver
+import re, socket, socketserver, struct, sys, threading
 class Tell(socketserver.BaseRequestHandler):
     def handle(self):
         self.request.sendall(self.client_address[0].encode())
-socketserver.ThreadingTCPServer(("0.0.0.0", {PORT}), Tell).serve_forever()
+def answer(asked):
+    labels, at = [], 12
+    while asked[at]:
+        labels.append(asked[at + 1:at + 1 + asked[at]].decode())
+        at += 1 + asked[at]
+    question = asked[12:at + 5]
+    found = re.match("ip-([0-9-]+)$", labels[0])
+    address = socket.inet_aton(found[1].replace("-", ".") if found else sys.argv[1])
+    told = question[-4:-2] == struct.pack("!H", 1)
+    head = asked[:2] + struct.pack("!HHHHH", 0x8180, 1, told, 0, 0)
+    return head + question + (struct.pack("!HHHIH", 0xC00C, 1, 1, 600, 4) + address if told else b"")
+class Dns(socketserver.BaseRequestHandler):
+    def handle(self):
+        data, sock = self.request
+        sock.sendto(answer(data), self.client_address)
+for port in ({PORT}, {OTHER_PORT}):
+    threading.Thread(target=socketserver.ThreadingTCPServer(("0.0.0.0", port), Tell).serve_forever).start()
+socketserver.ThreadingUDPServer(("0.0.0.0", 53), Dns).serve_forever()
 """
 
 
 @dataclass(frozen=True)
 class Outside:
-    """`address` is outside, `host` is the host's own address on the way there."""
+    """`address` and `second` are outside, `host` is the host's own address on the way there.
+
+    `pid` is a process that lives there.
+    """
 
     address: str
     host: str
+    second: str
+    pid: int = 0
+
+
+def addresses(instance_id: str) -> Outside:
+    """Those of an instance's outside, there or not."""
+    first = 4 * (int(instance_id, 16) % 63)
+    return Outside(f"203.0.113.{first + 2}", f"203.0.113.{first + 1}", f"198.51.100.{first + 2}")
 
 
 @contextmanager
 def outside(instance_id: str) -> Iterator[Outside]:
     """The namespace lives as long as its server, and that dies with this process; its link goes with it."""
-    first = 4 * (int(instance_id, 16) % 63)
-    made = Outside(address=f"203.0.113.{first + 2}", host=f"203.0.113.{first + 1}")
+    made = addresses(instance_id)
     dying_with_us = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--")
-    server = subprocess.Popen([*dying_with_us, sys.executable, "-c", SERVER])
+    server = subprocess.Popen([*dying_with_us, sys.executable, "-c", SERVER, made.address])
     try:
         until(lambda: _is_apart(server.pid), 10, "the namespace is there")
         _join(instance_id, server.pid, made)
         until(lambda: _answers(made.address), 10, "the server outside answers the host")
-        yield made
+        yield replace(made, pid=server.pid)
     finally:
         server.kill()
         server.wait()
@@ -58,6 +86,8 @@ def _join(instance_id: str, pid: int, made: Outside) -> None:
         ("ip", "link", "set", ours, "up"),
         (*inside, "ip", "address", "add", f"{made.address}/30", "dev", theirs),
         (*inside, "ip", "link", "set", theirs, "up"),
+        (*inside, "ip", "address", "add", f"{made.second}/32", "dev", theirs),
+        ("ip", "route", "replace", f"{made.second}/32", "via", made.address),
         # So that an answer to an address that was not translated would find its way too.
         (*inside, "ip", "route", "add", "default", "via", made.host),
     ):

@@ -51,16 +51,17 @@ def test_a_file_of_64_mib_travels_as_raw_bytes(instance: TestInstance, api: Api,
     api.output(machine, ["rm", "/root/raw.bin"])
 
 
-def test_a_file_above_the_limit_is_refused_and_changes_nothing(api: Api, machine: str) -> None:
-    pieces = _content(os.urandom(PIECE), hashlib.sha256(), size=SIZE + 1)
-    refused = api.http.post(
-        f"/workspace/{machine}/overlay/files",
-        params={"path": "/root/large"},
-        content=pieces,
-        headers={"Content-Type": RAW},
-    )
-    assert (refused.status_code, refused.json()["error"]) == (413, "payload_too_large")
+def test_json_above_the_limit_is_refused_both_ways_and_raw_bytes_are_not(api: Api, machine: str) -> None:
+    path, params = f"/workspace/{machine}/overlay/files", {"path": "/root/large"}
+    with pytest.raises(AssertionError, match="413"):
+        _send_json(api, machine, _content(os.urandom(PIECE), hashlib.sha256(), size=SIZE + 1), "/root/large")
     assert api.execute(machine, ["ls", "/root/large"])["exit_code"] != 0
+    _send_raw(api, machine, _content(os.urandom(PIECE), hashlib.sha256(), size=SIZE + 1), "/root/large")
+    refused = api.http.get(path, params=params)
+    assert (refused.status_code, refused.json()["error"]) == (413, "payload_too_large")
+    part = api.http.get(path, params=params, headers={"Accept": RAW, "Range": f"bytes={SIZE}-"})
+    assert (part.status_code, part.headers["content-range"]) == (206, f"bytes {SIZE}-{SIZE}/{SIZE + 1}")
+    api.output(machine, ["rm", "/root/large"])
 
 
 def _content(seed: bytes, digest: hashlib._Hash, size: int = SIZE) -> Iterator[bytes]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv4Network
+from typing import Any
 
 import pytest
 
-from tests.vm.client import Api
+from tests.vm.client import Api, until
 from tests.vm.conftest import Witness
 from tests.vm.instances import TestInstance
-from tests.vm.outside import PORT, Outside, outside
+from tests.vm.onhost import resolvers
+from tests.vm.outside import OTHER_PORT, PORT, Outside, outside
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
 CONTROL_PORT = 10022
@@ -158,3 +160,101 @@ def _read_frames(tap: socket.socket, seen: set[tuple[str, str, str]], over: thre
         name, at = {b"\x08\x00": ("ip", 26), b"\x08\x06": ("arp", 28)}.get(frame[12:14], ("other", 0))
         if at:
             seen.add((name, frame[6:12].hex(":"), str(IPv4Address(frame[at : at + 4]))))
+
+
+@pytest.fixture
+def narrow(api: Api, closed: dict[str, str]) -> Iterator[Callable[..., None]]:
+    """Changes the network of the machine without internet; it is shut again at the end."""
+    path = f"/workspace/{closed['id']}/network"
+
+    def change(**fields: Any) -> None:
+        assert api.call("PATCH", path, json=fields)["applied"] is True
+
+    yield change
+    change(allow_internet=False, egress=[], egress_ports=[], ingress_ports=[])
+
+
+def test_the_internet_is_switched_while_a_machine_runs(
+    api: Api, closed: dict[str, str], internet: Outside, narrow: Callable[..., None]
+) -> None:
+    narrow(allow_internet=True)
+    assert "tcp" in reached(api, closed["id"], internet.address, PORT)
+    assert "tcp" in reached(api, closed["id"], "www.example.com", PORT)
+    narrow(allow_internet=False)
+    assert reached(api, closed["id"], internet.address, PORT) == set()
+    assert reached(api, closed["id"], "www.example.com", PORT) == set()
+
+
+def test_listed_networks_are_the_only_ones(
+    api: Api, closed: dict[str, str], internet: Outside, narrow: Callable[..., None]
+) -> None:
+    narrow(egress=[f"{internet.second}/32"])
+    assert "tcp" in reached(api, closed["id"], internet.second, PORT)
+    assert reached(api, closed["id"], internet.address, PORT) == set()
+
+
+def test_listed_names_are_the_only_ones_and_outlive_vmhost(
+    instance: TestInstance, api: Api, closed: dict[str, str], internet: Outside, narrow: Callable[..., None]
+) -> None:
+    narrow(egress=["api.example.com", "*.example.org"])
+    assert reached(api, closed["id"], internet.address, PORT) == set()
+    for name in ("api.example.com", "a.b.example.org"):
+        assert "tcp" in reached(api, closed["id"], name, PORT)
+    for name in ("www.example.com", "example.org", "example.net"):
+        assert reached(api, closed["id"], name, PORT) == set()
+    assert resolvers(instance) == {closed["id"]}
+    instance.kill("vmhost")
+    assert "tcp" in reached(api, closed["id"], "api.example.com", PORT)
+    instance.wait_until_serving()
+    assert "tcp" in reached(api, closed["id"], "api.example.com", PORT)
+    assert reached(api, closed["id"], "www.example.com", PORT) == set()
+    narrow(egress=[])
+    assert resolvers(instance) == frozenset()
+
+
+def test_names_outlive_a_restart_of_the_machine(
+    api: Api, closed: dict[str, str], internet: Outside, narrow: Callable[..., None]
+) -> None:
+    narrow(egress=["api.example.com"])
+    api.power(closed["id"], "restart")
+    assert "tcp" in reached(api, closed["id"], "api.example.com", PORT)
+    assert reached(api, closed["id"], "www.example.com", PORT) == set()
+
+
+def test_a_name_that_points_inside_opens_nothing(
+    instance: TestInstance, api: Api, witness: Witness, closed: dict[str, str], gateway: str, internet: Outside,
+    service: int, narrow: Callable[..., None],
+) -> None:  # fmt: skip
+    narrow(egress=["*.rebind.test"])
+    for address, port in ((gateway, service), (internet.host, service), (witness.ip, CONTROL_PORT)):
+        name = f"ip-{address.replace('.', '-')}.rebind.test"
+        shown = api.execute(closed["id"], ["nslookup", name])["stdout"]
+        assert address in shown, shown
+        assert "tcp" not in reached(api, closed["id"], name, port), name
+
+
+def test_listed_ports_outside_are_the_only_ones(
+    api: Api, closed: dict[str, str], internet: Outside, narrow: Callable[..., None]
+) -> None:
+    for fields in ({"allow_internet": True}, {"allow_internet": False, "egress": [internet.address]}):
+        narrow(**fields, egress_ports=[OTHER_PORT])
+        assert reached(api, closed["id"], internet.address, OTHER_PORT) == {"tcp"}
+        assert reached(api, closed["id"], internet.address, PORT) == set()
+
+
+def test_listed_ports_of_a_machine_are_the_only_ones(
+    api: Api, closed: dict[str, str], narrow: Callable[..., None]
+) -> None:
+    api.output(closed["id"], "httpd -p 8080; httpd -p 9090")  # it goes into the background by itself
+    until(lambda: _ports(closed["ip"]) == {8080, 9090}, 10, "both ports answer")
+    narrow(ingress_ports=[8080])
+    assert _ports(closed["ip"]) == {8080}
+    assert api.output(closed["id"], "echo in") == "in"
+
+
+def _ports(ip: str) -> set[int]:
+    found = set()
+    for port in (8080, 9090):
+        with suppress(OSError), socket.create_connection((ip, port), timeout=2):
+            found.add(port)
+    return found

@@ -42,7 +42,10 @@ class LocalGuest:
     def __init__(self, directory: Path, helper: Path) -> None:
         self.root = directory / "files"
         self.root.mkdir()
-        self.kit = KitPaths(str(helper), SFTP_SERVER, shutil.which("busybox") or "busybox", "/")
+        self.notes = directory / "notes"
+        self.notes.mkdir()
+        busybox = shutil.which("busybox") or "busybox"
+        self.kit = KitPaths(str(helper), SFTP_SERVER, busybox, "/", str(self.notes))
         self.private_key = directory / "key"
         self._make_login(directory)
         key = subprocess.run(

@@ -10,7 +10,6 @@ import pytest
 
 from vmbackend.errors import BackendUnavailable, NoRoom
 from vmbackend.libvirt import disks
-from vmbackend.libvirt.bootlog import BootLog
 
 pytestmark = pytest.mark.skipif(shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None, reason="needs e2fsprogs")
 
@@ -70,18 +69,6 @@ def test_the_reserve_counts_as_taken(tmp_path):
     disks.require_room(tmp_path, 1, 0)
     with pytest.raises(NoRoom):
         disks.require_room(tmp_path, 1, free + 1)
-
-
-def test_the_boot_log_keeps_the_newest_output_within_its_bound(tmp_path):
-    path = tmp_path / "boot.log"
-    log = BootLog(path, 1000)
-    for number in range(200):
-        log.append(f"line {number:04d}\n".encode())
-        assert path.stat().st_size <= 1000
-    assert path.read_bytes().endswith(b"line 0199\n")
-    assert path.stat().st_size > 400
-    log.append(b"x" * 5000)
-    assert path.stat().st_size <= 1000
 
 
 def test_a_disk_made_anew_replaces_the_old_one_only_when_it_is_whole(tmp_path, monkeypatch):

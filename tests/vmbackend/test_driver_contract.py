@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
+from vmbackend.bootlog import former
 from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import (
     DeadlineExceeded,
@@ -17,6 +19,7 @@ from vmbackend.errors import (
     MachineNotFound,
     NoRoom,
 )
+from vmbackend.policy import NetworkPolicy
 
 from .conftest import Harness
 
@@ -113,10 +116,10 @@ def test_starting_twice_changes_nothing(harness: Harness):
 
 
 @pytest.mark.parametrize(
-    "method", ["start", "pause", "resume", "sleep", "freshen", "reset_disk", "definition", "set_internet"]
+    "method", ["start", "pause", "resume", "sleep", "freshen", "reset_disk", "definition", "set_network"]
 )
 def test_an_unknown_machine_is_not_found(harness: Harness, method: str):
-    arguments = (True,) if method == "set_internet" else ()
+    arguments = (NetworkPolicy(),) if method == "set_network" else ()
     with pytest.raises(MachineNotFound):
         getattr(harness.driver, method)(ABSENT, *arguments)
 
@@ -233,15 +236,33 @@ def test_delete_removes_everything_and_may_be_repeated(harness: Harness):
     harness.driver.delete(address.machine_id)
 
 
-def test_the_way_out_is_switched_on_machines_that_run_and_that_do_not(harness: Harness):
-    spec = harness.spec(allow_internet=False)
+def test_the_network_policy_is_changed_on_machines_that_run_and_that_do_not(harness: Harness):
+    spec = harness.spec(network=NetworkPolicy(allow_internet=False))
     harness.driver.prepare(spec)
-    harness.driver.set_internet(spec.id, True)
+    harness.driver.set_network(spec.id, NetworkPolicy(ingress_ports=(8080,), egress_ports=(443,)))
     harness.driver.start(spec.id)
-    harness.driver.set_internet(spec.id, False)
-    harness.driver.set_internet(spec.id, False)
+    narrow = NetworkPolicy(allow_internet=False, egress=("example.com", "*.example.org", "192.0.2.0/24"))
+    harness.driver.set_network(spec.id, narrow)
+    harness.driver.set_network(spec.id, narrow)
     harness.needs_guest()
     assert spec.id in harness.driver.inventory().firewall
+
+
+def test_a_network_policy_is_kept_when_the_driver_comes_back_and_goes_with_the_machine(harness: Harness):
+    policy = NetworkPolicy(allow_internet=False, egress=("example.com",), ingress_ports=(8080,))
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    harness.driver.set_network(spec.id, policy)
+    harness.attach_again()
+    shown = json.dumps(harness.driver.definition(spec.id), default=str)
+    assert "example.com" in shown
+    harness.driver.delete(spec.id)
+    assert spec.id not in harness.driver.inventory().ids()
+
+
+def test_connections_of_an_absent_machine_are_none_and_end_at_once(harness: Harness):
+    assert harness.driver.open_connections(ABSENT) == 0
+    harness.driver.end_connections(ABSENT, [80])
 
 
 def test_the_definition_holds_no_secret(harness: Harness):
@@ -286,6 +307,20 @@ def test_the_console_is_written_to_the_boot_log(harness: Harness):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert harness.driver.boot_log(address.machine_id).stat().st_size > 0
+
+
+def test_the_console_of_earlier_starts_stays_unless_logs_are_not_kept(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    log = harness.driver.boot_log(spec.id)
+    for file in (log, former(log)):
+        file.write_bytes(b"of an earlier start\n")
+    harness.driver.prepare(spec)
+    assert log.exists()
+    assert former(log).exists()
+    harness.driver.prepare(replace(spec, boot=replace(spec.boot, keep_logs=False)))
+    assert not log.exists()
+    assert not former(log).exists()
 
 
 def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(harness: Harness):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import shutil
 import signal
@@ -30,7 +31,8 @@ from vmbackend.libvirt.driver import LibvirtDriver  # noqa: E402
 from vmbackend.libvirt.events import Events  # noqa: E402
 from vmbackend.libvirt.host import _lock_root  # noqa: E402
 from vmbackend.libvirt.record import MachineDir, Status  # noqa: E402
-from vmbackend.libvirt.settings import LibvirtSettings, host_resolvers  # noqa: E402
+from vmbackend.libvirt.settings import LibvirtSettings  # noqa: E402
+from vmbackend.policy import NetworkPolicy  # noqa: E402
 
 SPEC = MachineSpec(
     id="m1", image="sha256:x", cpus=1.5, memory_mb=64, disk_mb=64, ip="10.9.0.5", boot=Boot(hostname="h")
@@ -171,11 +173,16 @@ def test_paths_too_long_for_sockets_are_told_at_once(tmp_path):
             _settings(tmp_path, **changes).check()
 
 
-def test_loopback_resolvers_are_of_no_use_to_guests(tmp_path):
-    conf = tmp_path / "resolv.conf"
-    conf.write_text("nameserver 127.0.0.53\nnameserver ::1\nnameserver 192.0.2.53\nnameserver nonsense\nnameserver\n")
-    assert host_resolvers(conf) == ("192.0.2.53",)
-    assert host_resolvers(tmp_path / "absent") == ()
+def test_a_record_of_before_there_were_policies_is_read(tmp_path):
+    files = MachineDir(tmp_path, "m1")
+    files.path.mkdir()
+    old = {"id": "m1", "ip": "10.0.0.5", "image": "sha256:x", "cpus": 1, "memory_mb": 128, "disk_mb": 64}
+    (files.path / "machine.json").write_text(json.dumps({**old, "allow_internet": False}))
+    record = files.read_record()
+    assert record.network == NetworkPolicy(allow_internet=False)
+    changed = replace(record, network=NetworkPolicy(False, ("example.com", "192.0.2.0/24"), (443,), (80,)))
+    files.write_record(changed)
+    assert files.read_record() == changed
 
 
 class TestEvents:

@@ -42,12 +42,16 @@ def test_a_machine_lives_through_the_death_of_libvirtd(folder: Path) -> None:
             driver.start("ws_one")
             driver.wait_ready("ws_one", 90)
             pids = factory.qemu_pids(settings.machines_dir)
+            before = driver.samples(["ws_one"])["ws_one"]
             daemon.kill()
             daemon.wait()
             _until_lost(driver)
             daemon = libvirtd.start(folder)
             _until(driver, MachineState.RUNNING)
             assert factory.qemu_pids(settings.machines_dir) == pids
+            after = driver.samples(["ws_one"])["ws_one"]
+            assert after.run == before.run != ""
+            assert after.cpu_time_ns >= before.cpu_time_ns
             assert driver.shutdown("ws_one", 30)
             driver.delete("ws_one")
             assert driver.inventory().ids() == frozenset()

@@ -11,32 +11,36 @@ from types import SimpleNamespace
 import pytest
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.network import Network, Port, mac_for
+from vmbackend.libvirt.firewall import Port, mac_for
+from vmbackend.libvirt.network import Network
+from vmbackend.policy import NetworkPolicy
 
 pytest.importorskip("libvirt")
 from .libvirt_factory import free_subnet
 
 pytestmark = pytest.mark.host
+OPEN, CLOSED = NetworkPolicy(), NetworkPolicy(allow_internet=False)
 
 
 def _tool(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _settings(instance):
+def _settings(instance, folder):
     subnet = free_subnet()
     return SimpleNamespace(
         instance=instance,
         subnet=subnet,
         gateway=str(subnet.network_address + 1),
         dns=("192.0.2.53",),
+        machines_dir=folder,
         allowed_private=(),
     )
 
 
 @pytest.fixture
-def network():
-    made = Network(_settings("fe0001"))
+def network(tmp_path):
+    made = Network(_settings("fe0001", tmp_path / "one"))
     made.install([])
     yield made
     made.uninstall()
@@ -51,35 +55,35 @@ def _internet(network):
 
 
 def test_a_machine_is_admitted_and_revoked_any_number_of_times(network):
-    port = Port("m1", _ip(network, 5), True)
+    port = Port("m1", _ip(network, 5), OPEN)
     for _ in range(2):
         network.admit(port)
         assert network.admitted() == {"m1": port.ip}
         assert port.ip in _internet(network)
     for _ in range(2):
-        network.revoke(port.ip)
+        network.revoke(port.ip, port.machine_id)
         assert network.admitted() == {}
         assert port.ip not in _internet(network)
 
 
 def test_the_way_out_is_taken_back(network):
-    network.admit(Port("m1", _ip(network, 5), True))
-    network.admit(Port("m1", _ip(network, 5), False))
+    network.admit(Port("m1", _ip(network, 5), OPEN))
+    network.admit(Port("m1", _ip(network, 5), CLOSED))
     assert network.admitted() == {"m1": _ip(network, 5)}
     assert _ip(network, 5) not in _internet(network)
 
 
 def test_an_address_goes_to_its_next_owner_and_the_former_address_is_free(network):
-    former = Port("m1", _ip(network, 5), True)
+    former = Port("m1", _ip(network, 5), OPEN)
     network.admit(former)
-    network.admit(Port("m1", _ip(network, 6), True), former)
-    network.admit(Port("m2", _ip(network, 5), False))
+    network.admit(Port("m1", _ip(network, 6), OPEN), former)
+    network.admit(Port("m2", _ip(network, 5), CLOSED))
     assert network.admitted() == {"m1": _ip(network, 6), "m2": _ip(network, 5)}
 
 
 def test_installing_again_holds_exactly_what_is_named(network):
-    network.admit(Port("gone", _ip(network, 9), True))
-    network.install([Port("m1", _ip(network, 5), False)])
+    network.admit(Port("gone", _ip(network, 9), OPEN))
+    network.install([Port("m1", _ip(network, 5), CLOSED)])
     assert network.admitted() == {"m1": _ip(network, 5)}
     assert _ip(network, 9) not in _internet(network)
 
@@ -87,14 +91,14 @@ def test_installing_again_holds_exactly_what_is_named(network):
 def test_foreign_and_own_addresses_are_refused(network):
     for ip in ("192.0.2.7", _ip(network, 0), _ip(network, 1), _ip(network, 255)):
         with pytest.raises(BackendUnavailable):
-            network.admit(Port("m1", ip, True))
+            network.admit(Port("m1", ip, OPEN))
 
 
-def test_one_instance_leaves_the_other_alone(network):
-    other = Network(_settings("fe0002"))
+def test_one_instance_leaves_the_other_alone(network, tmp_path):
+    other = Network(_settings("fe0002", tmp_path / "two"))
     try:
         other.install([])
-        network.admit(Port("m1", _ip(network, 5), True))
+        network.admit(Port("m1", _ip(network, 5), OPEN))
         assert other.admitted() == {}
     finally:
         other.uninstall()
@@ -142,14 +146,14 @@ def _passed(network, guest, **frame):
 
 
 def test_a_frame_of_the_admitted_machine_passes(network, guest):
-    network.admit(Port("m1", _ip(network, 5), True))
+    network.admit(Port("m1", _ip(network, 5), OPEN))
     assert _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
 
 
 @pytest.mark.parametrize(("mac_of", "number"), [(5, 6), (6, 5), (6, 6)])
 def test_a_frame_under_another_name_is_dropped(network, guest, mac_of, number):
-    network.admit(Port("m1", _ip(network, 5), True))
-    network.admit(Port("m2", _ip(network, 6), True))
+    network.admit(Port("m1", _ip(network, 5), OPEN))
+    network.admit(Port("m2", _ip(network, 6), OPEN))
     assert not _passed(network, guest, source_mac=mac_for(_ip(network, mac_of)), source_ip=_ip(network, number))
 
 

@@ -198,7 +198,7 @@ def test_all_fields_are_stored_and_told(api: Caller, vmhost: FakeHost) -> None:
         "workloads": [{"name": "web", "cmd": ["sleep", "9"], "env": ["T=secret-2"]}],
         "wait_for_init": True,
     }
-    created = api.post("/workspace", {"slug": "told", "preset": "py", "config": config}).json()["workspace"]
+    created = api.post("/workspace", {"slug": "told", "config": config}).json()["workspace"]
     details = api.get("/workspace/told/details").json()
     assert created["network"]["allow_internet"] is False
     assert created["network"]["public_access"] is True

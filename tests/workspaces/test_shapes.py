@@ -16,6 +16,7 @@ from tests.workspaces.moves import nobody_waits
 from tests.workspaces.rows import make_workspace
 from workspaces.api import schemas
 from workspaces.lifecycle import schemas as lifecycle
+from workspaces.logs import schemas as logs
 from workspaces.models import Workspace
 from workspaces.resources import schemas as resources
 from workspaces.services import slugs
@@ -101,7 +102,8 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
         ("/workspace/the-box/details", schemas.DetailsResponse()),
         ("/workspace/quota", schemas.QuotaResponse()),
         ("/workspace/the-box/overlay", schemas.ListingResponse()),
-        ("/workspace/the-box/logs", schemas.LogsResponse()),
+        ("/workspace/the-box/logs", logs.LogsResponse()),
+        ("/workspace/the-box/logs/list", logs.LogFilesResponse()),
         ("/workspace/the-box/lifecycle", lifecycle.LifecycleResponse()),
         ("/workspace/the-box/resources", resources.ResourcesResponse()),
         ("/workspace/the-box/ssh", ssh.SshResponse()),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, until
 from workspaces.files import use
+from workspaces.files.upload import CHUNK
 from workspaces.lifecycle import activity
 from workspaces.states import Status
 
@@ -41,7 +44,7 @@ def used_now(made: str) -> bool:
     return abs(activity.last_used(made) - time.time()) < 5
 
 
-@pytest.mark.parametrize("path", ["overlay", "overlay/files?path=/zeros"])
+@pytest.mark.parametrize("path", ["overlay", "overlay/usage", "overlay/files?path=/zeros"])
 def test_a_call_to_the_guest_is_a_use(api: Caller, made: str, path: str) -> None:
     assert api.get(f"/workspace/the-box/{path}").status_code == 200
     assert used_now(made)
@@ -84,15 +87,18 @@ def test_a_download_is_a_use_while_its_bytes_flow(api: Caller, made: str, monkey
     assert used_now(made)
 
 
-def test_an_upload_is_a_use_at_both_of_its_ends(api: Caller, made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "times"), [(RAW, 1), ("application/json", 2)])  # which is spooled in between
+def test_an_upload_is_a_use_with_each_chunk(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, kind: str, times: int
+) -> None:
     monkeypatch.setattr(use, "NOTE_SECONDS", 0.0)
     noted: list[str] = []
     monkeypatch.setattr(activity, "touch", noted.append)
-    headers = {**api.headers, "Content-Type": RAW}
-    body = b"x" * (1 << 20)
-    answer = api.client.generic("POST", f"{FILES}?path=/up", body, content_type=RAW, headers=headers)
+    content = b"x" * (1 << 20)
+    body = content if kind == RAW else json.dumps({"path": "/up", "content": b64encode(content).decode()}).encode()
+    answer = api.client.generic("POST", f"{FILES}?path=/up", body, content_type=kind, headers=api.headers)
     assert answer.status_code == 200
-    assert len(noted) > 1 + 2 * (1 << 20) // (256 * 1024)  # the call, each chunk in, each chunk out
+    assert len(noted) >= 1 + times * len(content) // CHUNK
 
 
 def test_a_transfer_is_noted_every_now_and_then_only(made: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,13 @@ REFUSAL = b"guest: "
 
 @dataclass(frozen=True, slots=True)
 class KitPaths:
-    """Where the kit's programs and the writable disk are inside the guest."""
+    """Where the kit's programs, the writable disk and a place in memory are inside the guest."""
 
     helper: str = "/run/kit/bin/guest"
     sftp_server: str = "/run/kit/bin/sftp-server"
     busybox: str = "/run/kit/bin/busybox"
     data: str = "/run/kit/data"
+    notes: str = "/dev/shm"  # noqa: S108  # of the guest; where the file server keeps notes until its end
 
 
 @dataclass(frozen=True, slots=True)

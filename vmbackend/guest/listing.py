@@ -1,14 +1,19 @@
-"""Directory listings and entries, made of what the guest's file server says."""
+"""Directory listings and entries, made of what the guest's file server says.
+
+The server looks at each entry it names, which takes minutes of a slow guest for a directory of 100,000. So such a
+directory's names are taken from the kit's `find`, and only those of the page that is wanted are looked at.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from posixpath import join
-from typing import cast
+from typing import TypeVar, cast
 
 import asyncssh
 
@@ -17,8 +22,14 @@ from vmbackend.errors import GuestPathInvalid, GuestPathNotFound
 from .session import Entry
 from .sftp import FileChannel
 
+T = TypeVar("T")
+R = TypeVar("R")
+Names = Callable[[str], Awaitable[bytes]]
+
 _MAX_PATH = 4096  # Linux's PATH_MAX
-_LINKS_AT_ONCE = 16
+# Up to so many entries one pass over the directory is the quickest.
+SMALL_DIRECTORY = 1000
+_AT_ONCE = 16
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
@@ -43,40 +54,101 @@ def entry(name: str, path: str, found: asyncssh.SFTPAttrs) -> Entry:
     )
 
 
-async def list_directory(files: FileChannel, path: str, limit: int) -> tuple[list[Entry], bool]:
-    """The first `limit` entries in the directory's own order, sorted; the rest is never asked for."""
+async def list_directory(
+    files: FileChannel, names: Names, path: str, limit: int, after: str
+) -> tuple[list[Entry], bool]:
+    """The first `limit` entries by name past `after`, and whether there are more. Memory is bounded by the page.
+
+    `names` gives the names of a large directory as `find -print0` prints them.
+    """
+    found = await _scan(files, path)
+    if found is None:
+        listed = await names(path)
+        # In a thread: some hundred thousand names take as many microseconds.
+        chosen, more = await asyncio.to_thread(_page, _split(listed), limit, after)
+        entries = await _look(files, path, chosen)
+    else:
+        chosen, more = _page(found, limit, after)
+        entries = [found[name] for name in chosen]
     client = await files.client()
-    entries: list[Entry] = []
-    more = False
+    return await _each(entries, lambda one: _with_target(files, client, one)), more
+
+
+async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
+    """Every entry, or None where there are more than a few."""
+    client = await files.client()
+    found: dict[str, Entry] = {}
+    seen = 0
     names = cast("AsyncIterator[asyncssh.SFTPName]", client.scandir(path))
     async with aclosing(names):  # type: ignore[type-var]
         while True:
             try:
-                found = await files.ask(anext(names), path)
+                one = await files.ask(anext(names), path)
             except StopAsyncIteration:
-                break
-            name = str(found.filename)
-            # A hostile server may send names that are none.
-            if name in ("", ".", "..") or "/" in name or "\0" in name:
-                continue
-            if len(entries) == limit:
-                more = True
-                break
-            entries.append(entry(name, join(path, name), found.attrs))
-    return await _with_targets(files, sorted(entries, key=lambda found: found.name)), more
+                return found
+            seen += 1
+            if seen > SMALL_DIRECTORY + 2:  # with `.` and `..`
+                return None
+            name = str(one.filename)
+            if _is_name(name):
+                found[name] = entry(name, join(path, name), one.attrs)
 
 
-async def _with_targets(files: FileChannel, entries: list[Entry]) -> list[Entry]:
-    free = asyncio.Semaphore(_LINKS_AT_ONCE)
+def _is_name(name: str) -> bool:
+    """A hostile server may send names that are none."""
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _split(listed: bytes) -> Iterator[str]:
+    """Names one by one, for a list of them all would take some 100 bytes for each."""
+    start = 0
+    while (end := listed.find(b"\0", start)) >= 0:
+        name = listed[start:end].removeprefix(b"./").decode("utf-8", "surrogateescape")
+        if _is_name(name):
+            yield name
+        start = end + 1
+
+
+def _page(names: Iterator[str] | dict[str, Entry], limit: int, after: str) -> tuple[list[str], bool]:
+    chosen = heapq.nsmallest(limit + 1, (name for name in names if name > after))
+    return chosen[:limit], len(chosen) > limit
+
+
+async def _look(files: FileChannel, path: str, names: Sequence[str]) -> list[Entry]:
+    """What is still there of these names."""
     client = await files.client()
 
-    async def resolve(found: Entry) -> Entry:
-        async with free:
-            with suppress(GuestPathInvalid, GuestPathNotFound):  # it went away meanwhile
-                target = await files.ask(client.readlink(found.path), found.path)
-                return replace(found, target=str(target))
-        return found
+    async def look(name: str) -> Entry | None:
+        whole = join(path, name)
+        with suppress(GuestPathInvalid, GuestPathNotFound):  # it went away meanwhile
+            return entry(name, whole, await files.ask(client.lstat(whole), whole))
+        return None
 
-    links = [found for found in entries if found.type == "symlink"]
-    resolved = dict(zip(links, await asyncio.gather(*map(resolve, links)), strict=True))
-    return [resolved.get(found, found) for found in entries]
+    return [found for found in await _each(names, look) if found is not None]
+
+
+async def _with_target(files: FileChannel, client: asyncssh.SFTPClient, found: Entry) -> Entry:
+    if found.type == "symlink":
+        with suppress(GuestPathInvalid, GuestPathNotFound):
+            target = await files.ask(client.readlink(found.path), found.path)
+            return replace(found, target=str(target))
+    return found
+
+
+async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+    """What `work` makes of each item, a few at once; the first failure ends them all."""
+    turn = iter(enumerate(items))
+    results: dict[int, R] = {}
+
+    async def worker() -> None:
+        for number, item in turn:
+            results[number] = await work(item)
+
+    workers = [asyncio.ensure_future(worker()) for _ in range(min(_AT_ONCE, len(items)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for one in workers:
+            one.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return [results[number] for number in range(len(items))]

@@ -39,7 +39,11 @@ class ExecResult:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One directory entry. Names are decoded with surrogateescape; `type` is file, directory, symlink or other."""
+    """One directory entry. Names are decoded with surrogateescape; `type` is file, directory, symlink or other.
+
+    `made_up`: the kernel makes the content when it is read (/proc, /sys), so that `size` says nothing; only `stat`
+    tells it.
+    """
 
     name: str
     path: str
@@ -48,6 +52,7 @@ class Entry:
     mode: int
     modified: float  # seconds since the epoch
     target: str | None = None
+    made_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +149,10 @@ class GuestSession(ABC):
         """
 
     @abstractmethod
-    async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
-        """Entries sorted by name, and whether there were more than `limit`. Constant memory in the guest's doing.
+    async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
+        """The first `limit` entries by name past the name `after`, and whether there are more.
 
-        Raises GuestPathNotFound, GuestPathInvalid (no directory).
+        Raises GuestPathNotFound, GuestPathInvalid (no directory, or names of more than 8 MiB).
         """
 
     @abstractmethod
@@ -158,16 +163,20 @@ class GuestSession(ABC):
     def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         """Chunks of a regular file (at most 256 KiB each), several requests in flight, constant memory.
 
-        A file that shrinks meanwhile ends early. Raises GuestPathNotFound, GuestPathInvalid (no regular file).
+        A file that shrinks meanwhile ends early. One that the kernel makes up is read at once and given where it has
+        at most 16 MiB. Raises GuestPathNotFound, GuestPathInvalid (no regular file, one that the guest does not let
+        be read).
         """
 
     @abstractmethod
     async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
         """Write beside and rename: readers see the old file or the whole new one. Returns the size in bytes.
 
-        Missing parents are made; an existing file's mode and owner are kept where `mode` is None. On any failure the
-        old file stands and the partial one is removed (or, if the guest dies, has a name beginning `.partial-`).
-        Raises GuestPathInvalid (path is a directory), GuestDiskFull.
+        Missing parents are made and stay; an existing file's mode and owner are kept where `mode` is None, its other
+        hard links keep the old content; through a symbolic link its target is written. On any failure the old file
+        stands and the partial one is removed, by the guest where this process or the connection died (if the guest
+        itself dies, a file with a name beginning `.partial-` stays). Raises GuestPathInvalid (a directory or anything
+        else that is no file, a link that leads nowhere, a read-only place), GuestDiskFull.
         """
 
     @abstractmethod

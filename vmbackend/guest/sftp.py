@@ -6,34 +6,53 @@ call of
 `asyncssh.sftp.start_sftp_client(connection, loop, errors, reader, writer, encoding, errors, version)`,
 which is made
 here with the streams of an exec channel (asyncssh 2.24; a test fails where that changes).
+
+Partial files of writes are noted inside the guest, as links in a folder of the channel's own. The shell that runs the
+server removes what is noted when the server has ended, which it does when its channel or our process dies: so a broken
+upload leaves nothing, whoever broke it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import shlex
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
+from posixpath import basename, join
 from typing import TypeVar
 
 import asyncssh
 from asyncssh.sftp import start_sftp_client
 
-from vmbackend.errors import BackendError, GuestUnreachable
+from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
 
+from .commands import KitPaths
 from .connection import Channel, Connection
 from .translate import UNREACHABLE, translated
 
 T = TypeVar("T")
 # SFTP version 3 is what OpenSSH's server speaks.
 _VERSION = 3
+# $1 the server, $2 the folder of notes, $3 busybox. The end of the connection is no reason to die before the cleaning.
+_SERVE = """trap "" HUP INT PIPE TERM
+"$3" mkdir -m 700 "$2"
+"$1"
+for note in "$2"/*; do
+    partial=$("$3" readlink -n "$note") && "$3" rm -f "$partial"
+done
+"$3" rm -rf "$2"
+"""
 
 
 class FileChannel:
     """A kept-open SFTP client, remade after it broke. Every request is bounded in time and translated."""
 
-    def __init__(self, connection: Connection, server: str, request_timeout: float) -> None:
+    def __init__(self, connection: Connection, kit: KitPaths, request_timeout: float) -> None:
         self._connection = connection
-        self._server = server
+        self._kit = kit
+        self._notes = ""
+        self._waits: list[float] = []
         self._timeout = request_timeout
         self._client: asyncssh.SFTPClient | None = None
         self._channel: Channel | None = None
@@ -52,24 +71,33 @@ class FileChannel:
                 self._client = await self._start()
             return self._client
 
-    async def ask(self, request: Awaitable[T], path: str = "") -> T:
-        """Await one request.
+    async def ask(self, request: Awaitable[T], path: str = "", seconds: float | None = None) -> T:
+        """Await one request, for so many seconds or the settings' request timeout.
 
-        A server that does not answer in time is hung (a file that blocks): it is left.
+        A server that does not answer in time is hung (a file that blocks): it is left. It answers one request after
+        the other, so that each is given as long as the most patient of those under way.
         """
+        patience = seconds or self._timeout
+        self._waits.append(patience)
         try:
             with translated(path):
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(max(self._waits)):
                     return await request
         except GuestUnreachable:
             self.drop()
             raise
+        finally:
+            self._waits.remove(patience)
 
     def drop(self) -> None:
-        """Close the channel; requests under way fail with GuestUnreachable, the next one starts anew."""
+        """Close the channel; requests under way fail with GuestUnreachable, the next one starts anew.
+
+        With its connection, on which nothing else runs: dropbear mixes up a session that ends with one that begins.
+        """
         channel, self._channel, self._client = self._channel, None, None
         if channel is not None:
             channel.close()
+            channel.connection.abort()
 
     @asynccontextmanager
     async def opened(
@@ -90,8 +118,26 @@ class FileChannel:
             with suppress(GuestUnreachable):
                 await self.ask(handle.close(), path)
 
+    @asynccontextmanager
+    async def noted(self, partial: str) -> AsyncIterator[None]:
+        """While this lasts, the guest removes `partial` if the channel ends. Best effort: the guest may refuse it."""
+        client = await self.client()
+        note = join(self._notes, basename(partial).removeprefix("."))  # which the shell's `*` passes over
+        with suppress(GuestPathInvalid, GuestPathNotFound):
+            # The arguments are the wrong way round, as OpenSSH's server reads them so; asyncssh would turn them if it
+            # knew, but sees the name of the SSH server only.
+            await self.ask(client.symlink(note, partial), note)
+        try:
+            yield
+        finally:
+            with suppress(BackendError):
+                await self.ask(client.remove(note), note)
+
     async def _start(self) -> asyncssh.SFTPClient:
-        channel = await self._connection.keep(self._server)
+        notes = join(self._kit.notes, f".files-{secrets.token_hex(8)}")
+        kit = self._kit
+        line = shlex.join([kit.busybox, "sh", "-c", _SERVE, "files", kit.sftp_server, notes, kit.busybox])
+        channel = await self._connection.keep(line)
         try:
             with translated():
                 async with asyncio.timeout(self._timeout):
@@ -110,5 +156,5 @@ class FileChannel:
             raise
         if channel.is_closing():
             raise GuestUnreachable(UNREACHABLE)
-        self._channel = channel
+        self._channel, self._notes = channel, notes
         return client

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from posixpath import basename
 
-from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
+from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
 
 from . import commands, listing, records, transfer
 from .attend import Kept, attend
@@ -24,6 +25,9 @@ from .terminal import open_terminal
 DEADLINE_SLACK = 5.0
 SSH_PORT = 22  # of the users' own server
 HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
+KERNEL_SECONDS = 15.0  # to list a large directory, to read a file of the kernel's
+MAX_NAMES = 8 << 20  # bytes of a directory's names
+MAX_MADE_UP = 16 << 20
 
 
 class SSHGuestSession(GuestSession):
@@ -47,7 +51,7 @@ class SSHGuestSession(GuestSession):
         self._kit = kit or KitPaths()
         self._connection = Connection(address, private_key, settings)
         self._commands = CommandConnections(address, private_key, settings)
-        self._files = FileChannel(self._connection, self._kit.sftp_server, settings.request_timeout)
+        self._files = FileChannel(self._connection, self._kit, settings.request_timeout)
 
     async def execute(
         self,
@@ -80,19 +84,31 @@ class SSHGuestSession(GuestSession):
         remote = commands.build_terminal(self._kit, command, env=env, working_dir=working_dir, user=user)
         return await open_terminal(Connection(*self._own), remote, (cols, rows), self._start_timeout)
 
-    async def list_directory(self, path: str, *, limit: int = 10_000) -> tuple[list[Entry], bool]:
+    async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         if (await self.stat(path)).type != "directory":
             raise GuestPathInvalid(f"{path!r} is no directory.")
-        return await listing.list_directory(self._files, path, limit)
+        return await listing.list_directory(self._files, self._names, path, limit, after)
 
     async def stat(self, path: str) -> Entry:
         check_path(path)
         client = await self._files.client()
-        found = await self._files.ask(client.stat(path), path)
-        return entry(basename(path.rstrip("/")) or "/", path, found)
+        found, system = await asyncio.gather(
+            self._files.ask(client.stat(path), path), self._files.ask(client.statvfs(path), path)
+        )
+        told = entry(basename(path.rstrip("/")) or "/", path, found)
+        # File systems without a single block are the kernel's own: proc, sysfs, cgroups, tracing.
+        return replace(told, made_up=told.type == "file" and system.blocks == 0)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
-        check_path(path)
+        seen = await self.stat(path)
+        if seen.type != "file":
+            raise GuestPathInvalid(f"{path!r} is no regular file.")
+        if seen.made_up:
+            data = await self._made_up(path)
+            end = len(data) if length is None else offset + length
+            for start in range(offset, min(end, len(data)), transfer.BLOCK):
+                yield data[start : min(start + transfer.BLOCK, end)]
+            return
         async with aclosing(transfer.read(self._files, path, offset, length)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -136,6 +152,35 @@ class SSHGuestSession(GuestSession):
         self._files.drop()
         await self._connection.close()
         await self._commands.close()
+
+    async def _names(self, path: str) -> bytes:
+        """The names in a directory as `find` prints them."""
+        command = [self._kit.busybox, "find", ".", "-maxdepth", "1", "-mindepth", "1", "-print0"]
+        try:
+            result = await self.execute(command, working_dir=path, timeout=KERNEL_SECONDS, max_output=MAX_NAMES)
+        except GuestCommandInvalid as error:
+            raise GuestPathNotFound(f"There is no {path!r} inside the machine any more.") from error
+        if result.truncated:
+            raise GuestPathInvalid(f"{path!r} holds more names than can be listed.")
+        if result.timed_out:
+            raise GuestUnreachable("The machine did not list the directory in time.")
+        return result.stdout
+
+    async def _made_up(self, path: str) -> bytes:
+        """The content of a file of the kernel's, some of which block for ever or never end.
+
+        Read by a command of its own with an end in time and size, for the file server would hang with all its
+        transfers.
+        """
+        command = [self._kit.busybox, "head", "-c", str(MAX_MADE_UP + 1), path]
+        result = await self.execute(command, timeout=KERNEL_SECONDS, max_output=MAX_MADE_UP)
+        if result.timed_out:
+            raise GuestPathInvalid(f"{path!r} gives nothing more to read, and no end.")
+        if result.truncated:
+            raise GuestPathInvalid(f"{path!r} is made up by the kernel and has more than {MAX_MADE_UP >> 20} MiB.")
+        if result.exit_code != 0:
+            raise GuestPathInvalid(f"The machine does not let {path!r} be read.")
+        return result.stdout
 
     async def _helper(self, words: str, stdin: bytes) -> bytes:
         """What the kit's helper prints. Raises GuestCommandInvalid with its sentence where it refuses."""

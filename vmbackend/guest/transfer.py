@@ -8,19 +8,23 @@ import stat
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from posixpath import dirname, join
+from posixpath import basename, dirname, join
 from typing import Any
 
 import asyncssh
 from asyncssh import FXF_CREAT, FXF_EXCL, FXF_READ, FXF_WRITE
+from asyncssh.constants import FXE_STATVFS_ST_RDONLY
 
 from vmbackend.errors import BackendError, GuestDiskFull, GuestPathInvalid, GuestPathNotFound
 
 from .sftp import FileChannel
 from .translate import GuestPathExists, UnnamedFailure
 
-BLOCK = 64 * 1024
-DEPTH = 16  # requests in flight: at most 1 MiB of data per transfer
+# A little less than the longest message of OpenSSH's server: larger ones cost less of both sides' time.
+BLOCK = 240 * 1024
+DEPTH = 8  # requests in flight: at most 2 MiB of data per transfer
+# For one block: a disk that writes out what it was given before lets nobody else for half a minute, and was seen to.
+DATA_SECONDS = 120.0
 DEFAULT_MODE = 0o644
 PARTIAL = ".partial-"
 # ext4 reports a few free blocks where a large write has just failed.
@@ -28,16 +32,16 @@ _FULL_BELOW = 1 << 20
 
 
 async def read(files: FileChannel, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
-    """Chunks of a regular file. Raises GuestPathNotFound, GuestPathInvalid."""
-    client = await files.client()
-    # Opening a fifo blocks the guest's whole file server, so it is refused before; the second look is for a
-    # file that was exchanged in between.
-    _require_regular(await files.ask(client.stat(path), path), path)
+    """Chunks of a regular file that a disk holds. Raises GuestPathNotFound, GuestPathInvalid.
+
+    The caller has seen that it is one: opening a fifo blocks the guest's whole file server. It is looked at again for
+    one that was exchanged in between.
+    """
     async with files.opened(path, FXF_READ) as handle:
         _require_regular(await files.ask(handle.stat(), path), path)
 
         async def fetch(position: int, size: int) -> bytes:
-            return await files.ask(handle.read(size, position), path)
+            return await files.ask(handle.read(size, position), path, DATA_SECONDS)
 
         end = None if length is None else offset + length
         blocks = _pipeline(fetch, offset, end)
@@ -97,20 +101,19 @@ async def write(files: FileChannel, path: str, chunks: AsyncIterator[bytes], mod
     before = await _existing(files, client, target)
     parent = dirname(target)
     partial = join(parent, PARTIAL + secrets.token_hex(8))
-    try:
-        await make_parents(files, client, parent)
-        size = await _write_partial(files, partial, chunks, _attributes(before, mode))
-        await files.ask(client.posix_rename(partial, target), path)
-    except UnnamedFailure as error:
-        # Asked before the partial file, which may be what fills the disk, is removed.
-        full = await _is_full(files, parent)
-        await _remove(files, partial)
-        if full:
-            raise GuestDiskFull("The machine's disk is full.") from error
-        raise
-    except BaseException:
-        await _remove(files, partial)
-        raise
+    async with files.noted(partial):
+        try:
+            await make_parents(files, client, parent)
+            size = await _write_partial(files, partial, chunks, _attributes(before, mode))
+            await files.ask(client.posix_rename(partial, target), path)
+        except (UnnamedFailure, GuestPathNotFound) as error:
+            # Asked before the partial file, which may be what fills the disk, is removed.
+            reason = await _why(files, parent)
+            await _remove(files, partial)
+            raise reason or GuestPathInvalid(f"The machine takes no file at {path!r}.") from error
+        except BaseException:
+            await _remove(files, partial)
+            raise
     return size
 
 
@@ -149,6 +152,8 @@ async def _require_directory(files: FileChannel, client: asyncssh.SFTPClient, pa
 
 async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> str:
     """Where a symbolic link leads, so that writing through it does not replace the link."""
+    if basename(path) in ("", ".", ".."):
+        raise GuestPathInvalid(f"{path!r} names a directory.")
     try:
         found = await files.ask(client.lstat(path), path)
     except GuestPathNotFound:
@@ -194,7 +199,7 @@ async def _write_partial(
         for step in attributes:
             await files.ask(handle.setstat(step), partial)
         with suppress(GuestPathInvalid):  # a server without the extension; the rename is atomic all the same
-            await files.ask(handle.fsync(), partial)
+            await files.ask(handle.fsync(), partial, DATA_SECONDS)
     return size
 
 
@@ -205,7 +210,7 @@ async def _pour(files: FileChannel, handle: asyncssh.SFTPClientFile, chunks: Asy
     """
 
     async def send(block: bytes, at: int) -> int:
-        return await files.ask(handle.write(block, at), path)
+        return await files.ask(handle.write(block, at), path, DATA_SECONDS)
 
     pending: deque[asyncio.Task[int]] = deque()
     position = 0
@@ -236,17 +241,29 @@ async def _remove(files: FileChannel, partial: str) -> None:
     await asyncio.shield(asyncio.ensure_future(remove()))
 
 
-async def _is_full(files: FileChannel, directory: str) -> bool:
+async def _why(files: FileChannel, directory: str) -> BackendError | None:
+    """What the file system says of itself where its server gave no reason."""
     client = await files.client()
     while True:
         try:
             found = await files.ask(client.statvfs(directory), directory)
         except GuestPathNotFound:
             if directory == "/":
-                return False
+                return None
             directory = dirname(directory)
         else:
-            return bool(found.bavail * found.frsize < _FULL_BELOW or found.favail == 0)
+            return _of_file_system(found, directory)
+
+
+def _of_file_system(found: asyncssh.SFTPVFSAttrs, directory: str) -> BackendError | None:
+    # File systems that are none (/proc) have no blocks, and some have no inodes: those cannot run out.
+    if found.flags & FXE_STATVFS_ST_RDONLY:
+        return GuestPathInvalid(f"{directory!r} can only be read.")
+    if found.blocks and found.bavail * found.frsize < _FULL_BELOW:
+        return GuestDiskFull("The machine's disk is full.")
+    if found.files and found.favail == 0:
+        return GuestDiskFull("The machine's disk has no room for another file.")
+    return None
 
 
 def _require_regular(found: asyncssh.SFTPAttrs, path: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,15 @@ from vmbackend.errors import (
 )
 from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.guest.kit import find_kit
-from vmbackend.libvirt import agent, disks, domain
+from vmbackend.libvirt import agent, disks, domain, sockets
+from vmbackend.libvirt.admission import Admission
 from vmbackend.libvirt.capacity import capacity, require_memory
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.freshen import freshen
 from vmbackend.libvirt.host import Host, warm_capabilities
-from vmbackend.libvirt.machines import Preparer, port_of
+from vmbackend.libvirt.machines import Preparer
+from vmbackend.libvirt.meters import Meters
+from vmbackend.libvirt.names import NamesKeeper, port_of
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import probe_kvm
@@ -43,6 +46,8 @@ from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.sleep import Sleeper
 from vmbackend.libvirt.stock import Stock
 from vmbackend.libvirt.watch import Watch
+from vmbackend.policy import NetworkPolicy
+from vmbackend.samples import GuestDisk, Sample
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +65,10 @@ class LibvirtDriver(Driver):
         self._host = Host(settings, self._connected, self._watch.unregister)
         self._power = Power(settings, self._host, self._events, self._sleeper)
         self._stock = Stock(settings, self._network, self._sleeper)
+        self._admission = Admission(self._network, self._stock, without=settings.is_test)
         self._preparer = Preparer(settings, self._network, self._domains, self._sleeper)
+        self._names = NamesKeeper(self._network, self._stock.directories)
+        self._meters = Meters(self._host, self._domains, self._stock.files)
 
     def open(self, on_event: Callable[[Event], None]) -> None:
         self._settings.check()
@@ -74,6 +82,7 @@ class LibvirtDriver(Driver):
                     self._events.attach(files)
             if not self._settings.is_test:
                 self._network.install(port_of(record) for record in self._stock.records())
+                self._names.start()
             self._host.open()
         except BaseException as error:
             self.close()
@@ -83,6 +92,7 @@ class LibvirtDriver(Driver):
             raise
 
     def close(self) -> None:
+        self._names.stop()
         self._host.close()
         self._events.stop()
 
@@ -107,7 +117,7 @@ class LibvirtDriver(Driver):
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        self._admit(record)
+        self._admission.admit(record, record)
         self._power.start(target, files, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
@@ -148,8 +158,7 @@ class LibvirtDriver(Driver):
             self.destroy(machine_id)
             domain.undefine(target)
         self._sleeper.drop(files)
-        if not self._settings.is_test:
-            self._leave_network(machine_id, files.read_record())
+        self._admission.leave(machine_id, files.read_record())
         self._events.forget(machine_id)
         _remove(files)
 
@@ -192,12 +201,18 @@ class LibvirtDriver(Driver):
             raise InvalidMachineState("The machine is not off.")
         disks.reset(files.data_disk, record.disk_mb)
 
-    def set_internet(self, machine_id: str, allowed: bool) -> None:
-        _, record = self._known(machine_id)
-        changed = replace(record, allow_internet=allowed)
-        # The record first: a firewall that is rebuilt meanwhile must already come out as it shall be.
-        self._stock.files(machine_id).write_record(changed)
-        self._admit(changed)
+    def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
+        self._known(machine_id)
+        self._admission.change(machine_id, policy)
+
+    def open_connections(self, machine_id: str) -> int:
+        record = self._stock.files(machine_id).read_record()
+        return sockets.count(record.ip) if record else 0
+
+    def end_connections(self, machine_id: str, ports: Collection[int]) -> None:
+        record = self._stock.files(machine_id).read_record()
+        if record:
+            sockets.end(record.ip, ports)
 
     def agent_answers(self, machine_id: str, timeout: float) -> bool:
         target = self._domains.find(self._host.connection, machine_id)
@@ -207,6 +222,12 @@ class LibvirtDriver(Driver):
             return agent.ask(target, "guest-ping", timeout) == {}
         except (GuestUnreachable, InvalidMachineState):
             return False
+
+    def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
+        return self._meters.samples(machine_ids)
+
+    def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
+        return self._meters.guest_disk(machine_id, timeout)
 
     def state(self, machine_id: str) -> MachineState:
         target = self._domains.find_or_none(self._host.connection, machine_id)
@@ -252,15 +273,6 @@ class LibvirtDriver(Driver):
         if domain.state_of(target) not in UP:
             raise InvalidMachineState("The machine does not run.")
 
-    def _admit(self, record: Record) -> None:
-        """Before each start again: rules that somebody flushed must not leave a guest unguarded."""
-        if self._settings.is_test:
-            return
-        try:
-            self._network.admit(port_of(record), port_of(record))
-        except BackendError:
-            self._network.install(port_of(known) for known in self._stock.records())
-
     def _went_by_itself(self, machine_id: str, state: MachineState, grace: float) -> bool:
         try:
             if state is MachineState.PAUSED:
@@ -269,13 +281,6 @@ class LibvirtDriver(Driver):
         except BackendError:
             # Its process died and libvirt has not noticed, or hangs: the destroy that follows ends it either way.
             return False
-
-    def _leave_network(self, machine_id: str, record: Record | None) -> None:
-        ip = record.ip if record else self._network.admitted().get(machine_id)
-        tap = self._network.tap_for(ip) if ip else machine_id
-        if ip:
-            self._network.revoke(ip)
-        self._network.remove_tap(tap)
 
 
 def _remove(files: MachineDir) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import Any, Literal
 
+from vmbackend.bootlog import clear
 from vmbackend.driver import MachineIdentity, MachineSpec, MachineState
 from vmbackend.errors import BackendUnavailable, ImageNotFound, InvalidMachineState
 from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode, generate_host_key
@@ -12,7 +14,9 @@ from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.disks import write_aside
 from vmbackend.libvirt.domainxml import DomainDefinition, to_xml, vcpus_for
-from vmbackend.libvirt.network import Network, Port, mac_for
+from vmbackend.libvirt.firewall import mac_for
+from vmbackend.libvirt.names import port_of
+from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
 from vmbackend.libvirt.sleep import Sleeper
@@ -65,6 +69,8 @@ class Preparer:
         self, connection: Any, spec: MachineSpec, files: MachineDir, image: StoredImage, former: Record | None
     ) -> MachineIdentity:
         files.make()
+        if not spec.boot.keep_logs:
+            clear(files.boot_log)
         size = self._disk(files, spec.disk_mb, former)
         public_key = self._configure(files, spec)
         record = Record(
@@ -74,7 +80,8 @@ class Preparer:
             cpus=spec.cpus,
             memory_mb=spec.memory_mb,
             disk_mb=size,
-            allow_internet=spec.allow_internet,
+            network=spec.network,
+            generation=former.generation_for(spec.network) if former else secrets.randbits(31),
         )
         xml = to_xml(self._definition(spec, files, image))
         # Record before firewall and definition: whatever dies from here on, the record says what to take back.
@@ -108,7 +115,7 @@ class Preparer:
             boot=spec.boot,
             address=f"{spec.ip}/{self._settings.subnet.prefixlen}",
             gateway=self._settings.gateway,
-            dns=self._settings.dns,
+            dns=(self._settings.gateway,),
             host_key=files.host_key.read_bytes(),
             authorized_key=self._settings.control_public_key,
         )
@@ -149,14 +156,10 @@ class Preparer:
             if existing is not None:
                 domain.undefine(existing)
             if not self._settings.is_test:
-                self._network.revoke(spec.ip)
+                self._network.revoke(spec.ip, spec.id)
             files.remove()
         except Exception:
             log.exception("machine %s: a failed preparation left something behind", spec.id)
-
-
-def port_of(record: Record) -> Port:
-    return Port(record.id, record.ip, record.allow_internet)
 
 
 def _encoded(config: GuestConfig) -> bytes:

@@ -1,62 +1,51 @@
-"""The machines' network: an own bridge, and nftables tables that let through what was admitted and nothing else.
-
-Two tables, both named `mvm_<instance>`:
-
-* `bridge`: a frame from a tap passes only if (tap, MAC, IPv4 address) is an element of `guests`, for ARP as for IPv4.
-  Everything else a guest may utter (IPv6, foreign addresses, other protocols) is dropped.
-* `inet`: guests in `internet` may go out to public addresses, masqueraded, and ask the configured resolvers; nobody
-  comes in by routing; the host takes from guests only replies to its own connections and a few pings.
+"""The machines' network on the host: an own bridge, the firewall (`firewall.py`) and the resolvers (`resolver.py`).
 
 Guests do not see each other: their bridge ports are isolated (libvirt does that before a tap is up) and routing from
-the bridge back to it is dropped. Per-machine state is set elements alone, changed in one transaction, and each `guests`
-element carries the machine's id as its comment, so the firewall itself tells whose it is. Tables of other names are
-never touched.
+the bridge back to it is dropped. What a machine may do is changed in one transaction, and each `guests` element carries
+the machine's id as its comment, so the firewall itself tells whose it is. Tables of other names are never touched.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from ipaddress import IPv4Address, ip_network
+from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.firewall import NAME_SECONDS, Firewall, Port, mac_for
 from vmbackend.libvirt.process import run
-from vmbackend.libvirt.settings import PRIVATE_NETWORKS, LibvirtSettings
+from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.resolver import Resolver, end_others
+from vmbackend.libvirt.settings import LibvirtSettings
+
+log = logging.getLogger(__name__)
 
 _NET = Path("/sys/class/net")
 _IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """A machine's place in the network."""
-
-    machine_id: str
-    ip: str
-    internet: bool
-
-
-def mac_for(ip: str) -> str:
-    """The locally administered MAC address that belongs to an IPv4 address."""
-    return "02:6d:" + ":".join(f"{byte:02x}" for byte in IPv4Address(ip).packed)
+# No machine's id begins with a dot.
+_SHARED = ".network"
 
 
 class Network:
-    """One instance's bridge and firewall. Every method may be called again after it failed."""
+    """One instance's bridge, firewall and resolvers. Every method may be called again after it failed."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self._settings = settings
         self.bridge = f"mvb{settings.instance}"
         self.table = f"mvm_{settings.instance}"
         self._tap_prefix = f"mvt{settings.instance}"
+        self._firewall = Firewall(settings, bridge=self.bridge, table=self.table, tap_prefix=self._tap_prefix)
+        # Against the keeper's turns, which look at all machines.
+        self.lock = threading.RLock()
 
     def tap_for(self, ip: str) -> str:
         """The tap's name: the address's place in the subnet, so at most 14 characters."""
-        offset = int(IPv4Address(ip)) - int(self._settings.subnet.network_address)
-        return f"{self._tap_prefix}{offset:x}"
+        return f"{self._tap_prefix}{self._firewall.place(ip)}"
 
     def check_address(self, ip: str) -> None:
         """Raises BackendUnavailable for an address that no machine of this host can have."""
@@ -66,23 +55,67 @@ class Network:
             raise BackendUnavailable(f"The address {ip} does not belong to this host's machines.")
 
     def install(self, ports: Iterable[Port]) -> None:
-        """Bridge, forwarding and both tables, holding exactly `ports`; one transaction, so no unguarded moment."""
-        self._make_bridge()
-        if _IP_FORWARD.read_text().strip() != "1":
-            _IP_FORWARD.write_text("1\n")
-        elements = [line for port in ports for line in self._add(port)]
-        self._nft([*self._tables(), *elements])
+        """Bridge, forwarding, resolvers and both tables, holding exactly `ports`.
+
+        The tables are made anew in one transaction, so there is no unguarded moment; what resolvers learned is kept.
+        """
+        with self.lock:
+            self._make_bridge()
+            if _IP_FORWARD.read_text().strip() != "1":
+                _IP_FORWARD.write_text("1\n")
+            resolved = [self._resolved_or_closed(port) for port in ports]
+            learned = [line for port in resolved if port.dns_port for line in self._learned(port.ip)]
+            elements = [line for port in resolved for line in self._admission(port, None)]
+            self._nft([*self._firewall.tables(), *elements, *learned])
+            self.keep_resolvers(resolved)
         for tap in self.taps():
             run(["bridge", "link", "set", "dev", tap, "isolated", "on"])
 
     def admit(self, port: Port, former: Port | None = None) -> None:
-        """Let a machine's frames through, with or without the way out; what `former` had is taken back."""
-        lines = [*(self._remove(former.ip) if former else []), *self._remove(port.ip), *self._add(port)]
-        self._nft(lines)
+        """Let a machine's frames through as its policy says; what `former` had is taken back."""
+        with self.lock:
+            resolved = self._resolved(port)
+            moved = self._firewall.revoke(former.ip) if former and former.ip != port.ip else []
+            self._nft([*moved, *self._admission(resolved, former)])
+            if not resolved.dns_port:
+                self._resolver(port.machine_id).end()
 
-    def revoke(self, ip: str) -> None:
-        """Take back everything an address was given."""
-        self._nft(self._remove(ip))
+    def revoke(self, ip: str, machine_id: str) -> None:
+        """Take back everything an address and its machine were given."""
+        with self.lock:
+            self._nft(self._firewall.revoke(ip))
+            self._resolver(machine_id).end()
+
+    def forget_old_names(self, ip: str, turn: int) -> None:
+        """One of the two sets of learned addresses begins anew; called with the next number every NAME_SECONDS."""
+        self._nft([f"flush set inet {self.table} {self._firewall.learned_sets(ip)[turn % 2]}"])
+
+    def keep_resolvers(self, ports: Iterable[Port]) -> None:
+        """The common resolver runs, and each that these machines need; those of nobody end.
+
+        One that cannot be started is told in the log, and tried again by the next call: its machines do without names.
+        """
+        wanted = {self._shared.conf}
+        for port in ports:
+            if port.policy.names:
+                wanted.add(self._resolver(port.machine_id).conf)
+                self._keep_resolver(port)
+        end_others(self._settings.machines_dir, wanted)
+        try:
+            self._start_shared()
+        except (BackendUnavailable, OSError) as error:
+            log.error(
+                "the guests' resolver does not start (does another one hold port 53 of all addresses?): %s", error
+            )
+
+    def _keep_resolver(self, port: Port) -> None:
+        if self._resolver(port.machine_id).is_up():
+            return
+        log.warning("machine %s: its resolver is started again", port.machine_id)
+        try:
+            self.admit(port, port)
+        except BackendUnavailable as error:
+            log.error("machine %s: its resolver does not start: %s", port.machine_id, error)
 
     def taps(self) -> list[str]:
         """Names of this instance's taps that exist."""
@@ -95,11 +128,12 @@ class Network:
 
     def admitted(self) -> dict[str, str]:
         """Machine id -> address, as the firewall holds it."""
-        listed = json.loads(run(["nft", "-j", "list", "set", "bridge", self.table, "guests"]))
-        return {machine: ip for machine, ip in map(_element, _elements(listed)) if machine}
+        found = map(_guest, self._elements("bridge", "guests"))
+        return {machine: ip for machine, ip in found if machine}
 
     def uninstall(self) -> None:
-        """Remove taps, bridge and both tables; harmless where they are not there."""
+        """Remove resolvers, taps, bridge and both tables; harmless where they are not there."""
+        end_others(self._settings.machines_dir, ())
         for tap in self.taps():
             self.remove_tap(tap)
         if (_NET / self.bridge).exists():
@@ -107,6 +141,54 @@ class Network:
         for family in ("inet", "bridge"):
             # add before delete: deleting what is absent would be an error.
             self._nft([f"add table {family} {self.table}", f"delete table {family} {self.table}"])
+
+    @property
+    def _shared(self) -> Resolver:
+        return Resolver(self._settings.machines_dir / _SHARED / "resolver")
+
+    def _start_shared(self) -> None:
+        shared = self._shared
+        shared.conf.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared.shared(self._settings.gateway, self._settings.dns)
+
+    def _resolver(self, machine_id: str) -> Resolver:
+        return Resolver(MachineDir(self._settings.machines_dir, machine_id).resolver)
+
+    def _resolved(self, port: Port) -> Port:
+        """The same with its resolver running, where its policy needs one."""
+        if not port.policy.names:
+            return replace(port, dns_port=0)
+        sets = [f"inet#{self.table}#{name}" for name in self._firewall.learned_sets(port.ip)]
+        resolver = self._resolver(port.machine_id)
+        return replace(
+            port, dns_port=resolver.named(self._settings.gateway, port.policy.names, sets, max_ttl=NAME_SECONDS)
+        )
+
+    def _resolved_or_closed(self, port: Port) -> Port:
+        """One machine's resolver must not keep all others from their network."""
+        try:
+            return self._resolved(port)
+        except BackendUnavailable as error:
+            log.error("machine %s: its resolver does not start: %s", port.machine_id, error)
+            return replace(port, dns_port=0)
+
+    def _admission(self, port: Port, former: Port | None) -> list[str]:
+        self.check_address(port.ip)
+        same = former is not None and (former.ip, former.generation) == (port.ip, port.generation)
+        return self._firewall.admit(port, keep_learned=same)
+
+    def _learned(self, ip: str) -> list[str]:
+        lines = []
+        for name in self._firewall.learned_sets(ip):
+            known = [_learned_address(element) for element in self._elements("inet", name)]
+            lines += self._firewall.learn(ip, name, known)
+        return lines
+
+    def _elements(self, family: str, name: str) -> list[Any]:
+        """Elements of a set; none where there is no such set."""
+        listed = run(["nft", "-j", "list", "set", family, self.table, name], ok=(0, 1))
+        rows = json.loads(listed)["nftables"] if listed else []
+        return [element for row in rows if "set" in row for element in row["set"].get("elem", [])]
 
     def _make_bridge(self) -> None:
         gateway, prefix = self._settings.gateway, self._settings.subnet.prefixlen
@@ -124,98 +206,13 @@ class Network:
     def _nft(self, lines: Sequence[str]) -> None:
         run(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
 
-    def _key(self, ip: str) -> str:
-        return f'"{self.tap_for(ip)}" . {mac_for(ip)} . {ip}'
 
-    def _add(self, port: Port) -> list[str]:
-        self.check_address(port.ip)
-        key = self._key(port.ip)
-        lines = [f'add element bridge {self.table} guests {{ {key} comment "{port.machine_id}" }}']
-        if port.internet:
-            lines.append(f"add element inet {self.table} internet {{ {port.ip} }}")
-        return lines
-
-    def _remove(self, ip: str) -> list[str]:
-        # Deleting an absent element fails the transaction, adding a present one does not: so add, then delete.
-        found = []
-        for where, key in (("bridge {} guests", self._key(ip)), ("inet {} internet", ip)):
-            place = where.format(self.table)
-            found += [f"add element {place} {{ {key} }}", f"delete element {place} {{ {key} }}"]
-        return found
-
-    def _tables(self) -> list[str]:
-        both = [f"{verb} table {family} {self.table}" for family in ("inet", "bridge") for verb in ("add", "delete")]
-        return [*both, self._bridge_table(), self._inet_table()]
-
-    def _bridge_table(self) -> str:
-        return f"""
-table bridge {self.table} {{
-  set guests {{
-    type ifname . ether_addr . ipv4_addr
-  }}
-  chain from_guests {{
-    type filter hook prerouting priority -300; policy accept;
-    iifname != "{self._tap_prefix}*" accept
-    ether type ip iifname . ether saddr . ip saddr @guests accept
-    ether type arp iifname . ether saddr . arp saddr ip @guests iifname . arp saddr ether . arp saddr ip @guests accept
-    drop
-  }}
-}}"""
-
-    def _inet_table(self) -> str:
-        settings = self._settings
-        private = [n for n in PRIVATE_NETWORKS if not _covered(n, settings.allowed_private)]
-        resolvers = f"elements = {{ {', '.join(settings.dns)} }}" if settings.dns else ""
-        allowed = f"ip daddr {{ {', '.join(settings.allowed_private)} }} accept" if settings.allowed_private else ""
-        return f"""
-table inet {self.table} {{
-  set internet {{
-    type ipv4_addr
-  }}
-  set resolvers {{
-    type ipv4_addr
-    {resolvers}
-  }}
-  chain forward {{
-    type filter hook forward priority filter; policy accept;
-    iifname "{self.bridge}" jump out
-    oifname "{self.bridge}" ip daddr @internet ct state established,related accept
-    oifname "{self.bridge}" drop
-  }}
-  chain out {{
-    meta nfproto != ipv4 drop
-    oifname "{self.bridge}" drop
-    ip saddr != @internet drop
-    ip daddr @resolvers meta l4proto {{ tcp, udp }} th dport 53 accept
-    {allowed}
-    ip daddr {{ {", ".join(private)} }} drop
-    accept
-  }}
-  chain input {{
-    type filter hook input priority filter; policy accept;
-    iifname != "{self.bridge}" accept
-    ct state established,related accept
-    icmp type echo-request limit rate 20/second accept
-    ip saddr @internet ip daddr @resolvers meta l4proto {{ tcp, udp }} th dport 53 accept
-    drop
-  }}
-  chain postrouting {{
-    type nat hook postrouting priority srcnat; policy accept;
-    ip saddr @internet ip saddr {settings.subnet} oifname != "{self.bridge}" masquerade
-  }}
-}}"""
-
-
-def _covered(network: str, allowed: Iterable[str]) -> bool:
-    return any(ip_network(network).subnet_of(ip_network(a)) for a in allowed)  # type: ignore[arg-type]
-
-
-def _elements(listed: dict[str, Any]) -> list[Any]:
-    found = [entry["set"].get("elem", []) for entry in listed["nftables"] if "set" in entry]
-    return [element for group in found for element in group]
-
-
-def _element(element: dict[str, Any]) -> tuple[str, str]:
+def _guest(element: dict[str, Any]) -> tuple[str, str]:
     inner = element.get("elem", {})
     value = inner.get("val", {}) if inner else element
     return inner.get("comment", ""), value.get("concat", ["", "", ""])[2]
+
+
+def _learned_address(element: Any) -> tuple[str, int]:
+    inner = element["elem"] if isinstance(element, dict) else {"val": element}
+    return str(inner["val"]), int(inner.get("expires", 1))

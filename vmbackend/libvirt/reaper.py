@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NAME = "qemu-system"
+_RESOLVER = "dnsmasq"
 _NO_CHILDREN_SECONDS = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
 # Children of tools that were killed become ours too. One that nobody has waited for so long, nobody waits for.
@@ -80,6 +81,11 @@ def _stat(pid: int) -> tuple[str, str, int] | None:
 
 
 def _is_machine(pid: int, fields: tuple[str, str, int]) -> bool:
-    """A detached one: in a session that neither we nor itself began. One of our own making is waited for elsewhere."""
+    """A detached one: in a session that neither we nor itself began. One of our own making is waited for elsewhere.
+
+    A resolver's first half begins a session, makes the second half and ends; nobody waits for either of them.
+    """
     name, _, session = fields
+    if name == _RESOLVER:
+        return session != os.getsid(0)
     return name.startswith(_NAME) and session not in (pid, os.getsid(0))

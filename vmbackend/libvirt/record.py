@@ -9,6 +9,7 @@
                         boot.log       console output, bounded
                         events.out console.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
+                        resolver.conf  of a machine that reaches some names only: its dnsmasq, with its pid file
 
 A directory whose machine.json is missing is what a death in the first preparation left: `delete` removes it.
 """
@@ -22,8 +23,10 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from vmbackend.libvirt.disks import write_aside
+from vmbackend.policy import NetworkPolicy
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
 _PIPES = ("events.in", "events.out", "console.in", "console.out")
@@ -39,7 +42,22 @@ class Record:
     cpus: float
     memory_mb: int
     disk_mb: int
-    allow_internet: bool
+    network: NetworkPolicy
+    # Changes with a policy that takes names back: connections that those let through end.
+    generation: int = 1
+
+    def generation_for(self, policy: NetworkPolicy) -> int:
+        """The generation of a policy that follows this one."""
+        grows = bool(self.network.names) and set(self.network.names) <= set(policy.names)
+        return self.generation if grows or policy == self.network else (self.generation + 1) % (1 << 31)
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Self:
+        """Raises TypeError, KeyError. A record of before there were policies tells the way out alone."""
+        if "allow_internet" in raw:
+            raw["network"] = {"allow_internet": raw.pop("allow_internet")}
+        raw["network"] = NetworkPolicy.from_json(raw["network"])
+        return cls(**raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +85,7 @@ class MachineDir:
         self.agent_socket = self.path / "agent"
         self.events_pipe = self.path / "events"
         self.console_pipe = self.path / "console"
+        self.resolver = self.path / "resolver"
 
     def make(self) -> None:
         """The directory and the pipes; harmless where they are there."""
@@ -86,8 +105,8 @@ class MachineDir:
 
     def read_record(self) -> Record | None:
         try:
-            return Record(**json.loads((self.path / "machine.json").read_bytes()))
-        except (OSError, ValueError, TypeError):
+            return Record.from_json(json.loads((self.path / "machine.json").read_bytes()))
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def write_record(self, record: Record) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv4Network, ip_address
+from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -16,19 +16,6 @@ from vmbackend.errors import BackendUnavailable
 _SOCKET_PATH_MAX = 107
 ROOT_MAX = _SOCKET_PATH_MAX - 56
 MACHINES_DIR_MAX = _SOCKET_PATH_MAX - 47
-
-PRIVATE_NETWORKS = (
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "224.0.0.0/3",
-)
 
 
 class StoredImage(Protocol):
@@ -44,24 +31,6 @@ class Images(Protocol):
     def get(self, digest: str) -> StoredImage | None: ...
 
 
-def host_resolvers(resolv_conf: Path = Path("/etc/resolv.conf")) -> tuple[str, ...]:
-    """The host's IPv4 name servers that a guest could reach too, so none on a loopback address."""
-    try:
-        words = [line.split() for line in resolv_conf.read_text().splitlines()]
-    except OSError:
-        return ()
-    found = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
-    return tuple(a for a in found if _is_reachable_ipv4(a))
-
-
-def _is_reachable_ipv4(text: str) -> bool:
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return False
-    return isinstance(address, IPv4Address) and not address.is_loopback
-
-
 @dataclass(frozen=True, slots=True)
 class LibvirtSettings:
     """Everything that differs between two instances of the driver. Paths are absolute; sizes as the names say."""
@@ -73,8 +42,8 @@ class LibvirtSettings:
     kit_dir: Path
     control_public_key: str
     images: Images
-    dns: tuple[str, ...] = field(default_factory=host_resolvers)
-    allowed_private: tuple[str, ...] = ()  # private networks that guests with internet may reach all the same
+    dns: tuple[str, ...] = ()  # servers that the guests' resolver asks; none: those of the host's /etc/resolv.conf
+    allowed_private: tuple[str, ...] = ()  # private networks that guests may reach all the same, as their policy says
     memory_reserve_mb: int = 512
     disk_reserve_mb: int = 2048
     accel: Literal["auto", "kvm", "qemu"] = "auto"

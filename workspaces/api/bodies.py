@@ -13,8 +13,11 @@ from django.utils import timezone
 
 from common.durations import format_duration
 from common.times import iso
+from workspaces.images.pins import image_fields
+from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
+from workspaces.network.bodies import load_ports, ports_body
 
 
 def workspace_body(row: Workspace, now: datetime | None = None) -> dict[str, Any]:
@@ -42,12 +45,9 @@ def workspace_body(row: Workspace, now: datetime | None = None) -> dict[str, Any
         },
         "access": {"ssh_enabled": row.ssh_enabled},
         "network": network_body(row),
-        "public_ports": [],
+        "public_ports": ports_body(row),
         "resources": resources_body(row),
-        "image_logo": None,
-        "image_color": None,
-        "image_desktop": None,
-        "image_capabilities": [],
+        **image_fields(row.image_pin),
         "provisioning": provisioning_body(row),
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
@@ -156,7 +156,7 @@ def details_body(row: Workspace, token: str) -> dict[str, Any]:
     """What details add, inside the workspace and beside it."""
     return {
         "token": token,
-        "stats": {"uptime": row.uptime()},
+        "stats": stats_of(row),
         "ssh": {"ssh_enabled": row.ssh_enabled, "ssh_id": row.pk},
         "api_access": {"terminal": row.ready, "preview": row.public_access},
         "lifecycle": lifecycle_body(row),
@@ -166,4 +166,5 @@ def details_body(row: Workspace, token: str) -> dict[str, Any]:
 
 def list_body(rows: list[Workspace]) -> list[dict[str, Any]]:
     now = timezone.now()
+    load_ports(rows)
     return [workspace_body(row, now) for row in rows]

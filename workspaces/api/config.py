@@ -13,9 +13,9 @@ from common.responses import field_sentences
 from vmbackend.driver import WorkloadRestart
 from vmbackend.guest import records
 from workspaces import errors
+from workspaces.images import shapes
 from workspaces.models.workspace import RestartPolicy, TtlAction
 from workspaces.operations.machine import workload
-from workspaces.services.quota import Amount
 
 ENV_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,255}")
 WORKLOAD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -28,7 +28,7 @@ ENV_OBJECT = {
 }
 MAX_WORKLOADS = 32
 MAX_DISK_MB = 1_048_576
-DEFAULT_CPUS, DEFAULT_MEMORY_MB, DEFAULT_DISK_MB = 1, 512, 512
+RESOURCES = ("cpus", "memory_mb", "disk_size_mb")
 
 
 @extend_schema_field({"type": "array", "items": {"oneOf": [ENV_OBJECT, {"type": "string"}]}})
@@ -156,11 +156,6 @@ class Config(ResourceFields):
             raise serializers.ValidationError("Only for images of family macos; no host runs them.")
         return value
 
-    def validate_desktop(self, value: Any) -> Any:
-        if value and value["enabled"]:
-            raise serializers.ValidationError("This image has no desktop.")
-        return value
-
     def validate_proxy_assignment_id(self, value: Any) -> Any:
         if value is not None:
             raise serializers.ValidationError("This account has no such proxy assignment.")
@@ -176,12 +171,9 @@ def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, 
     return checked.validated_data
 
 
-def amount(config: dict[str, Any]) -> Amount:
-    return Amount(
-        round(config.get("cpus", DEFAULT_CPUS) * 1000),
-        config.get("memory_mb", DEFAULT_MEMORY_MB),
-        config.get("disk_size_mb", DEFAULT_DISK_MB),
-    )
+def asked_sizes(config: dict[str, Any]) -> dict[str, int]:
+    """The columns of resources that a config names."""
+    return shapes.columns({name: config[name] for name in RESOURCES if name in config})
 
 
 # From a config field to the column that holds it, where the names are the same.
@@ -208,6 +200,8 @@ def config_columns(config: dict[str, Any]) -> dict[str, Any]:
         columns["ssh_enabled"] = config["ssh_access"]
     if "workloads" in config:
         columns["workloads"] = [dict(item) for item in config["workloads"]]
+    if "desktop" in config:
+        columns["desktop_enabled"] = bool(config["desktop"] and config["desktop"]["enabled"])
     network = config.get("network_config")
     if network:
         columns["allow_internet"] = network["allow_internet"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from django.conf import settings
 from rest_framework import serializers
 from rest_framework.request import Request
 
@@ -14,7 +13,7 @@ from common.pagination import PageQuery
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
-from workspaces.api.config import CommandField, Config, EnvField, amount, config_columns, valid_config
+from workspaces.api.config import CommandField, Config, EnvField, asked_sizes, config_columns, valid_config
 from workspaces.models.workspace import Mode
 from workspaces.services.create import NewWorkspace
 from workspaces.services.slugs import is_slug
@@ -31,7 +30,12 @@ class CreateRequest(serializers.Serializer):
     name = StrictChar(required=False, allow_null=True, allow_blank=True)
     slug = StrictChar(required=False, allow_null=True)
     image = StrictChar(required=False, allow_null=True)
-    preset = StrictChar(required=False, allow_null=True, max_length=120)
+    preset = StrictChar(
+        required=False,
+        allow_null=True,
+        max_length=120,
+        help_text="Of the image catalog; brings the image (one given beside it must be its base) and the sizes.",
+    )
     namespace = StrictChar(required=False, allow_null=True)
     mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
     config = Config(required=False)
@@ -64,14 +68,14 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
     if data["mode"] == Mode.PERMANENT and config.get("ttl"):
         raise errors.InvalidConfig(details={"ttl": ["A permanent workspace has no ttl."]})
     new = NewWorkspace(
-        image=data.get("image") or settings.ENV.default_image,
-        amount=amount(config),
+        image=data.get("image"),
+        preset=data.get("preset"),
+        sizes=asked_sizes(config),
         name=data.get("name") or None,
         slug=data.get("slug"),
         namespace=data.get("namespace"),
         fields={
             "mode": data["mode"],
-            "preset": data.get("preset") or "",
             "type": data.get("type") or "",
             **config_columns(config),
         },
@@ -172,11 +176,6 @@ class ExecRequest(serializers.Serializer):
     def validate_env(self, value: Any) -> dict[str, str]:
         items = [{"key": key, "value": item} for key, item in value.items()] if isinstance(value, dict) else value
         return EnvField().to_internal_value(items)
-
-
-class LogQuery(serializers.Serializer):
-    source = serializers.ChoiceField(["boot"], default="boot")  # type: ignore[assignment]  # the specification's name
-    tail_lines = serializers.IntegerField(min_value=1, max_value=10_000, default=100)
 
 
 def body_of(request: Request) -> dict[str, Any]:

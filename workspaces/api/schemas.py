@@ -71,6 +71,11 @@ class ResourcesObject(s.Serializer):
     disk_size_mb = s.IntegerField(help_text="MiB")
 
 
+class ImageDesktop(s.Serializer):
+    installable = s.BooleanField()
+    prepared = s.BooleanField()
+
+
 class WorkspaceObject(s.Serializer):
     id = s.CharField()
     name = s.CharField()
@@ -93,7 +98,7 @@ class WorkspaceObject(s.Serializer):
     resources = ResourcesObject()
     image_logo = s.CharField(allow_null=True)
     image_color = s.CharField(allow_null=True)
-    image_desktop = s.DictField(allow_null=True)
+    image_desktop = ImageDesktop(allow_null=True)
     image_capabilities = s.ListField(child=s.CharField())
     provisioning = ProvisioningObject()
     created_at = s.DateTimeField()
@@ -174,33 +179,3 @@ class ExecResponse(Success):
     duration_ms = s.IntegerField()
     truncated = s.BooleanField()
     timed_out = s.BooleanField()
-
-
-class FileEntry(s.Serializer):
-    name = s.CharField()
-    path = s.CharField()
-    type = s.ChoiceField(["file", "directory", "symlink", "other"])
-    size = s.IntegerField()
-    mode = s.IntegerField()
-    modified = s.DateTimeField()
-    target = s.CharField(required=False)
-
-
-class ListingResponse(Success):
-    path = s.CharField()
-    count = s.IntegerField()
-    entries = FileEntry(many=True)
-    truncated = s.BooleanField()
-
-
-class LogEntry(s.Serializer):
-    line = s.CharField()
-    message = s.CharField()
-    timestamp = s.DateTimeField(allow_null=True)
-    stream = s.ChoiceField(["stdout", "stderr", "console"])
-    source = s.CharField()  # type: ignore[assignment]  # the contract's name
-
-
-class LogsResponse(Success):
-    source = s.CharField()  # type: ignore[assignment]  # the contract's name
-    logs = LogEntry(many=True)

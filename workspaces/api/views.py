@@ -56,6 +56,12 @@ class WorkspaceViewSet(ViewSet):
             201: schemas.WorkspaceResponse,
             202: schemas.AcceptedResponse,
             200: schemas.AcceptedResponse,
+            **schemas.refused(
+                {
+                    400: "`INVALID_NAMESPACE`; `INVALID_NAME_LENGTH`; `INVALID_IMAGE`; `INVALID_CONFIG`; "
+                    "`MISSING_REQUIRED_ENV`: a catalog entry's variables, `details.missing`; `validation_error`",
+                }
+            ),
         },
     )
     def create(self, request: ApiRequest) -> Response:

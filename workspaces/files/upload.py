@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from common.errors import InvalidJson, PayloadTooLarge, ValidationError
 
-CHUNK = 256 * 1024
+CHUNK = 240 * 1024  # what one request to a guest's file server carries
 MAX_SMALL = 64 * 1024  # bytes of any key or value but the content
 MAX_ESCAPE = len("\\u0000")
 _CHARACTERS = re.compile(rb"(?:[^\\]+|\\[^u]|\\u[0-9A-Fa-f]{4})*")

@@ -1,1 +1,1 @@
-"""Logs of a workspace. The console log lies on its host; that host's vmhost reads it."""
+"""Logs of a workspace: the console's on its host, read by that host's vmhost, and the programs' inside its guest."""

@@ -1,54 +1,65 @@
-"""Asking a host for a log: a task on the host's queue, the answer through a Redis list that lives a minute.
-
-Logs are where the machines are, and the api process may be on another machine. Only the tail travels.
-"""
+"""Asking a host for its console log (`workspaces.remote`). The log is bounded, so an answer is too."""
 
 from __future__ import annotations
 
-import secrets
+import json
 from pathlib import Path
+from typing import Any
 
-import redis
-from celery import current_app
-from django.conf import settings
-from kombu.exceptions import OperationalError
-
-from common.connections import release_connection
-from common.errors import VMUnavailable
+from common.errors import NotFound
+from vmbackend.bootlog import clear, former
+from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
 from workspaces.models import Workspace
+from workspaces.remote import ask
 
-TASK = "workspaces.tasks.send_boot_log"
-ANSWER_SECONDS = 10
-KEEP_SECONDS = 60
-MAX_BYTES = 1 << 20
-
-
-def boot_log(workspace: Workspace, lines: int) -> list[str]:
-    """The last lines of the console log, empty where the machine has not written any. Raises VMUnavailable."""
-    if workspace.host is None:
-        return []
-    release_connection()
-    key = f"log:{secrets.token_hex(16)}"
-    try:
-        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=ANSWER_SECONDS + 5) as client:
-            current_app.send_task(TASK, args=[workspace.pk, key], queue=workspace.host.queue, expires=ANSWER_SECONDS)
-            answer = client.blpop([key], timeout=ANSWER_SECONDS)
-    except (redis.RedisError, OperationalError, OSError) as exc:
-        raise VMUnavailable("The log cannot be fetched now; try again later.") from exc
-    if answer is None:
-        raise VMUnavailable("The host of this workspace does not answer; try again later.")
-    return split_lines(answer[1], lines)
+TASK = "workspaces.tasks.answer_boot_log"
+NAMES = ("boot.log", "boot.log.1")
 
 
-def send(path: Path, key: str) -> None:
-    """vmhost's half: put the tail where the asker waits."""
-    with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=5) as client, client.pipeline() as pipe:
-        pipe.rpush(key, tail(path, MAX_BYTES))
-        pipe.expire(key, KEEP_SECONDS)
-        pipe.execute()
+def tail(workspace: Workspace, lines: int) -> bytes:
+    """The end of the console log with at least that many lines, where there are so many. Raises VMUnavailable."""
+    return _ask(workspace, "tail", lines)
 
 
-def tail(path: Path, size: int) -> bytes:
+def files(workspace: Workspace) -> list[dict[str, Any]]:
+    """Its files: name, size in bytes, when it was written to (seconds since the epoch). Raises VMUnavailable."""
+    listed: list[dict[str, Any]] = json.loads(_ask(workspace, "files", 0) or b"[]")
+    return listed
+
+
+def content(workspace: Workspace, name: str) -> bytes:
+    """One of the files whole. Raises NotFound, VMUnavailable."""
+    found = _ask(workspace, "read", NAMES.index(name))
+    if not found:
+        raise NotFound("There is no such log file.")
+    return found[1:]
+
+
+def clear_all(workspace: Workspace) -> None:
+    """Empty the console log. Raises VMUnavailable."""
+    _ask(workspace, "clear", 0)
+
+
+def _ask(workspace: Workspace, what: str, argument: int) -> bytes:
+    return ask(workspace, TASK, what, argument) if workspace.host is not None else b""
+
+
+def answer(path: Path, what: str, argument: int) -> bytes:
+    """vmhost's half."""
+    ways = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
+    return ways[what](path, argument)
+
+
+def _tail(path: Path, lines: int) -> bytes:
+    size = MAX_TAIL_BYTES
+    found = end_of(path, size)
+    if len(found) < size:
+        found = end_of(former(path), size - len(found)) + found
+    # Twice as many: empty ones are left out later.
+    return b"\n".join(found.split(b"\n")[-2 * lines - 1 :])
+
+
+def end_of(path: Path, size: int) -> bytes:
     """The last bytes of a file, from the start of a line; nothing where there is no file."""
     try:
         with path.open("rb") as file:
@@ -57,10 +68,29 @@ def tail(path: Path, size: int) -> bytes:
             found = file.read(size)
     except FileNotFoundError:
         return b""
-    return found.split(b"\n", 1)[-1] if end > size else found
+    return whole_lines(found) if end > size else found
 
 
-def split_lines(raw: bytes, lines: int) -> list[str]:
-    """Console output as text: bytes that are no UTF-8 replaced, terminal line ends removed."""
-    text = raw.decode("utf-8", errors="replace").replace("\r\n", "\n")
-    return [line.rstrip("\r") for line in text.split("\n") if line][-lines:]
+def _files(path: Path, _: int) -> bytes:
+    listed = []
+    for name, place in zip(NAMES, (path, former(path)), strict=True):
+        try:
+            found = place.stat()
+        except FileNotFoundError:
+            continue
+        listed.append({"name": name, "size": found.st_size, "modified": found.st_mtime})
+    return json.dumps(listed).encode()
+
+
+def _read(path: Path, index: int) -> bytes:
+    """The content behind one byte, so that an empty file is not a missing one."""
+    try:
+        with (path, former(path))[index].open("rb") as file:
+            return b"+" + file.read(MAX_TAIL_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _clear(path: Path, _: int) -> bytes:
+    clear(path)
+    return b"+"

@@ -1,7 +1,10 @@
 """The rows of this room."""
 
+from workspaces.images.models import CatalogEntry
 from workspaces.models.activity import Activity
 from workspaces.models.operation import Operation
+from workspaces.models.public_port import PublicPort
+from workspaces.models.usage import MeterRecord, Usage, UsagePoint
 from workspaces.models.workspace import Workspace
 
-__all__ = ["Activity", "Operation", "Workspace"]
+__all__ = ["Activity", "CatalogEntry", "MeterRecord", "Operation", "PublicPort", "Usage", "UsagePoint", "Workspace"]

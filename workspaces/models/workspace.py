@@ -65,6 +65,8 @@ class Workspace(models.Model):
     image = models.CharField(max_length=512)
     image_digest = models.CharField(max_length=80, blank=True, default="")
     preset = models.CharField(max_length=120, blank=True, default="")
+    # A copy of the catalog entry that it was made from (`images.pins`); never written again.
+    image_pin = models.JSONField(null=True, blank=True)
     env: models.Field[Any, Any] = EncryptedJSONField(default=dict, blank=True)
     cmd = models.JSONField(null=True, blank=True)
     workloads: models.Field[Any, Any] = EncryptedJSONField(default=list, blank=True)
@@ -96,6 +98,9 @@ class Workspace(models.Model):
     egress_ports = models.JSONField(default=list, blank=True)
     egress = models.JSONField(default=list, blank=True)
     ingress = models.JSONField(default=list, blank=True)
+    # Whether the machine's host was not brought to the above yet, and how many rows of public ports there are.
+    network_stale = models.BooleanField(default=False)
+    published_ports = models.PositiveSmallIntegerField(default=0)
     ssh_enabled = models.BooleanField(default=False)
     ssh_keys = models.JSONField(default=list, blank=True)
     # Whether the two above have changed since the guest was last told.

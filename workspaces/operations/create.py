@@ -14,6 +14,7 @@ from vmbackend.errors import BackendError, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
+from workspaces.network import apply as network
 from workspaces.operations import queue
 from workspaces.operations.context import MAX_MESSAGE, Cancelled, Context, end_cancelled
 from workspaces.operations.ends import after_start, hold_current, running_fields
@@ -97,7 +98,9 @@ def prepare(context: Context) -> None:
     """Bring the machine's definition to the row. What start and create share."""
     row = context.workspace
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # no operation holds these
-    identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
+    with network.current(row):
+        identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
+        network.is_applied(row)
     fields = {
         "ssh_host_key": identity.ssh_host_key,
         "control_port": identity.control_port,

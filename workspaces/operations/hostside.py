@@ -16,6 +16,7 @@ from django.utils import timezone
 from vmbackend import services as hosts
 from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError
+from workspaces.logs.hostside import BootLogs
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class HostSide:
         self._events: queues.SimpleQueue[Event | None] = queues.SimpleQueue()
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._boot_logs = BootLogs(name, driver.boot_log)
 
     @property
     def queue_name(self) -> str:
@@ -66,11 +68,13 @@ class HostSide:
         self.beat()
         self._spawn("events", lambda: self._deliver(on_event))
         self._spawn("keeper", self._keep)
+        self._boot_logs.start()
 
     def stop(self) -> None:
         """Stop beating and disconnect; machines go on."""
         self._ended.set()
         self._events.put(None)
+        self._boot_logs.stop()
         for thread in self._threads:
             thread.join(timeout=10)
         self.driver.close()

@@ -28,11 +28,14 @@ class NotIdle(Exception):
 
 
 def check_idle(context: Context) -> None:
-    """The last look before the memory is written, for what nobody reports: open SSH sessions. Raises NotIdle."""
+    """The last look before the memory is written, for what nobody reports: open SSH sessions, and connections
+    to public ports that were opened long ago (requests, WebSockets). Raises NotIdle."""
     row = context.workspace
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
         return  # wanted by its owner, or an earlier attempt wrote the memory already
     switched_off = not row.suspend_after
+    if context.driver.open_connections(row.pk):
+        activity.touch(row.pk)
     if switched_off or activity.is_in_use(row.pk, row.suspend_after) or ssh_is_open(row):
         raise NotIdle
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,8 @@ from common.idempotency import IdempotencyConflict
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from workspaces import errors
+from workspaces.images import choice
+from workspaces.images.choice import Choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
@@ -24,7 +27,7 @@ from workspaces.operations import queue
 from workspaces.services import quota, slugs
 from workspaces.services.activity import record
 from workspaces.services.placement import free_address, place, require_room_on
-from workspaces.services.quota import Amount, applied
+from workspaces.services.quota import Amount, applied, columns_of
 from workspaces.states import Provisioning, ProvisioningPhase, Status, require, transition
 
 ADDRESS_TRIES = 5
@@ -32,10 +35,15 @@ ADDRESS_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class NewWorkspace:
-    """A validated create request. `fields` are columns of the row beyond those named."""
+    """A validated create request. `fields` are columns of the row beyond those named.
 
-    image: str
-    amount: Amount
+    `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
+    that were asked for; the others come from the preset or are the defaults.
+    """
+
+    image: str | None = None
+    preset: str | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
     name: str | None = None
     slug: str | None = None
     namespace: str | None = None
@@ -57,7 +65,7 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
 
     With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
     Raises NotFound (namespace), Forbidden (pinned elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
-    limit errors of `services.quota`, VMUnavailable. Nothing is left on any of them.
+    limit errors of `services.quota`, VMUnavailable, and those of `images.choice`. Nothing is left on any of them.
     """
     if actor.scope is Scope.WORKSPACE:
         raise Forbidden("A workspace-scope credential cannot create workspaces.")
@@ -75,18 +83,29 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     replay = _replay(actor, key, fingerprint)
     if replay is not None:
         return replay
+    chosen, amount = _chosen(new)
     namespace = namespaces.for_create(actor, new.namespace)
-    quota.require_plan_allows(account.plan, new.amount)
-    quota.require_namespace_room(namespace, new.amount, new=True)
+    quota.require_plan_allows(account.plan, amount)
+    quota.require_namespace_room(namespace, amount, new=True)
     used = quota.usage(account)
-    quota.require_create_allowed(account.plan, used, new.amount)
-    workspace = _insert(actor, namespace, new)
+    quota.require_create_allowed(account.plan, used, amount)
+    workspace = _insert(actor, namespace, new, chosen, amount)
     workspaces_counted(account, used.records + 1)
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
     record(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
     operation = queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
     return Created(workspace, operation)
+
+
+def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
+    """What the catalog makes of the request. Raises as `images.choice`."""
+    desktop = bool(new.fields.get("desktop_enabled"))
+    chosen = choice.choose(image=new.image, preset=new.preset, default=settings.ENV.default_image)
+    choice.require_env(chosen.pin, new.fields.get("env") or {})
+    if desktop:
+        choice.require_desktop(chosen.pin)
+    return chosen, Amount(**choice.sizes(chosen.pin, new.sizes, desktop=desktop))
 
 
 def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
@@ -101,12 +120,12 @@ def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
     return Created(workspace, queue.live(workspace, OperationKind.CREATE), replayed=True)
 
 
-def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace) -> Workspace:
+def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choice, amount: Amount) -> Workspace:
     account = actor.account
-    name = new.name or slugs.name_from_image(new.image)
+    name = new.name or slugs.name_from_image(chosen.image)
     if new.slug is not None and slugs.is_taken(account, new.slug):
         raise errors.SlugTaken(details={"slug": new.slug})
-    host = place(new.amount)
+    host = place(amount)
     now = timezone.now()
     ttl = new.fields.get("ttl_seconds")
     return Workspace.objects.create(
@@ -115,11 +134,11 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace) -> Workspace:
         kind=new.kind,
         name=name,
         slug=new.slug or slugs.free_slug(account, name),
-        image=new.image,
-        cpu_millis=new.amount.cpu_millis,
-        memory_mb=new.amount.memory_mb,
-        disk_size_mb=new.amount.disk_size_mb,
-        **applied(new.amount),
+        image=chosen.image,
+        preset=new.preset or "",
+        image_pin=chosen.pin,
+        **columns_of(amount),
+        **applied(amount),
         host=host,
         ip=free_address(host),
         ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
@@ -164,8 +183,3 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     )
     record(workspace, "retried", "Creation is tried again.", actor=actor)
     return queue.enqueue(workspace, OperationKind.CREATE, actor=actor)
-
-
-def default_image() -> str:
-    """The image of a create request that names none."""
-    return settings.ENV.default_image

@@ -10,10 +10,12 @@ from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
 from workspaces.services.activity import record
 from workspaces.states import ANY, CREATING, ProvisioningPhase, Status, transition
+from workspaces.usage import services as usage
 
 
 def forget(workspace: Workspace) -> None:
     """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
+    usage.forget(workspace)
     workspace.delete()
     workspace_gone(workspace.account_id)
 

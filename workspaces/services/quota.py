@@ -59,6 +59,11 @@ def amount_of(workspace: Workspace) -> Amount:
     return Amount(workspace.cpu_millis, workspace.memory_mb, workspace.disk_size_mb)
 
 
+def columns_of(amount: Amount) -> dict[str, int]:
+    """The columns of what a workspace shall have."""
+    return {"cpu_millis": amount.cpu_millis, "memory_mb": amount.memory_mb, "disk_size_mb": amount.disk_size_mb}
+
+
 def applied(amount: Amount) -> dict[str, int]:
     """The columns of a machine that is made with `amount`."""
     return {

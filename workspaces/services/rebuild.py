@@ -10,6 +10,7 @@ from django.utils import timezone
 from accounts.services import account_lock
 from namespaces import selectors as namespaces
 from workspaces.errors import InvalidResources, OperationInProgress, VmMissing
+from workspaces.images import choice
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import SIZES
@@ -59,6 +60,10 @@ def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) 
     if wanted.disk_size_mb < workspace.applied_disk_size_mb:
         sentence = f"A disk never shrinks; it has {workspace.applied_disk_size_mb} MiB."
         raise InvalidResources(sentence, details={"disk_size_mb": [sentence]})
+    if workspace.desktop_enabled:
+        short = choice.short_for_desktop(workspace.image_pin, quota.columns_of(wanted))
+        if short:
+            raise InvalidResources(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
     plan, more = workspace.account.plan, quota.growth(before, wanted)
     quota.require_plan_allows(plan, wanted)
     if more != Amount(0, 0, 0, 0):

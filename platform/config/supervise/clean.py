@@ -20,6 +20,7 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
     machines = end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGTERM, 10.0)
     machines += end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGKILL, 5.0)
     say(f"ended {machines} machines")
+    end_matching(lambda pid: _is_of(pid, instance, "dnsmasq"), signal.SIGKILL, 5.0)
     for link in _links(instance):
         subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
     for family, table in _tables(instance):
@@ -32,13 +33,17 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
 
 def _is_machine_of(pid: int, instance: Instance) -> bool:
     """A QEMU whose command line names a path inside this instance's state folder."""
+    return _is_of(pid, instance, "qemu-")
+
+
+def _is_of(pid: int, instance: Instance, program: str) -> bool:
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:
         return False
     inside = (f"{instance.state}/", f"{instance.short}/")
-    return name.startswith("qemu-") and any(path in arguments for path in inside)
+    return name.startswith(program) and any(path in arguments for path in inside)
 
 
 def _links(instance: Instance) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from supervisor.xmlrpc import SupervisorTransport
 
-from config.instance import ROOT, Instance, InstanceError, free_port
+from config.instance import ROOT, Instance, InstanceError, free_port, write_private
 from config.supervise.conf import process_environment, write_configuration
 from config.supervise.leftovers import MARKER, end_leftovers, environment_of
 from config.supervise.processes import processes
@@ -69,6 +69,13 @@ def states(instance: Instance) -> list[ProcessState]:
     return [ProcessState(row["name"], row["statename"], row["pid"], row["description"]) for row in rows]
 
 
+def _caddyfile(instance: Instance, settings: Mapping[str, str]) -> str:
+    try:
+        return caddyfile(settings, instance.run_dir)
+    except ValueError as error:
+        raise InstanceError(f"PLATFORM_PUBLIC_URL: {error}") from error
+
+
 def start(instance: Instance, settings: Mapping[str, str], *, tied: bool) -> subprocess.Popen[bytes]:
     """Start supervisord with every process of the instance; the caller holds `exclusive`.
 
@@ -77,7 +84,7 @@ def start(instance: Instance, settings: Mapping[str, str], *, tied: bool) -> sub
     """
     end_leftovers(instance.id, grace=20.0)
     _require_port(instance, settings)
-    (instance.run_dir / "Caddyfile").write_text(caddyfile(settings, instance.run_dir))
+    write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
     configuration = write_configuration(instance, processes(instance, settings))
     for stale in ("supervisord.pid", "supervisor.sock"):
         (instance.run_dir / stale).unlink(missing_ok=True)

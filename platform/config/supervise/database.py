@@ -22,7 +22,7 @@ ADMIN_USER = "admin"
 
 
 def main() -> None:
-    """Migrate, collect the admin's static files, and see to it that the credentials file tells the truth."""
+    """Migrate, collect the static files, and see to it that the credentials file tells the truth."""
     django.setup()
     instance = load_instance()
     call_command("migrate", interactive=False, verbosity=0)
@@ -39,12 +39,13 @@ def read_credentials(path: Path) -> dict[str, str]:
 
 
 def _collect_static() -> None:
-    """Collect the files of the installed version, once."""
+    """Collect the files of the installed version, once; again where the project's own have changed."""
     import unfold
     from django.conf import settings
 
     target = Path(settings.STATIC_ROOT)
-    stamp, version = target / ".collected", f"{django.__version__} {Path(unfold.__file__).stat().st_mtime_ns}"
+    own = max(path.stat().st_mtime_ns for path in (settings.ROOT / "workspaces" / "static").rglob("*"))
+    stamp, version = target / ".collected", f"{django.__version__} {Path(unfold.__file__).stat().st_mtime_ns} {own}"
     if stamp.exists() and stamp.read_text() == version:
         return
     call_command("collectstatic", interactive=False, verbosity=0)

@@ -1,0 +1,59 @@
+"""From units that were used to credits, by the rates that held then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Self
+
+from credits.models import Rate, Unit
+
+MINUTES = Decimal(60)
+# Of one amount; sums are made of whole ones.
+PLACES = Decimal("0.00000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Raw units (specification, Raw usage units bucket). A GB is 1e9 bytes of disk or network, 1024 MiB of memory."""
+
+    cpu_time_minutes: Decimal = Decimal(0)
+    memory_gb_minutes: Decimal = Decimal(0)
+    disk_io_gb: Decimal = Decimal(0)
+    network_gb: Decimal = Decimal(0)
+
+
+class Rates:
+    """All rates, read once: for whoever prices more than one amount."""
+
+    def __init__(self, rows: Iterable[Rate]) -> None:
+        self._rows = sorted(rows, key=lambda row: row.effective_from, reverse=True)
+
+    @classmethod
+    def load(cls) -> Self:
+        return cls(Rate.objects.all())
+
+    def credits(self, unit: Unit, at: datetime) -> Decimal:
+        """For one unit at that moment; nothing before the first rate."""
+        return next((row.credits for row in self._rows if row.unit == unit and row.effective_from <= at), Decimal(0))
+
+    def changes(self, since: datetime, until: datetime) -> list[datetime]:
+        """When prices change within a span, in order."""
+        return sorted({row.effective_from for row in self._rows if since < row.effective_from < until})
+
+    def price_of(self, units: Units, at: datetime) -> Decimal:
+        """Credits for units that were used at that moment."""
+        price = (
+            units.cpu_time_minutes / MINUTES * self.credits(Unit.VCPU_HOUR, at)
+            + units.memory_gb_minutes / MINUTES * self.credits(Unit.GB_HOUR, at)
+            + units.disk_io_gb * self.credits(Unit.DISK_GB, at)
+            + units.network_gb * self.credits(Unit.NETWORK_GB, at)
+        )
+        return price.quantize(PLACES)
+
+
+def price_of(units: Units, at: datetime) -> Decimal:
+    """Credits for units that were used at that moment, by the rates that held then. One query."""
+    return Rates.load().price_of(units, at)

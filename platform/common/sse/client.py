@@ -1,0 +1,62 @@
+"""The connections to Redis of an event loop, and calls that a cancellation leaves whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from django.conf import settings
+from redis.asyncio import BlockingConnectionPool, Redis
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 5.0
+CONNECTIONS = 20
+
+
+def open_client() -> Redis:
+    """A client whose calls go through `asked`, which bounds them: it has no timeout of its own."""
+    pool = BlockingConnectionPool.from_url(
+        settings.REDIS_URL,
+        max_connections=CONNECTIONS,
+        timeout=ANSWER_SECONDS,
+        socket_timeout=None,
+        socket_connect_timeout=2,
+        health_check_interval=10,
+    )
+    return Redis.from_pool(pool)
+
+
+async def asked(call: Awaitable[T]) -> T:
+    """Await one call of Redis. Raises TimeoutError, which is an OSError, where it does not answer in time.
+
+    Cancelling the caller does not cancel the call, which ends by itself. redis-py loses a connection of the pool where
+    a call is cancelled while it gives it back, and its timeouts (`asyncio.wait_for`) lose the cancellation itself in
+    Python 3.11: a stream would then outlive its client.
+    """
+    task = asyncio.ensure_future(_within(call))
+    _going_on.add(task)  # the loop holds tasks weakly
+    task.add_done_callback(_over)
+    return await asyncio.shield(task)
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end, once more where the cancellation was lost in it."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=1)
+
+
+_going_on: set[asyncio.Future[Any]] = set()
+
+
+async def _within(call: Awaitable[T]) -> T:
+    async with asyncio.timeout(ANSWER_SECONDS):
+        return await call
+
+
+def _over(task: asyncio.Future[Any]) -> None:
+    _going_on.discard(task)
+    if not task.cancelled():
+        task.exception()  # nobody may be there any more to hear of it

@@ -1,0 +1,48 @@
+"""The response of an event stream. For asynchronous views."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from asgiref.sync import SyncToAsync
+from django.http import HttpRequest, StreamingHttpResponse
+
+from common.sse.frames import EventId, parse_id
+from common.sse.runtime import Reader, admit, running
+
+
+def event_stream(reader: Reader) -> StreamingHttpResponse:
+    """Open a stream. Raises RateLimited. No thread and no database connection stays with it."""
+    admit(reader)
+    response = StreamingHttpResponse(_body(reader), content_type="text/event-stream")
+    response["Cache-Control"] = "no-cache, no-transform"
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def last_event_id(request: HttpRequest) -> EventId | None:
+    """Where a client that comes back stands; None for a new one. An id that is none of ours is of no window."""
+    text = request.headers.get("Last-Event-ID")
+    return (parse_id(text) or EventId("unknown", 0)) if text else None
+
+
+async def _body(reader: Reader) -> AsyncIterator[bytes]:
+    release_thread()  # only here has the last middleware run
+    async with running() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
+        async for text in body:
+            yield text
+
+
+def release_thread() -> None:
+    """End the thread in which this request's synchronous code ran.
+
+    Django keeps one for each request under ASGI until the response is over (its signals alone start it), which for a
+    stream is hours. Called between two uses: the next one starts another.
+    """
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    if context is None:
+        return
+    executor = SyncToAsync.context_to_thread_executor.pop(context, None)
+    if executor is not None:
+        executor.shutdown(wait=False)

@@ -1,0 +1,145 @@
+"""Who writes a channel: one at a time, while anybody reads, and somebody else when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from common.sse import follow
+from common.sse.runtime import Reader, Runtime
+from common.sse.window import Channel, Window
+from tests.common.sse.app import counting
+from tests.common.sse.reading import Client, fresh, nobody_lost, reading, until
+
+
+class Counted:
+    """A counting source that knows how often it runs now, and ran."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.now = self.ever = self.most = 0
+        self.channel = channel
+
+    async def __call__(self, window: Window) -> None:
+        self.now, self.ever = self.now + 1, self.ever + 1
+        self.most = max(self.most, self.now)
+        try:
+            await counting(self.channel)(window)
+        finally:
+            self.now -= 1
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(follow, "AGAIN_SECONDS", 0.1)
+
+
+def test_a_source_runs_once_for_all_readers_and_ends_with_the_last() -> None:
+    async def run() -> None:
+        channel = fresh()
+        source = Counted(channel)
+        async with reading(channel, source) as (one, runtime):
+            async with reading(channel, source) as (two, _):
+                await one.take(3)
+                await two.take(3)
+            await one.take(3)
+            assert (source.now, source.ever) == (1, 1)
+            async with reading(fresh(), Counted(fresh())):
+                pass
+            assert list(runtime.followers.readers) == [channel]
+        assert (source.now, source.ever) == (0, 1)
+
+    asyncio.run(run())
+
+
+def test_another_process_stands_by_and_goes_on_where_the_first_stopped() -> None:
+    async def run() -> None:
+        channel = fresh()
+        source = Counted(channel)
+        runtimes = [Runtime(), Runtime()]
+        readers = [Reader(channel, source, "t", nobody_lost, tail=1000)] * 2
+        bodies = [runtime.read(reader) for runtime, reader in zip(runtimes, readers, strict=True)]
+        clients = [Client(body) for body in bodies]
+        tasks = [asyncio.ensure_future(client.read()) for client in clients]
+        for client in clients:
+            await client.take(5)
+        await asyncio.sleep(1.5)
+        assert (source.ever, source.most) == (1, 1)
+        holder = next(index for index, runtime in enumerate(runtimes) if runs(runtime, source))
+        tasks[holder].cancel()
+        await asyncio.wait([tasks[holder]])
+        await until(lambda: source.ever == 2)
+        other = clients[1 - holder]
+        got = [found.data["n"] for found in await other.take(40)]
+        assert got == list(range(6, 46))
+        assert source.most == 1
+        tasks[1 - holder].cancel()
+        await asyncio.wait(tasks)
+        for runtime in runtimes:
+            await runtime.close()
+
+    asyncio.run(run())
+
+
+def runs(runtime: Runtime, source: Counted) -> bool:
+    return bool(runtime.followers.held)
+
+
+def test_a_source_that_fails_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
+    failures = 3
+
+    async def run() -> None:
+        channel = fresh()
+
+        async def source(window: Window) -> None:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise ZeroDivisionError("a bug")
+            await counting(channel)(window)
+
+        async with reading(channel, source) as (client, _):
+            assert [found.data["n"] for found in await client.take(3)] == [1, 2, 3]
+
+    asyncio.run(run())
+    assert caplog.text.count("ZeroDivisionError: a bug") == 3
+
+
+def test_a_source_whose_lease_was_taken_from_it_stops() -> None:
+    async def run() -> None:
+        channel = fresh()
+        source = Counted(channel)
+        async with reading(channel, source) as (client, runtime):
+            await client.take(3)
+            await runtime.client.set(f"{channel.keys[0]}:lease", "somebody else", px=1500)
+            await until(lambda: source.now == 0)
+            await until(lambda: source.now == 1)
+            got = [found.data["n"] for found in await client.take(30)]
+            assert got == list(range(4, 34))
+
+    asyncio.run(run())
+
+
+def test_nothing_is_left_of_a_stream_that_is_cancelled_at_any_moment() -> None:
+    async def run() -> None:
+        for number in range(60):
+            channel = fresh()
+            source = Counted(channel)
+            runtime = Runtime()
+            body = runtime.read(Reader(channel, source, "t", nobody_lost, tail=10))
+            task = asyncio.ensure_future(Client(body).read())
+            await asyncio.sleep(number * 0.002)
+            task.cancel()
+            await asyncio.wait([task], timeout=5)
+            assert task.done()
+            async with aclosing(body):  # type: ignore[type-var]
+                pass
+            assert not runtime.readers
+            assert not runtime.hub.listeners_by_channel
+            await runtime.close()
+            assert source.now == 0
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())

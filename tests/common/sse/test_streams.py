@@ -1,0 +1,302 @@
+"""What clients of event streams get: each event once and in order, what they missed, or a gap."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from redis import Redis
+
+from common.sse import runtime as runtimes
+from common.sse import stream
+from common.sse.client import open_client
+from common.sse.frames import EventId, comment, frame, one_line, parse_id
+from common.sse.runtime import Reader
+from common.sse.window import Channel, Superseded, Window, forget, hold
+from tests.common.sse.reading import Writer, body_of, fresh, no_source, nobody_lost, reading, until
+
+
+def test_a_frame_has_its_kind_its_id_and_one_line_of_data() -> None:
+    data = one_line({"line": 'a\nb\r\u2028"\x00é', "n": 1})
+    text = frame(EventId("0a1b2c3d", 7), "message", data)
+    assert text.endswith(b"\n\n")
+    assert text.count(b"\n") == 4
+    assert text.isascii()
+    assert text.startswith(b"event: message\nid: 0a1b2c3d-7\ndata: {")
+    assert comment("bad\nline") == b": bad line\n\n"
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "7", "0a1b2c3d", "0a1b2c3d-", "0A1b2c3d-1", "x" * 5000, "0a1b2c3d-1\n", "é"]
+)
+def test_an_id_that_is_none_of_ours_is_none(text: str | None) -> None:
+    assert parse_id(text) is None
+
+
+def test_events_come_once_and_in_order_to_every_client() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (one, runtime), reading(channel) as (two, _):
+            writer = Writer(runtime.window, channel)
+            for number in range(30):
+                await writer.write({"n": number})
+            for client in (one, two):
+                frames = await client.take(30)
+                assert [found.data["n"] for found in frames] == list(range(30))
+                assert [found.id.number for found in frames if found.id] == list(range(1, 31))
+                assert {found.kind for found in frames} == {"message"}
+                assert await client.nothing()
+
+    asyncio.run(run())
+
+
+def test_a_new_client_begins_with_the_last_events_that_it_asks_for() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (_, runtime):
+            await Writer(runtime.window, channel).write(*range(20))
+            for tail, expected in ((0, []), (3, [17, 18, 19]), (500, list(range(20)))):
+                async with reading(channel, tail=tail) as (client, _):
+                    assert [found.data for found in await client.take(len(expected))] == expected
+                    assert await client.nothing()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_comes_back_gets_what_it_missed_and_no_more() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (watcher, runtime):
+            writer = Writer(runtime.window, channel)
+            await writer.write(*range(10))
+            seen = (await watcher.take(4))[-1]
+            await writer.write(*range(10, 15))
+            async with reading(channel, after=seen.id, tail=100) as (client, _):
+                assert [found.data for found in await client.take(11)] == list(range(4, 15))
+                await writer.write(15)
+                assert (await client.next()).data == 15
+                assert await client.nothing()
+
+    asyncio.run(run())
+
+
+def test_a_client_that_was_away_for_too_long_is_told_of_a_gap_and_goes_on() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (watcher, runtime):
+            writer = Writer(runtime.window, channel)
+            await writer.write(0)
+            seen = (await watcher.next()).id
+            for number in range(1, 121):
+                await writer.write(number)
+            async with reading(channel, after=seen) as (client, _):
+                gap = await client.next()
+                assert gap.kind == "gap"
+                frames = await client.take(50)
+                assert [found.data for found in frames] == list(range(71, 121))
+                assert gap.id == EventId(frames[0].id.epoch, frames[0].id.number - 1)  # type: ignore[union-attr]
+            # Who comes back after the gap alone goes on behind it.
+            async with reading(channel, after=gap.id) as (client, _):
+                assert (await client.next()).data == 71
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after", [EventId("unknown", 0), EventId("0a1b2c3d", 3)])
+def test_an_id_of_another_life_of_the_window_is_a_gap(after: EventId) -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (_, runtime):
+            await Writer(runtime.window, channel).write(*range(9))
+            async with reading(channel, after=after, tail=2) as (client, _):
+                assert [found.kind for found in await client.take(3)] == ["gap", "message", "message"]
+
+    asyncio.run(run())
+
+
+def test_an_id_from_the_future_waits_for_the_next_event() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (watcher, runtime):
+            writer = Writer(runtime.window, channel)
+            await writer.write(1)
+            epoch = (await watcher.next()).id.epoch  # type: ignore[union-attr]
+            async with reading(channel, after=EventId(epoch, 10**14)) as (client, _):
+                await asyncio.sleep(0.1)
+                await writer.write(2)
+                assert (await client.next()).data == 2
+
+    asyncio.run(run())
+
+
+def test_a_window_holds_no_more_than_its_channel_allows() -> None:
+    async def run() -> None:
+        channel = Channel(fresh().name, events=10, size=1000)
+        async with reading(channel) as (_, runtime):
+            writer = Writer(runtime.window, channel)
+            await writer.write(*range(100))
+            assert await runtime.client.llen(channel.keys[1]) == 10
+            await writer.write("x" * 400, "y" * 400, "z" * 400)
+            assert await runtime.client.llen(channel.keys[1]) == 2
+            await writer.write("w" * 5000)
+            assert await runtime.client.llen(channel.keys[1]) == 1
+            assert 0 < await runtime.client.ttl(channel.keys[1]) <= channel.keep
+
+    asyncio.run(run())
+
+
+def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (client, runtime):
+            one, two = Writer(runtime.window, channel), Writer(runtime.window, channel)
+            await one.write("a")
+            with pytest.raises(Superseded):
+                await two.write("a")
+            assert (await client.next()).data == "a"
+            assert await client.nothing()
+
+    asyncio.run(run())
+
+
+def test_a_heartbeat_comes_beside_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.2)
+
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (client, runtime):
+            found = await client.frame()
+            assert found is not None
+            assert found.text == ": heartbeat"
+            writer = Writer(runtime.window, channel)
+
+            async def write() -> None:
+                while True:
+                    await writer.write("x")
+                    await asyncio.sleep(0.02)
+
+            writing = asyncio.ensure_future(write())
+            texts = [(await client.frame()).text for _ in range(30)]  # type: ignore[union-attr]
+            writing.cancel()
+            assert ": heartbeat" in texts
+            assert len([text for text in texts if text.startswith("event: message")]) > 10
+
+    asyncio.run(run())
+
+
+def test_the_heartbeat_is_that_of_the_contract() -> None:
+    assert (stream.HEARTBEAT_SECONDS, stream.HEARTBEAT, stream.RETRY) == (15.0, b": heartbeat\n\n", b"retry: 2000\n\n")
+
+
+def test_a_client_that_does_not_read_costs_a_short_queue_and_then_gets_a_gap() -> None:
+    async def run() -> None:
+        channel = fresh()
+        reader = Reader(channel, no_source, "t", nobody_lost, tail=1000)
+        async with body_of(reader) as (body, runtime):
+            assert await anext(body) == b"retry: 2000\n\n"
+            writer = Writer(runtime.window, channel)
+            await writer.write("first")
+            assert b'"first"' in await anext(body)
+            for number in range(2000):
+                await writer.write("x" * 1000 + str(number))
+            (subscription,) = runtime.readers
+            await until(lambda: subscription.overflow)
+            assert [len(queue) for queue in subscription.channel_items.values()] == [10]
+            text = b""
+            while b"1999" not in text:
+                text += await anext(body)
+            assert len(text) < 80_000
+            assert text.count(b"event: gap") == 1
+            await writer.write("end")
+            assert b'"end"' in await anext(body)
+
+    asyncio.run(run())
+
+
+def test_a_stream_whose_right_is_gone_ends_before_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        channel = fresh()
+        gone: set[str] = set()
+
+        def check(tickets: object) -> dict[str, str]:
+            return dict.fromkeys(gone, "no more")
+
+        async with (
+            reading(channel, ticket="a", check=check) as (one, runtime),
+            reading(channel, ticket="b", check=check) as (two, _),
+        ):
+            gone.add("a")
+            await runtime.check()
+            writer = Writer(runtime.window, channel)
+            await writer.write("secret")
+            last = await one.frame()
+            assert last is not None
+            assert last.text == ": no more"
+            assert await one.frame() is None
+            assert (await two.next()).data == "secret"
+
+    asyncio.run(run())
+
+
+def test_rights_are_looked_at_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtimes, "CHECK_SECONDS", 0.05)
+    answers: list[dict[str, str] | None] = [{}, None, {"t": "revoked"}]
+
+    def check(tickets: object) -> dict[str, str]:
+        found = answers.pop(0) if answers else {"t": "revoked"}
+        if found is None:
+            raise RuntimeError("the database is away")
+        return found
+
+    async def run() -> None:
+        async with reading(fresh(), check=check) as (client, _):
+            assert (await client.frame()).text == ": revoked"  # type: ignore[union-attr]
+            assert await client.frame() is None
+
+    asyncio.run(run())
+
+
+def test_nothing_is_left_when_the_last_stream_is_over() -> None:
+    async def run() -> None:
+        before = asyncio.all_tasks()
+        channel = fresh()
+        async with reading(channel) as (_, runtime):
+            await Writer(runtime.window, channel).write(1)
+        assert asyncio.all_tasks() == before
+        assert not runtimes._runtimes.get(asyncio.get_running_loop())
+        assert not runtime.hub.listeners_by_channel
+        with Redis.from_url(settings_url()) as client:
+            assert client.exists(f"{channel.keys[0]}:lease") == 0
+
+    asyncio.run(run())
+
+
+def settings_url() -> str:
+    from django.conf import settings
+
+    return str(settings.REDIS_URL)
+
+
+def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with open_client() as client:
+            window = Window(client)
+            await window.keep(channel)
+            assert not await client.exists(*channel.keys)
+            writer = Writer(window, channel)
+            await writer.write(1)
+            await client.expire(channel.keys[0], 5)
+            await window.keep(channel)
+            assert await client.ttl(channel.keys[0]) > 5
+            with Redis.from_url(settings_url()) as other:
+                hold(other, channel)
+                await client.expire(channel.keys[0], 5)
+                await window.keep(channel)
+                assert await client.ttl(channel.keys[0]) <= 5
+                with pytest.raises(Superseded):
+                    await writer.write(2)
+                forget(other, channel)
+            assert not await client.exists(*channel.keys)
+
+    asyncio.run(run())

@@ -1,0 +1,106 @@
+"""A headless Chromium, driven by its own protocol over two pipes; it ends with this process, however that ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PROGRAM = "chromium"
+ANSWER_SECONDS = 60.0
+OPTIONS = (
+    *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+    *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--no-proxy-server", "--mute-audio"),
+)
+
+
+class Browser:
+    """Pages by their session; one command at a time."""
+
+    def __init__(self, to: int, back: int) -> None:
+        self._to, self._back = to, back
+        self._number, self._rest = 0, b""
+
+    def open(self, url: str) -> Page:
+        """A tab of its own with the page, as far as it is loaded."""
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = Page(self, session)
+        failed = page.call("Page.navigate", url=url).get("errorText")
+        assert not failed, f"{url}: {failed}"
+        return page
+
+    def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
+        self._number += 1
+        command = {"id": self._number, "method": method, "params": params} | ({"sessionId": session} if session else {})
+        os.write(self._to, json.dumps(command).encode() + b"\0")
+        until = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < until:
+            message = self._message()
+            if message.get("id") == self._number:
+                assert "error" not in message, (method, message["error"])
+                found: dict[str, Any] = message["result"]
+                return found
+        raise AssertionError(f"Chromium does not answer {method}")
+
+    def _message(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            more = os.read(self._back, 1 << 16)
+            assert more, "Chromium ended"
+            self._rest += more
+        first, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(first)
+        return message
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser, self._session = browser, session
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        return self._browser.call(method, self._session, **params)
+
+    def value(self, expression: str) -> Any:
+        """What a JavaScript expression gives in the page."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Names below localhost are this machine to it. Its profile is thrown away."""
+    program = shutil.which(PROGRAM)
+    assert program, "chromium is not installed (packages.debian)"
+    profile = tempfile.mkdtemp(prefix="mvb-", dir="/tmp")
+    (theirs, to), (back, answers) = os.pipe(), os.pipe()
+    command = ["setpriv", "--pdeathsig", "KILL", program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+    try:
+        # The protocol's file descriptors are 3 and 4. Other shells than bash take one-digit numbers only.
+        process = subprocess.Popen(
+            ["bash", "-c", 'exec "$@" 3<&"$IN" 4>&"$OUT"', "bash", *command],
+            pass_fds=(theirs, answers),
+            env={**os.environ, "IN": str(theirs), "OUT": str(answers)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs)
+        os.close(answers)
+        try:
+            yield Browser(to, back)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(to)
+            os.close(back)
+    finally:
+        shutil.rmtree(profile, ignore_errors=True)

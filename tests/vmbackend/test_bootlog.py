@@ -1,0 +1,107 @@
+"""The console's log on the host: bounded, stamped line by line, readable at any moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from vmbackend.bootlog import clear, former, stamp, take_stamp
+from vmbackend.libvirt.bootlog import BootLog
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "boot.log"
+
+
+def held(path: Path) -> bytes:
+    """Both files, the older first."""
+    return b"".join(file.read_bytes() for file in (former(path), path) if file.exists())
+
+
+def lines(path: Path) -> list[bytes]:
+    return [take_stamp(line)[1] for line in held(path).split(b"\n")]
+
+
+def test_a_stamp_is_taken_off_once() -> None:
+    moment = datetime(2026, 1, 31, 13, 0, 0, 7999, tzinfo=timezone(timedelta(hours=1)))
+    assert stamp(moment) == b"2026-01-31T12:00:00.007Z "
+    assert take_stamp(stamp(moment) * 2 + b"x") == ("2026-01-31T12:00:00.007Z", stamp(moment) + b"x")
+    assert take_stamp(b"2026-01-31 plain") == (None, b"2026-01-31 plain")
+
+
+def test_every_line_has_the_time_at_which_its_first_byte_was_read(path: Path) -> None:
+    log = BootLog(path, 1 << 20)
+    before = stamp()
+    for data in (b"one\ntw", b"o", b"\n\n", b"three"):
+        log.append(data)
+    BootLog(path, 1 << 20).append(b" and a half\nfour\n")  # a later process
+    whole = held(path)
+    assert whole.endswith(b"four\n")
+    assert lines(path) == [b"one", b"two", b"", b"three and a half", b"four", b""]
+    stamps = [take_stamp(line)[0] for line in whole.splitlines()]
+    assert all(found is not None and before <= found.encode() + b" " <= stamp() for found in stamps)
+    assert datetime.fromisoformat(stamps[0] or "").tzinfo == UTC
+
+
+def test_what_a_guest_writes_never_passes_for_a_stamp_of_ours(path: Path) -> None:
+    forged = b"1999-01-01T00:00:00.000Z "
+    log = BootLog(path, 1 << 20)
+    log.append(forged + b"a\n" + forged + b"b\n")
+    log.append(forged)
+    log.append(b"c\n")
+    assert lines(path)[:3] == [forged + b"a", forged + b"b", forged + b"c"]
+    assert b"1999" not in b"".join((take_stamp(line)[0] or "").encode() for line in held(path).splitlines())
+
+
+def test_the_files_hold_no_more_than_the_bound_and_the_newest_output(path: Path) -> None:
+    log = BootLog(path, 2000)
+    for number in range(500):
+        log.append(f"line {number:04d}\n".encode())
+        assert len(held(path)) <= 2000
+    assert lines(path)[-2] == b"line 0499"
+    kept = [line for line in lines(path) if line]
+    assert kept == [f"line {number:04d}".encode() for number in range(500 - len(kept), 500)]
+    assert len(held(path)) > 1000
+
+
+@pytest.mark.parametrize("data", [b"x" * 50_000, b"\n" * 50_000, b"ab\n" * 20_000, bytes(range(256)) * 200])
+def test_a_flood_in_one_piece_stays_within_the_bound(path: Path, data: bytes) -> None:
+    log = BootLog(path, 2000)
+    for _ in range(3):
+        log.append(data)
+        assert 0 < len(held(path)) <= 2000
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_is_cleared_begins_anew(path: Path) -> None:
+    log = BootLog(path, 400)
+    for _ in range(30):
+        log.append(b"old old old\n")
+    clear(path)
+    clear(path)
+    assert held(path) == b""
+    log.append(b"new\n")
+    assert lines(path) == [b"new", b""]
+
+
+def test_a_reader_keeps_what_it_opened(path: Path) -> None:
+    log = BootLog(path, 400)
+    log.append(b"first\n")
+    with path.open("rb") as opened:
+        for _ in range(30):
+            log.append(b"later later\n")
+        assert take_stamp(opened.readline())[1] == b"first\n"
+
+
+def test_a_disk_that_takes_nothing_costs_the_output_and_nothing_else(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.mkdir()
+    BootLog(path, 400).append(b"lost\n")
+    assert "boot.log" in caplog.text
+    path.rmdir()
+    BootLog(path, 400).append(b"kept\n")
+    assert lines(path) == [b"kept", b""]

@@ -1,0 +1,216 @@
+"""Files of a guest over SSH: what the kernel makes up, large directories, places that refuse, broken uploads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmbackend.errors import GuestDiskFull, GuestPathInvalid, GuestPathNotFound
+from vmbackend.guest import listing, ssh
+
+from .local_dropbear import LocalGuest
+from .test_guest_session import Guest, helper, local, ssh_pool
+
+__all__ = ["helper", "local"]
+pytestmark = pytest.mark.host
+NAMES = [b"-rf", b"a\nb", b"\xff\xfe", b"$(id)", b"..x", "ü".encode(), b"*", b" ", b"x" * 255]
+
+
+@pytest.fixture
+def guest(local: LocalGuest) -> Iterator[Guest]:
+    pool = ssh_pool(local)
+    yield Guest(pool, local.address, str(local.root), local.root)
+    pool.close()
+
+
+def until(true: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def pages(guest: Guest, limit: int, name: str = "") -> list[list[str]]:
+    found: list[list[str]] = []
+    after, more = "", True
+    while more:
+        entries, more = guest.names(name, limit=limit, after=after)
+        found.append([entry.name for entry in entries])
+        after = found[-1][-1] if entries else ""
+    return found
+
+
+@pytest.fixture(params=["one pass", "names first"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories are listed in two ways, by how many entries there are."""
+    if request.param == "names first":
+        monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("limit", [1, 4, 9, 100])
+def test_pages_hold_every_name_once_and_in_order(guest: Guest, limit: int):
+    for name in NAMES:
+        (guest.outside / os.fsdecode(name)).write_bytes(name)
+    found = pages(guest, limit)
+    names = [name for page in found for name in page]
+    assert names == sorted(os.fsdecode(name) for name in NAMES)
+    assert all(len(page) == limit for page in found[:-1])
+
+
+@pytest.mark.usefixtures("way")
+def test_entries_are_the_same_whichever_way_they_are_found(guest: Guest):
+    (guest.outside / "d").mkdir(mode=0o700)
+    (guest.outside / "f").write_bytes(b"xyz")
+    (guest.outside / "f").chmod(0o640)
+    (guest.outside / "l").symlink_to("/nowhere/at all")
+    os.mkfifo(guest.outside / "p")
+    entries, more = guest.names()
+    assert [(one.name, one.path, one.type, one.target) for one in entries] == [
+        ("d", f"{guest.inside}/d", "directory", None),
+        ("f", f"{guest.inside}/f", "file", None),
+        ("l", f"{guest.inside}/l", "symlink", "/nowhere/at all"),
+        ("p", f"{guest.inside}/p", "other", None),
+    ]
+    assert (entries[0].mode, entries[1].mode, entries[1].size, more) == (0o700, 0o640, 3, False)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_directory_is_listed_through_a_link_and_with_a_slash(guest: Guest):
+    (guest.outside / "-d").mkdir()
+    for name in "abcdef":
+        (guest.outside / "-d" / name).touch()
+    (guest.outside / "to").symlink_to("-d")
+    for name in ("-d", "-d/", "to", "to//", "-d/../-d"):
+        assert pages(guest, 10, name) == [list("abcdef")]
+
+
+def test_a_hundred_thousand_entries_come_in_pages_of_a_bounded_size(guest: Guest):
+    for number in range(100_000):
+        os.mknod(guest.outside / f"entry-{number:06}")
+    entries, more = guest.names(limit=1000, after="entry-050000")
+    assert [entries[0].name, entries[-1].name] == ["entry-050001", "entry-051000"]
+    assert (len(entries), more) == (1000, True)
+    entries, more = guest.names(limit=1000, after="entry-099990")
+    assert (len(entries), more) == (9, False)
+
+
+def test_more_names_than_can_be_held_are_refused(guest: Guest, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
+    monkeypatch.setattr(ssh, "MAX_NAMES", 20)
+    for name in "abcdefghijkl":
+        (guest.outside / name).touch()
+    with pytest.raises(GuestPathInvalid, match="more names"):
+        guest.names()
+
+
+def test_a_directory_that_goes_away_meanwhile_is_not_found(guest: Guest, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
+    (guest.outside / "d").mkdir()
+    for name in "abcdef":
+        (guest.outside / "d" / name).touch()
+    scan = listing._scan
+
+    async def then_gone(*arguments: Any) -> Any:
+        found = await scan(*arguments)
+        shutil.rmtree(guest.outside / "d")
+        return found
+
+    monkeypatch.setattr(listing, "_scan", then_gone)
+    with pytest.raises(GuestPathNotFound):
+        guest.names("d")
+
+
+def test_what_the_kernel_makes_up_is_known_and_read_whole(guest: Guest, local: LocalGuest):
+    def stat(path: str) -> Any:
+        return guest.do(lambda session: session.stat(path))
+
+    mtu = "/sys/class/net/lo/mtu"
+    assert (stat("/proc/version").made_up, stat(mtu).made_up, stat("/proc").made_up) == (True, True, False)
+    assert int(guest.read(mtu)) > 0  # which says that it has 4096 bytes
+    version = guest.read("/proc/version")
+    assert version == Path("/proc/version").read_bytes()
+    assert guest.read("/proc/version", offset=2, length=5) == version[2:7]
+    assert guest.read("/proc/version", offset=5000) == b""
+    (guest.outside / "empty").touch()
+    assert stat(f"{guest.inside}/empty").made_up is False
+
+
+def test_a_file_of_the_kernels_without_an_end_is_refused_and_others_go_on(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ssh, "MAX_MADE_UP", 10)
+    with pytest.raises(GuestPathInvalid, match="made up"):
+        guest.read("/proc/version")
+    monkeypatch.setattr(ssh, "KERNEL_SECONDS", 1.0)
+    (guest.outside / "never").symlink_to("/proc/kmsg")
+    with pytest.raises(GuestPathInvalid):  # it blocks; where reading it is not permitted, that is the reason
+        guest.read("never")
+    guest.write("file", b"1")
+    assert guest.read("file") == b"1"
+
+
+@pytest.mark.parametrize("path", ["/proc/new", "/sys/new", "/proc/1/new/file", "/sys/class/net/lo/mtu"])
+def test_the_kernels_own_places_take_no_files_and_are_not_called_full(guest: Guest, path: str):
+    with pytest.raises(GuestPathInvalid):
+        guest.do(lambda session: session.write(path, chunks(b"x")))
+
+
+@pytest.mark.parametrize("path", ["..", ".", "d/..", "d/.", "d/"])
+def test_a_path_that_can_only_be_a_directory_is_not_written(guest: Guest, path: str):
+    (guest.outside / "d").mkdir()
+    with pytest.raises(GuestPathInvalid, match="directory"):
+        guest.write(path, b"x")
+    assert [place.name for place in guest.outside.rglob("*")] == ["d"]
+
+
+@pytest.fixture
+def mounted(local: LocalGuest, guest: Guest) -> Iterator[Callable[[str], None]]:
+    """Puts a file system of memory in place of the guest's files."""
+    made: list[bool] = []
+
+    def mount(options: str) -> None:
+        local.stop()
+        if not made:
+            subprocess.run(["mount", "-t", "tmpfs", "none", str(local.root)], check=True)
+            made.append(True)
+        subprocess.run(["mount", "-o", f"remount,{options}", str(local.root)], check=True)
+        local.start()
+
+    yield mount
+    guest.pool.close()
+    local.stop()
+    if made:
+        subprocess.run(["umount", "-l", str(local.root)], check=True)
+
+
+def test_a_place_that_can_only_be_read_is_named(guest: Guest, mounted: Callable[[str], None]):
+    mounted("size=4m")
+    guest.write("file", b"old")
+    mounted("ro")
+    for name in ("file", "new", "new/below"):
+        with pytest.raises(GuestPathInvalid, match="only be read"):
+            guest.write(name, b"x")
+    assert guest.read("file") == b"old"
+
+
+def test_a_disk_without_inodes_is_full(guest: Guest, mounted: Callable[[str], None]):
+    mounted("size=4m,nr_inodes=4")
+    guest.write("file", b"old")
+    for name in ("a", "b"):
+        (guest.outside / name).touch()
+    with pytest.raises(GuestDiskFull):
+        guest.write("file", b"new")
+    assert guest.read("file") == b"old"
+
+
+async def chunks(*given: bytes) -> AsyncIterator[bytes]:
+    for chunk in given:
+        yield chunk

@@ -1,0 +1,156 @@
+"""Writes to a guest over SSH: what they keep, and what is left of those that broke."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vmbackend.errors import GuestPathInvalid, GuestUnreachable
+from vmbackend.guest.connection import ConnectionSettings
+from vmbackend.guest.pool import GuestPool
+from vmbackend.guest.session import GuestSession
+from vmbackend.guest.ssh import SSHGuestSession
+
+from .local_dropbear import LocalGuest
+from .test_guest_files import chunks, guest, until
+from .test_guest_session import Guest, helper, local
+
+__all__ = ["guest", "helper", "local"]
+pytestmark = pytest.mark.host
+
+
+def test_owner_and_mode_of_an_old_file_are_kept(guest: Guest):
+    guest.write("file", b"old")
+    os.chown(guest.outside / "file", 1234, 4321)
+    (guest.outside / "file").chmod(0o4711)
+    os.link(guest.outside / "file", guest.outside / "other")
+    guest.write("file", b"new")
+    found = (guest.outside / "file").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1234, 4321, 0o4711)
+    assert (guest.outside / "other").read_bytes() == b"old"
+
+
+async def endless(began: Callable[[], None]) -> AsyncIterator[bytes]:
+    while True:
+        yield b"x" * 1000
+        began()
+        await asyncio.sleep(0.05)
+
+
+def leftovers(local: LocalGuest) -> list[Path]:
+    """Partial files, and notes of them."""
+    return [*local.root.rglob(".partial-*"), *local.notes.rglob("partial-*")]
+
+
+def test_after_a_write_nothing_is_noted(guest: Guest, local: LocalGuest):
+    guest.write("file", b"x")
+    with pytest.raises(GuestPathInvalid):
+        guest.write("file/below", b"x")
+    assert leftovers(local) == []
+    guest.pool.close()
+    until(lambda: list(local.notes.iterdir()) == [])
+
+
+def test_a_cut_connection_leaves_no_partial_file(guest: Guest, local: LocalGuest):
+    guest.write("folder/file", b"old")
+
+    def began() -> None:
+        if len(leftovers(local)) == 2:
+            local.cut()
+
+    with pytest.raises(GuestUnreachable):
+        guest.do(lambda session: session.write(f"{guest.inside}/folder/file", endless(began)))
+    until(lambda: leftovers(local) == [] and len(list(local.notes.iterdir())) <= 1)
+    assert guest.read("folder/file") == b"old"
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from tests.vmbackend.test_guest_uploads import endless
+from vmbackend.guest.commands import KitPaths
+from vmbackend.guest.session import GuestAddress
+from vmbackend.guest.ssh import SSHGuestSession
+
+port, host_key, key, path, *kit = sys.argv[1:]
+session = SSHGuestSession(GuestAddress("local", "127.0.0.1", int(port), host_key), Path(key), kit=KitPaths(*kit))
+asyncio.run(session.write(path, endless(lambda: None)))
+"""
+
+
+def test_a_process_that_dies_in_the_middle_leaves_no_partial_file(guest: Guest, local: LocalGuest):
+    names = [b"plain", b"a\nb $(id) '\"", b"\xff"]
+    for name in names:
+        (local.root / os.fsdecode(name)).mkdir()
+    kit = local.kit
+    processes = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-c", WRITER, str(local.port), local.host_key, str(local.private_key)),
+                f"{guest.inside}/{os.fsdecode(name)}/file",
+                *(kit.helper, kit.sftp_server, kit.busybox, kit.data, kit.notes),
+            ]
+        )
+        for name in names
+    ]
+    try:
+        until(lambda: len(list(local.root.rglob(".partial-*"))) == len(names))
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    until(lambda: leftovers(local) == [] and list(local.notes.iterdir()) == [])
+    assert [place for place in local.root.rglob("*") if place.is_file()] == []
+
+
+def test_two_writers_of_one_file_leave_one_of_both_whole(guest: Guest, local: LocalGuest):
+    async def both(session: GuestSession) -> None:
+        path = f"{guest.inside}/file"
+        await asyncio.gather(*(session.write(path, chunks(*[letter * 70_000] * 5)) for letter in (b"a", b"b")))
+
+    guest.do(both)
+    assert guest.read("file") in (b"a" * 350_000, b"b" * 350_000)
+    assert leftovers(local) == []
+
+
+def file_server(local: LocalGuest) -> int:
+    """The process of the only connection's file server."""
+    (pid,) = local.connections()
+    while Path(f"/proc/{pid}/comm").read_text().strip() != "sftp-server":
+        (pid,) = (int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return pid
+
+
+def test_a_question_waits_for_a_slow_block_instead_of_ending_its_transfer(local: LocalGuest):
+    """The file server stands still for longer than a question may take; what is being written survives it."""
+    settings = ConnectionSettings(request_timeout=1.0)
+    pool = GuestPool(lambda address: SSHGuestSession(address, local.private_key, settings=settings, kit=local.kit))
+
+    async def slow(session: GuestSession) -> int:
+        async def blocks() -> AsyncIterator[bytes]:
+            yield b"x" * 1000
+            os.kill(stopped, signal.SIGSTOP)
+            yield b"y" * 1000
+            asyncio.get_running_loop().call_later(2.5, os.kill, stopped, signal.SIGCONT)
+            asking.append(asyncio.ensure_future(session.stat("/")))
+
+        await session.stat("/")
+        stopped = file_server(local)
+        asking: list[asyncio.Future[Any]] = []
+        size = await session.write(f"{local.root}/file", blocks())
+        assert (await asking[0]).type == "directory"
+        return size
+
+    try:
+        assert pool.call(local.address, slow, timeout=30) == 2000
+    finally:
+        pool.close()
+    assert (local.root / "file").read_bytes() == b"x" * 1000 + b"y" * 1000

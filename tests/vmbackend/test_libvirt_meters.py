@@ -1,0 +1,221 @@
+"""Measuring over a libvirt that only remembers what it is asked: one masked call for exactly the machines given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+libvirt = pytest.importorskip("libvirt")
+
+from vmbackend.errors import BackendUnavailable, GuestUnreachable, InvalidMachineState  # noqa: E402
+from vmbackend.libvirt import agent, meters  # noqa: E402
+from vmbackend.libvirt.domain import Domains, name_for, uuid_for  # noqa: E402
+from vmbackend.libvirt.meters import Meters  # noqa: E402
+from vmbackend.samples import GuestDisk  # noqa: E402
+
+INSTANCE = "abcdef"
+MIB = 1 << 20
+HUGE = 1 << 70
+RUNNING = {
+    "state.state": libvirt.VIR_DOMAIN_RUNNING,
+    "cpu.time": 5,
+    "balloon.maximum": 200_000,
+    "balloon.available": 190_000,
+    "balloon.usable": 90_000,
+    "net.count": 1,
+    "net.0.rx.bytes": 7,
+    "net.0.tx.bytes": 8,
+    "block.count": 2,
+    "block.0.rd.bytes": 1,
+    "block.1.rd.bytes": 2,
+    "block.1.wr.bytes": 4,
+}
+
+
+class FakeDomain:
+    def __init__(self, machine_id: str) -> None:
+        self.machine_id = machine_id
+
+    def name(self) -> str:
+        return name_for(INSTANCE, self.machine_id)
+
+    def state(self) -> list[int]:
+        return [libvirt.VIR_DOMAIN_RUNNING, 0]
+
+
+class FakeConnection:
+    """Knows some machines; asking it for a list, or for all domains, fails the test by its absence here."""
+
+    def __init__(self, **stats: dict[str, Any]) -> None:
+        self.stats = stats
+        self.lookups: list[str] = []
+        self.calls: list[tuple[list[str], int, int]] = []
+
+    def lookupByUUIDString(self, wanted: str) -> FakeDomain:
+        for machine_id in self.stats:
+            if uuid_for(INSTANCE, machine_id) == wanted:
+                self.lookups.append(machine_id)
+                return FakeDomain(machine_id)
+        raise no_domain()
+
+    def domainListGetStats(self, domains: list[FakeDomain], what: int, flags: int) -> list[Any]:
+        self.calls.append(([domain.machine_id for domain in domains], what, flags))
+        return [(domain, self.stats[domain.machine_id]) for domain in domains if domain.machine_id in self.stats]
+
+
+def no_domain(code: int = libvirt.VIR_ERR_NO_DOMAIN) -> Exception:
+    error = libvirt.libvirtError("made by the test")
+    error.err = (code, 0, "", 0, "", None, None, 0, 0)
+    return error
+
+
+def make(connection: Any, folder: Path) -> Meters:
+    host = SimpleNamespace(connection=connection)
+    record = SimpleNamespace(disk_mb=64)
+
+    def files(machine_id: str) -> Any:
+        return SimpleNamespace(agent_socket=folder / machine_id, read_record=lambda: record)
+
+    return Meters(host, Domains(INSTANCE), files)  # type: ignore[arg-type]
+
+
+def test_one_call_for_exactly_the_machines_given(tmp_path: Path) -> None:
+    connection = FakeConnection(one=RUNNING, two=RUNNING, three=RUNNING)
+    meters = make(connection, tmp_path)
+    assert set(meters.samples(["one", "three"])) == {"one", "three"}
+    assert set(meters.samples(["one", "three"])) == {"one", "three"}
+    asked, what, flags = connection.calls[0]
+    assert len(connection.calls) == 2
+    assert asked == ["one", "three"]
+    assert connection.lookups == ["one", "three"]  # once each
+    assert what & libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+    assert not what & libvirt.VIR_DOMAIN_STATS_VCPU
+    assert flags == libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+
+
+def test_the_sums_over_disks_and_ports_and_the_memory_in_bytes(tmp_path: Path) -> None:
+    (tmp_path / "one").touch()
+    sample = make(FakeConnection(one=RUNNING), tmp_path).samples(["one"])["one"]
+    assert (sample.cpu_time_ns, sample.disk_read_bytes, sample.disk_write_bytes) == (5, 3, 4)
+    assert (sample.net_rx_bytes, sample.net_tx_bytes) == (7, 8)
+    assert (sample.memory_used_bytes, sample.memory_total_bytes) == (100_000 * 1024, 190_000 * 1024)
+    assert sample.run
+
+
+def test_nobody_to_measure_is_no_call(tmp_path: Path) -> None:
+    connection = FakeConnection()
+    assert make(connection, tmp_path).samples([]) == make(connection, tmp_path).samples(["unknown"]) == {}
+    assert connection.calls == []
+
+
+@pytest.mark.parametrize(
+    "stats",
+    [{}, {"state.state": libvirt.VIR_DOMAIN_SHUTOFF, "cpu.time": 5}, {"state.state": libvirt.VIR_DOMAIN_RUNNING}],
+)
+def test_machines_without_a_process_or_without_an_answer_are_left_out(tmp_path: Path, stats: dict[str, int]) -> None:
+    assert make(FakeConnection(one=stats, two=RUNNING), tmp_path).samples(["one", "two"]).keys() == {"two"}
+
+
+@pytest.mark.parametrize(
+    ("said", "used", "total"),
+    [
+        ({"balloon.available": 1 << 60, "balloon.usable": 0}, 200_000, 200_000),
+        ({"balloon.usable": 1 << 60}, 0, 190_000),
+        ({"balloon.usable": -5}, 190_000, 190_000),
+    ],
+)
+def test_a_guest_that_lies_of_its_memory_stays_within_what_it_has(
+    tmp_path: Path, said: dict[str, int], used: int, total: int
+) -> None:
+    sample = make(FakeConnection(one=RUNNING | said), tmp_path).samples(["one"])["one"]
+    assert (sample.memory_used_bytes, sample.memory_total_bytes) == (used * 1024, total * 1024)
+
+
+def test_a_guest_without_a_balloon_says_nothing_of_its_memory(tmp_path: Path) -> None:
+    stats = {name: value for name, value in RUNNING.items() if not name.startswith("balloon.")}
+    assert make(FakeConnection(one=stats), tmp_path).samples(["one"])["one"].memory_total_bytes is None
+
+
+def test_a_new_connection_has_new_handles(tmp_path: Path) -> None:
+    first, second = FakeConnection(one=RUNNING), FakeConnection(one=RUNNING)
+    meters = make(first, tmp_path)
+    meters.samples(["one"])
+    meters._host.connection = second  # type: ignore[misc]
+    meters.samples(["one"])
+    assert (first.lookups, second.lookups) == (["one"], ["one"])
+
+
+def test_handles_of_machines_that_are_gone_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vmbackend.libvirt.meters._SPARE_HANDLES", 5)
+    connection = FakeConnection(**{f"m{number}": RUNNING for number in range(100)})
+    meters = make(connection, tmp_path)
+    for number in range(100):
+        assert set(meters.samples([f"m{number}"])) == {f"m{number}"}
+        assert len(meters._handles) <= 8
+    asked_meanwhile = len(connection.lookups)
+    for _ in range(3):  # one that is asked for beside the others takes none of their handles away
+        meters.samples(["m98", "m99"])
+        meters.samples(["m97"])
+    assert len(connection.lookups) <= asked_meanwhile + 2
+
+
+def test_an_error_of_libvirt_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = FakeConnection(one=RUNNING)
+
+    def broken(*arguments: Any) -> None:
+        raise no_domain(libvirt.VIR_ERR_INTERNAL_ERROR)
+
+    monkeypatch.setattr(connection, "domainListGetStats", broken)
+    with pytest.raises(BackendUnavailable):
+        make(connection, tmp_path).samples(["one"])
+
+
+def test_another_process_is_another_run(tmp_path: Path) -> None:
+    meters = make(FakeConnection(one=RUNNING), tmp_path)
+    assert meters.samples(["one"])["one"].run == ""  # no socket yet
+    (tmp_path / "one").touch()
+    first = meters.samples(["one"])["one"].run
+    assert meters.samples(["one"])["one"].run == first
+    (tmp_path / "new").touch()
+    (tmp_path / "new").replace(tmp_path / "one")
+    assert meters.samples(["one"])["one"].run not in ("", first)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ([{"mountpoint": "/run/kit/data", "used-bytes": 5, "total-bytes": 10}], GuestDisk(5, 10)),
+        ([{"mountpoint": "/"}, {"mountpoint": "/run/kit/data", "used-bytes": 0, "total-bytes": 0}], GuestDisk(0, 0)),
+        (
+            [{"mountpoint": "/run/kit/data", "used-bytes": HUGE, "total-bytes": HUGE}],
+            GuestDisk(64 * MIB, 64 * MIB),
+        ),
+        ([{"mountpoint": "/run/kit/data", "used-bytes": -1, "total-bytes": 10}], GuestDisk(0, 10)),
+    ],
+)
+def test_the_disk_is_the_data_mount_within_what_the_machine_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, shown: GuestDisk
+) -> None:
+    monkeypatch.setattr(agent, "ask", lambda *arguments: json.loads(json.dumps(said)))
+    assert make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1) == shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, 7, "text", {}, [], [7], [{"mountpoint": "/"}], [{"mountpoint": "/run/kit/data"}],
+     [{"mountpoint": "/run/kit/data", "used-bytes": "5", "total-bytes": 10}]],
+)  # fmt: skip
+def test_nonsense_of_a_guest_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+    monkeypatch.setattr(agent, "ask", lambda *arguments: said)
+    with pytest.raises(GuestUnreachable):
+        make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
+
+
+def test_a_machine_that_does_not_run_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "state_of", lambda target: None)
+    with pytest.raises(InvalidMachineState):
+        make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)

@@ -1,0 +1,172 @@
+"""The measuring part of the driver contract. Every backend passes this file, as far as its machines have a process."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from vmbackend.driver import Driver
+from vmbackend.errors import BackendUnavailable, GuestUnreachable, InvalidMachineState, MachineNotFound
+from vmbackend.fake import FakeDriver
+from vmbackend.samples import Sample
+
+from .conftest import Harness
+
+COUNTERS = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
+SIZE = 3 << 20
+
+
+def sample_of(driver: Driver, machine_id: str) -> Sample:
+    return driver.samples([machine_id])[machine_id]
+
+
+async def _work(session) -> None:
+    """Burn CPU, and take and give bytes over the network and the disk."""
+
+    async def content():
+        for _ in range(SIZE >> 16):
+            yield b"\xa5" * (1 << 16)
+
+    await session.write("/payload", content())
+    await session.sync()
+    async for _chunk in session.read("/payload"):
+        pass
+
+
+def worked(harness: Harness, address) -> None:
+    harness.pool.call(address, _work)
+    if isinstance(harness.driver, FakeDriver):
+        harness.driver.use(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
+
+
+def test_machines_without_a_process_are_left_out(harness: Harness) -> None:
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    assert harness.driver.samples([]) == {}
+    assert harness.driver.samples([spec.id, "never_made"]) == {}
+
+
+def test_counters_grow_with_what_a_machine_does(harness: Harness) -> None:
+    harness.needs_guest()
+    address = harness.running()
+    before = sample_of(harness.driver, address.machine_id)
+    worked(harness, address)
+    after = sample_of(harness.driver, address.machine_id)
+    assert after.run == before.run != ""
+    assert after.at > before.at
+    assert after.cpu_time_ns > before.cpu_time_ns
+    for name in ("disk_write_bytes", "net_rx_bytes", "net_tx_bytes"):
+        assert getattr(after, name) - getattr(before, name) >= SIZE, name
+
+
+def test_memory_is_what_the_guest_says_within_what_it_has(harness: Harness) -> None:
+    harness.needs_guest()
+    address = harness.running()
+    until = time.monotonic() + harness.boot_seconds
+    while (sample := sample_of(harness.driver, address.machine_id)).memory_total_bytes is None:
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert sample.memory_used_bytes is not None
+    assert 0 < sample.memory_used_bytes < sample.memory_total_bytes <= 192 << 20
+
+
+def test_only_the_machines_that_were_asked_for_are_told(harness: Harness) -> None:
+    harness.needs_guest()
+    one, other = harness.running(), harness.running()
+    assert set(harness.driver.samples([one.machine_id])) == {one.machine_id}
+    assert set(harness.driver.samples([one.machine_id, other.machine_id, "never_made"])) == {
+        one.machine_id,
+        other.machine_id,
+    }
+
+
+def test_another_process_is_another_run_whose_counters_begin_anew(harness: Harness) -> None:
+    harness.needs_guest()
+    address = harness.running()
+    worked(harness, address)
+    first = sample_of(harness.driver, address.machine_id)
+    harness.driver.destroy(address.machine_id)
+    assert harness.driver.samples([address.machine_id]) == {}
+    harness.driver.start(address.machine_id)
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    second = sample_of(harness.driver, address.machine_id)
+    assert second.run not in ("", first.run)
+    assert second.net_tx_bytes < first.net_tx_bytes
+    harness.driver.sleep(address.machine_id)
+    assert harness.driver.samples([address.machine_id]) == {}
+    harness.driver.start(address.machine_id)
+    assert sample_of(harness.driver, address.machine_id).run not in ("", first.run, second.run)
+
+
+def test_a_later_driver_sees_the_same_run(harness: Harness) -> None:
+    harness.needs_guest()
+    address = harness.running()
+    worked(harness, address)
+    before = sample_of(harness.driver, address.machine_id)
+    harness.attach_again()
+    after = sample_of(harness.driver, address.machine_id)
+    assert after.run == before.run
+    for name in COUNTERS:
+        assert getattr(after, name) >= getattr(before, name), name
+
+
+def test_a_paused_machine_is_measured_and_uses_nothing(harness: Harness) -> None:
+    harness.needs_guest()
+    address = harness.running()
+    harness.driver.pause(address.machine_id)
+    before = sample_of(harness.driver, address.machine_id)
+    after = sample_of(harness.driver, address.machine_id)
+    assert (after.run, after.net_tx_bytes) == (before.run, before.net_tx_bytes)
+
+
+def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: Harness) -> None:
+    harness.needs_guest()
+    one, other = harness.running(), harness.running()
+    if isinstance(harness.driver, FakeDriver):
+        harness.driver.delays["sleep"] = 1.0
+    saving = threading.Thread(target=harness.driver.sleep, args=(other.machine_id,))
+    saving.start()
+    during = 0
+    while saving.is_alive():
+        assert set(harness.driver.samples([one.machine_id])) == {one.machine_id}
+        during += saving.is_alive()
+        time.sleep(0.01)
+    saving.join()
+    # A call that waited for the save would have returned after it.
+    assert during > 3
+
+
+def test_the_guest_tells_how_full_its_disk_is(harness: Harness) -> None:
+    harness.needs_guest()
+    address = harness.running()
+    before = harness.driver.guest_disk(address.machine_id, 5)
+    assert 0 <= before.used_bytes < before.total_bytes <= 64 << 20
+    harness.pool.call(address, _work)
+    after = harness.driver.guest_disk(address.machine_id, 5)
+    assert after.total_bytes == before.total_bytes
+    assert after.used_bytes - before.used_bytes >= SIZE
+
+
+def test_a_guest_that_is_silent_or_off_tells_nothing_of_its_disk(harness: Harness) -> None:
+    with pytest.raises(MachineNotFound):
+        harness.driver.guest_disk("never_made", 1)
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.guest_disk(spec.id, 1)
+    if isinstance(harness.driver, FakeDriver):
+        harness.driver.start(spec.id)
+        harness.driver.delays["guest_disk"] = 60
+        with pytest.raises(GuestUnreachable):
+            harness.driver.guest_disk(spec.id, 0.05)
+
+
+def test_a_hypervisor_that_does_not_answer_is_told(harness: Harness) -> None:
+    if isinstance(harness.driver, FakeDriver):
+        harness.driver.fail_next("samples", BackendUnavailable("away"))
+    else:
+        harness.driver.close()
+    with pytest.raises(BackendUnavailable):
+        harness.driver.samples(["anything"])

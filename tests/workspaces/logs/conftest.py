@@ -1,0 +1,46 @@
+"""A running workspace with logs, and streams that do not take their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.sse import follow, runtime
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from vmbackend.backend import machines_dir
+from vmbackend.libvirt.bootlog import BootLog
+from workspaces.streams import sources
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks, checks and second tries come sooner."""
+    monkeypatch.setattr(runtime, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(follow, "AGAIN_SECONDS", 0.1)
+    for name in ("LOOK_SECONDS", "BUSY_SECONDS", "AGAIN_SECONDS"):
+        monkeypatch.setattr(sources, name, 0.05)
+
+
+@pytest.fixture
+def made(api: Caller, vmhost: FakeHost) -> str:
+    """The id of a running workspace, `the-box`, with a workload."""
+    config = {"workloads": [{"name": "web", "cmd": ["true"]}]}
+    made: str = api.post("/workspace", {"slug": "the-box", "config": config}).json()["workspace"]["id"]
+    return made
+
+
+@pytest.fixture
+def console(made: str) -> Callable[[bytes], None]:
+    """What the machine says on its console."""
+    return BootLog(machines_dir() / "directories" / made / "boot.log", 1 << 20).append
+
+
+@pytest.fixture
+def log(made: str) -> Path:
+    """The main program's log in the guest."""
+    found = machines_dir() / "directories" / made / "disk/var/log/workspace/cmd.log"
+    found.parent.mkdir(parents=True)
+    return found

@@ -1,0 +1,271 @@
+"""Following a log: every line once, through rotation, clearing, floods, and a follower that dies."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspaces.logs import follow
+from workspaces.logs.follow import Follower, Look, Place, seed
+from workspaces.logs.lines import MAX_LINE, entries, entry
+
+
+class Folder:
+    """A log in a folder, rotated as the guest's logger does it."""
+
+    oldest = 3
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "a.log"
+        self.reads = 0
+        self.largest = 0
+
+    def at(self, age: int) -> Path:
+        return self.path.with_name(f"a.log.{age}") if age else self.path
+
+    def write(self, data: bytes) -> None:
+        with self.path.open("ab") as file:
+            file.write(data)
+
+    def rotate(self) -> None:
+        for age in range(self.oldest, 0, -1):
+            if self.at(age - 1).exists():
+                self.at(age - 1).replace(self.at(age))
+
+    async def size(self, age: int) -> int | None:
+        return self.at(age).stat().st_size if self.at(age).exists() else None
+
+    async def read(self, age: int, offset: int, length: int) -> bytes:
+        self.reads += 1
+        self.largest = max(self.largest, length)
+        if not self.at(age).exists():
+            return b""
+        with self.at(age).open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def looked(follower: Follower) -> Look | None:
+    """One look, told."""
+    look = asyncio.run(follower.look())
+    if look is not None:
+        follower.told(look)
+    return look
+
+
+def everything(follower: Follower) -> tuple[list[bytes], int]:
+    """Looks until nothing comes: the lines, and how many gaps were told of."""
+    lines, gaps = [], 0
+    while (look := looked(follower)) is not None:
+        lines += look.lines
+        gaps += look.gap
+    return lines, gaps
+
+
+def begun(log: Folder) -> tuple[Follower, list[bytes]]:
+    found = asyncio.run(seed(log))
+    return Follower(log, found.place), found.lines
+
+
+def test_lines_come_once_they_are_whole(log: Folder) -> None:
+    follower, before = begun(log)
+    assert (before, looked(follower)) == ([], None)
+    log.write(b"one\ntw")
+    assert everything(follower) == ([b"one"], 0)
+    log.write(b"o\r\n\nthree\n")
+    assert everything(follower) == ([b"two", b"three"], 0)
+    assert looked(follower) is None
+
+
+def test_a_line_without_an_end_comes_when_nothing_follows(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower, _ = begun(log)
+    log.write(b"Password: ")
+    assert looked(follower) is None
+    monkeypatch.setattr(follow, "PARTIAL_SECONDS", 0.0)
+    assert everything(follower) == ([b"Password: "], 0)
+    log.write(b"ok\n")
+    assert everything(follower) == ([b"ok"], 0)
+
+
+def test_a_quiet_log_is_not_read(log: Folder) -> None:
+    log.write(b"x\n")
+    follower, _ = begun(log)
+    looked(follower)
+    reads = log.reads
+    assert [looked(follower) for _ in range(5)] == [None] * 5
+    assert log.reads == reads
+
+
+def test_a_log_that_was_there_begins_with_its_newest_lines(log: Folder) -> None:
+    for number in range(3000):
+        log.write(b"line %d\n" % number)
+    log.write(b"part")
+    follower, before = begun(log)
+    assert before == [b"line %d" % number for number in range(2000, 3000)]
+    log.write(b" and rest\n")
+    assert everything(follower) == ([b"part and rest"], 0)
+
+
+def test_the_beginning_reaches_into_older_files(log: Folder) -> None:
+    for name in (b"a", b"b", b"c"):
+        log.write(name + b"1\n" + name + b"2\n")
+        log.rotate()
+    log.write(b"d1\n")
+    _, before = begun(log)
+    assert before == [b"a1", b"a2", b"b1", b"b2", b"c1", b"c2", b"d1"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_rotation_loses_and_doubles_nothing(log: Folder, times: int) -> None:
+    log.write(b"zero\n")
+    follower, _ = begun(log)
+    sent: list[bytes] = []
+    got: list[bytes] = []
+    for number in range(200):
+        line = b"n %d" % number
+        log.write(line + b"\n")
+        sent.append(line)
+        if number % 7 == 0:
+            got += everything(follower)[0]
+        if number % 10 == 3:
+            log.rotate()
+    got += everything(follower)[0]
+    assert got == sent
+
+
+def test_a_rest_in_the_older_file_comes_before_the_new_one(log: Folder) -> None:
+    log.write(b"seen\n")
+    follower, _ = begun(log)
+    log.write(b"rest\n")
+    log.rotate()
+    log.write(b"new\n")
+    assert everything(follower) == ([b"rest", b"new"], 0)
+
+
+@pytest.mark.parametrize("size", [1, 700])
+def test_files_that_were_rotated_unseen_are_read_in_their_order(log: Folder, size: int) -> None:
+    log.write(b"seen\n")
+    follower, _ = begun(log)
+    sent: list[bytes] = []
+    for name in (b"rest", b"older", b"old", b"new"):
+        lines = [b"%s %d" % (name, number) for number in range(size)]
+        log.write(b"".join(line + b"\n" for line in lines))
+        sent += lines
+        if name != b"new":
+            log.rotate()
+    assert everything(follower) == (sent, 0)
+
+
+def test_a_log_that_was_rotated_out_of_sight_is_a_gap(log: Folder) -> None:
+    log.write(b"seen\n")
+    follower, _ = begun(log)
+    for number in range(5):
+        log.write(b"file %d\n" % number)
+        log.rotate()
+    log.write(b"new\n")
+    assert everything(follower) == ([b"new"], 1)
+
+
+def test_a_line_that_is_split_over_two_files_comes_in_two(log: Folder) -> None:
+    log.write(b"seen\n")
+    follower, _ = begun(log)
+    log.write(b"first ha")
+    log.rotate()
+    log.write(b"lf\nnew\n")
+    assert everything(follower) == ([b"first ha", b"lf", b"new"], 0)
+
+
+def test_a_log_that_is_replaced_is_a_gap_and_read_from_its_beginning(log: Folder) -> None:
+    log.write(b"a long first line of the old log\n")
+    follower, _ = begun(log)
+    log.path.write_bytes(b"fresh\n")
+    assert everything(follower) == ([b"fresh"], 1)
+
+
+def test_a_log_that_is_removed_waits_for_the_next(log: Folder) -> None:
+    log.write(b"old\n")
+    follower, _ = begun(log)
+    log.path.unlink()
+    assert looked(follower) is None
+    log.write(b"new one\n")
+    lines, _ = everything(follower)
+    assert lines == [b"new one"]
+
+
+def test_another_follower_goes_on_from_the_place_of_the_first(log: Folder) -> None:
+    log.write(b"one\n")
+    follower, _ = begun(log)
+    log.write(b"two\n")
+    look = asyncio.run(follower.look())  # found, and dead before it was told
+    assert look is not None
+    text = str(follower._place)
+    log.rotate()
+    log.write(b"three\n")
+    assert everything(Follower(log, Place.parse(text))) == ([b"two", b"three"], 0)
+
+
+def test_a_flood_is_a_gap_and_no_more_than_some_lines_at_a_look(log: Folder) -> None:
+    follower, _ = begun(log)
+    for _ in range(40):
+        log.write(b"x" * 79 + b"\n")
+    for _ in range(40):
+        log.write((b"y" * 99 + b"\n") * 1000)
+    look = looked(follower)
+    assert look is not None
+    assert look.gap
+    assert len(look.lines) <= follow.STEP_LINES
+    log.write(b"end\n")
+    lines, _ = everything(follower)
+    assert lines[-1] == b"end"
+    assert log.largest <= follow.MAX_BEHIND + follow.MARK_BYTES + 1
+
+
+def test_many_short_lines_come_in_steps(log: Folder) -> None:
+    follower, _ = begun(log)
+    log.write(b"".join(b"%d\n" % number for number in range(5000)))
+    look = looked(follower)
+    assert look is not None
+    assert len(look.lines) == follow.STEP_LINES
+    lines, gaps = everything(follower)
+    assert (look.lines + lines, gaps) == ([b"%d" % number for number in range(5000)], 0)
+
+
+def test_a_log_without_a_line_end_moves_on(log: Folder) -> None:
+    follower, _ = begun(log)
+    log.write(b"z" * 300_000)
+    lines, gaps = everything(follower)
+    assert gaps == 0
+    assert max(len(line) for line in lines) <= MAX_LINE
+    assert len(b"".join(lines)) >= 2 * follow.STEP_BYTES
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(range(256)) * 3, b"\xff\xfe\n\xc3", b"\xed\xa0\x80\n", b"\x1b[2J\x07\x00\n", "é\u2028\u0085".encode()],
+)
+def test_any_bytes_become_entries(data: bytes) -> None:
+    for found in [*entries(data, "cmd", console=False, last=100), entry(data, "cmd", None)]:
+        assert found["line"] == found["message"]
+        assert found["line"].encode().decode() == found["line"]
+
+
+def test_entries_of_a_console_have_its_times_and_a_programs_none() -> None:
+    console: Any = entries(
+        b"2026-01-31T12:00:00.000Z up\n2026-01-31T12:00:00.000Z \ntail\n", "boot", console=True, last=9
+    )
+    assert [(found["line"], found["timestamp"], found["stream"]) for found in console] == [
+        ("up", "2026-01-31T12:00:00.000Z", "console"),
+        ("tail", None, "console"),
+    ]
+    (program,) = entries(b"2026-01-31T12:00:00.000Z up\n", "web", console=False, last=9)
+    assert (program["line"], program["timestamp"], program["stream"], program["source"]) == (
+        "2026-01-31T12:00:00.000Z up", None, "stdout", "web",
+    )  # fmt: skip

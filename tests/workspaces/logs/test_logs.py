@@ -1,0 +1,252 @@
+"""The JSON routes of logs: the console's, the main program's and the workloads' (specification, Logs)."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import AsyncClient
+
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.workspaces.moves import bring
+from tests.workspaces.rows import make_workspace
+from vmbackend.backend import machines_dir
+from vmbackend.bootlog import stamp
+from workspaces.models import Workspace
+from workspaces.states import Status
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LOGS = "/workspace/the-box/logs"
+WORKLOADS = [
+    {"name": "web", "cmd": ["true"]},
+    {"name": "jobs", "cmd": ["true"], "log_path": "/srv/out/jobs.txt"},
+    {"name": "quiet", "cmd": ["true"], "log_path": "/dev/null"},
+]
+
+
+@pytest.fixture
+def made(api: Caller, vmhost: FakeHost) -> str:
+    """A running workspace with three workloads."""
+    return api.post("/workspace", {"slug": "the-box", "config": {"workloads": WORKLOADS}}).json()["workspace"]["id"]
+
+
+@pytest.fixture
+def inside(made: str) -> Callable[[str], Path]:
+    """A place in the guest, as this host sees it; its parents are made."""
+
+    def place(path: str) -> Path:
+        found = machines_dir() / "directories" / made / "disk" / path.lstrip("/")
+        found.parent.mkdir(parents=True, exist_ok=True)
+        return found
+
+    return place
+
+
+def console(made: str) -> Path:
+    return machines_dir() / "directories" / made / "boot.log"
+
+
+def shown(api: Caller, query: str = "") -> list[str]:
+    answer = api.get(f"{LOGS}?{query}")
+    assert answer.status_code == 200, answer.content
+    return [entry["line"] for entry in answer.json()["logs"]]
+
+
+def download(api: Caller, name: str) -> tuple[Any, bytes]:
+    async def get() -> tuple[Any, bytes]:
+        answer: Any = await AsyncClient().get(f"{LOGS}/file/{name}", headers=api.headers)
+        if not answer.streaming:
+            return answer, answer.content
+        return answer, b"".join([chunk async for chunk in answer.streaming_content])
+
+    return async_to_sync(get)()
+
+
+def test_the_console_is_the_default_and_has_the_times_at_which_it_was_read(api: Caller, made: str) -> None:
+    body = api.get(LOGS).json()
+    assert (body["success"], body["source"]) == (True, "boot")
+    (entry,) = body["logs"]
+    assert entry.pop("timestamp").endswith("Z")
+    assert entry == {"line": "booted", "message": "booted", "stream": "console", "source": "boot"}
+
+
+def test_the_console_reaches_into_its_older_file(api: Caller, made: str) -> None:
+    path = console(made)
+    path.with_name("boot.log.1").write_bytes(b"".join(stamp() + b"old %d\n" % number for number in range(3)))
+    path.write_bytes(stamp() + b"new\n")
+    assert shown(api) == ["old 0", "old 1", "old 2", "new"]
+    assert shown(api, "tail_lines=2") == ["old 2", "new"]
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [("cmd", "/var/log/workspace/cmd.log"), ("web", "/var/log/workspace/web.log"), ("jobs", "/srv/out/jobs.txt")],
+)
+def test_a_program_has_a_log_of_its_own(api: Caller, inside: Callable[[str], Path], source: str, path: str) -> None:
+    assert shown(api, f"source={source}") == []
+    inside(f"{path}.2").write_text("one\n")
+    inside(f"{path}.1").write_text("two\n\n")
+    inside(path).write_text("three\r\nfour")
+    assert shown(api, f"source={source}") == ["one", "two", "three", "four"]
+    assert shown(api, f"source={source}&tail_lines=3") == ["two", "three", "four"]
+    entry = api.get(f"{LOGS}?source={source}&tail_lines=1").json()["logs"][0]
+    assert entry == {"line": "four", "message": "four", "timestamp": None, "stream": "stdout", "source": source}
+
+
+@pytest.mark.parametrize("source", ["nothing", "../cmd", "x" * 64, "web.log"])
+def test_an_unknown_source_is_refused_with_the_names_of_the_known_ones(api: Caller, made: str, source: str) -> None:
+    answer = api.get(f"{LOGS}?source={source}")
+    assert (answer.status_code, list(answer.json()["details"])) == (400, ["source"])
+    assert "boot, cmd, jobs, quiet, web" in answer.json()["details"]["source"][0]
+
+
+def test_lines_of_any_bytes_and_any_length_are_shown(api: Caller, inside: Callable[[str], Path]) -> None:
+    inside("/var/log/workspace/cmd.log").write_bytes(b"\xff\xfe\x00ok\xc3\n" + b"x" * 20_000 + b"\n\x1b[31mred\n")
+    found = shown(api, "source=cmd")
+    assert found[0] == "\ufffd\ufffd\x00ok\ufffd"
+    assert [len(line) for line in found[1:4]] == [8192, 8192, 20_000 - 2 * 8192]
+    assert found[4] == "\x1b[31mred"
+
+
+def test_the_end_of_a_gibibyte_is_shown_in_constant_memory(api: Caller, inside: Callable[[str], Path]) -> None:
+    path = inside("/var/log/workspace/cmd.log")
+    path.touch()
+    os.truncate(path, 1 << 30)
+    with path.open("ab") as log:
+        log.write(b"\n" + b"".join(b"line %d\n" % number for number in range(20_000)))
+    shown(api, "source=cmd")
+    tracemalloc.start()
+    try:
+        assert shown(api, "source=cmd&tail_lines=3") == [f"line {number}" for number in range(19_997, 20_000)]
+        assert len(shown(api, "source=cmd&tail_lines=10000")) == 10_000
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_log_without_line_ends_is_cut_at_a_mebibyte(api: Caller, inside: Callable[[str], Path]) -> None:
+    inside("/var/log/workspace/cmd.log").write_bytes(b"y" * (3 << 20))
+    assert sum(map(len, shown(api, "source=cmd&tail_lines=10000"))) <= 1 << 20
+
+
+@pytest.mark.parametrize("kind", ["device", "folder", "loop", "fifo", "outside"])
+def test_what_stands_in_the_place_of_a_log_breaks_nothing(
+    api: Caller, inside: Callable[[str], Path], kind: str
+) -> None:
+    path = inside("/var/log/workspace/web.log")
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        target = {"device": "/dev/zero", "loop": "web.log", "outside": "../../../../../../../../etc/passwd"}[kind]
+        path.symlink_to(target)
+    assert shown(api, "source=web") == []
+    assert "web.log" not in [file["name"] for file in api.get(f"{LOGS}/list").json()["files"]]
+    assert download(api, "web.log")[0].status_code in (400, 404)
+    assert api.delete(LOGS).status_code == 200
+
+
+def test_the_files_are_listed_with_size_and_time(api: Caller, made: str, inside: Callable[[str], Path]) -> None:
+    for name in ("cmd.log", "cmd.log.1", "cmd.log.3", "web.log", "of the user.log", "extra.txt"):
+        inside(f"/var/log/workspace/{name}").write_bytes(b"12345")
+    inside("/srv/out/jobs.txt").write_bytes(b"1")
+    (inside("/var/log/workspace/x").parent / os.fsdecode(b"\xff\n.log")).write_bytes(b"1")
+    body = api.get(f"{LOGS}/list").json()
+    assert (body["success"], body["complete"]) == (True, True)
+    assert [(file["name"], file["size"]) for file in body["files"]][1:] == [
+        ("cmd.log", 5), ("cmd.log.1", 5), ("cmd.log.3", 5), ("extra.txt", 5), ("jobs.log", 1), ("web.log", 5),
+    ]  # fmt: skip
+    assert body["files"][0]["name"] == "boot.log"
+    assert body["files"][0]["size"] == console(made).stat().st_size
+    assert all(file["modified"].endswith("Z") for file in body["files"])
+
+
+def test_a_file_is_streamed_as_it_is(api: Caller, inside: Callable[[str], Path]) -> None:
+    content = bytes(range(256)) * 5000
+    inside("/srv/out/jobs.txt.1").write_bytes(content)
+    inside("/var/log/workspace/cmd.log").write_bytes(b"")
+    answer, body = download(api, "jobs.log.1")
+    assert (answer.status_code, body) == (200, content)
+    assert answer["Content-Type"] == "text/plain; charset=utf-8"
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert download(api, "cmd.log")[1] == b""
+
+
+def test_the_consoles_files_are_read_on_the_host(api: Caller, made: str) -> None:
+    answer, body = download(api, "boot.log")
+    assert (answer.status_code, body) == (200, console(made).read_bytes())
+    assert download(api, "boot.log.1")[0].status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["none.log", "..", ".hidden", "a b", "%2e%2e%2fetc%2fpasswd", "x" * 200, "a%00b", "%FF"]
+)
+def test_a_file_that_is_none_is_404(api: Caller, made: str, name: str) -> None:
+    answer, _ = download(api, name)
+    assert answer.status_code == 404
+    assert answer.json()["success"] is False
+
+
+def test_what_lies_in_the_guest_needs_it_to_run(api: Caller, vmhost: FakeHost, made: str) -> None:
+    bring(api, vmhost, made, Status.STOPPED)
+    assert shown(api) == ["booted"]
+    listed = api.get(f"{LOGS}/list").json()
+    assert ([file["name"] for file in listed["files"]], listed["complete"]) == (["boot.log"], False)
+    assert download(api, "boot.log")[0].status_code == 200
+    for answer in (api.get(f"{LOGS}?source=cmd"), api.delete(LOGS), download(api, "cmd.log")[0]):
+        assert (answer.status_code, answer.json()["code"]) == (409, "vm_not_running")
+        assert "is stopped. The logs of its programs lie on its own disk" in answer.json()["message"]
+    assert shown(api) == ["booted"], "a refused clear has cleared nothing"
+
+
+def test_a_clear_empties_every_log(api: Caller, vmhost: FakeHost, made: str, inside: Callable[[str], Path]) -> None:
+    files = ["/var/log/workspace/cmd.log", "/var/log/workspace/cmd.log.1", "/srv/out/jobs.txt"]
+    for path in files:
+        inside(path).write_text("secret\n")
+    inside("/srv/out/not-a-log").write_text("kept\n")
+    answer = api.delete(LOGS)
+    assert answer.status_code == 200
+    assert answer.json()["message"]
+    assert [inside(path).read_text() for path in files] == ["", "", ""]
+    assert inside("/srv/out/not-a-log").read_text() == "kept\n"
+    for source in ("boot", "cmd", "jobs"):
+        assert shown(api, f"source={source}") == []
+    assert api.delete(LOGS).status_code == 200
+    bring(api, vmhost, made, Status.STOPPED)
+    api.post("/workspace/the-box/start")
+    assert shown(api) == ["booted"]
+
+
+@pytest.mark.parametrize("status", [Status.QUEUED, Status.CREATING, Status.FAILED, Status.DESTROYED])
+def test_without_a_machine_there_is_nothing_to_clear(api: Caller, status: Status) -> None:
+    row = make_workspace(api.account, status=status)
+    assert api.delete(f"/workspace/{row.pk}/logs").status_code == 200
+    assert api.get(f"/workspace/{row.pk}/logs/list").json() == {"success": True, "files": [], "complete": True}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_console_of_earlier_starts_stays_or_goes(api: Caller, vmhost: FakeHost, keep: bool) -> None:
+    api.post("/workspace", {"slug": "the-box", "config": {"keep_logs": keep}})
+    api.post("/workspace/the-box/stop")
+    api.post("/workspace/the-box/start")
+    assert shown(api) == ["booted"] * (2 if keep else 1)
+
+
+def test_a_silent_host_or_guest_is_told(api: Caller, vmhost: FakeHost, made: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("workspaces.remote.ANSWER_SECONDS", 0.2)
+    vmhost.hold()
+    for path in ("", "/list", "/file/boot.log"):
+        answer = api.get(f"{LOGS}{path}")
+        assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
+    vmhost.release()
+    vmhost.driver.kill(made)
+    Workspace.objects.filter(pk=made).update(status=Status.RUNNING)
+    answer = api.get(f"{LOGS}?source=cmd")
+    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")

@@ -1,0 +1,132 @@
+"""What an open stream holds of its process: no thread, no database connection; and nothing told before its commit."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from common.sse import response
+from common.sse.client import open_client
+from common.sse.window import BELL, Window
+from config.asgi import application
+from tests.callers import Caller
+from tests.common.sse.reading import until
+from tests.workspaces.rows import make_workspace
+from workspaces.logs.channels import clearing, log_channel
+
+pytestmark = pytest.mark.django_db(transaction=True)
+STREAMS = 40
+
+
+class Request:
+    """One request as an ASGI server makes it, until `leave`."""
+
+    def __init__(self, path: str, headers: dict[str, str]) -> None:
+        self.scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "server": ("testserver", 80),
+        }
+        self.status = 0
+        self.body = b""
+        self._begun = False
+        self._gone = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._begun:
+            self._begun = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.status = message.get("status", self.status)
+        self.body += message.get("body", b"")
+
+    def leave(self) -> None:
+        self._gone.set()
+
+
+def open_connections() -> int:
+    return len([one for one in gc.get_objects() if isinstance(one, BaseDatabaseWrapper) and one.connection is not None])
+
+
+def held_by(api: Caller, path: str) -> tuple[int, int]:
+    """How many threads and connections STREAMS open streams take; afterwards everything is given back."""
+    found: list[int] = []
+
+    async def work() -> None:
+        threads, connections = threading.active_count(), open_connections()
+        requests = [Request(path, {**api.headers, "Host": "testserver"}) for _ in range(STREAMS)]
+        running = [asyncio.ensure_future(application(one.scope, one.receive, one.send)) for one in requests]
+        await until(lambda: all(b"retry" in one.body for one in requests), 30)
+        await asyncio.sleep(0.3)  # the threads end by themselves
+        found.extend((threading.active_count() - threads, open_connections() - connections))
+        assert {one.status for one in requests} == {200}
+        for one in requests:
+            one.leave()
+        await asyncio.wait(running, timeout=20)
+        assert all(task.done() for task in running)
+
+    asyncio.run(work())
+    return found[0], found[1]
+
+
+def test_open_streams_hold_no_thread_and_no_connection(api: Caller) -> None:
+    row = make_workspace(api.account)
+    threads, connections = held_by(api, f"/workspace/{row.pk}/stats/stream")
+    # The few that all streams of a process share: for rights, for sources.
+    assert threads <= 8
+    assert connections <= 4
+
+
+def test_without_giving_it_back_each_would_hold_a_thread(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(response, "release_thread", lambda: None)
+    row = make_workspace(api.account)
+    threads, _ = held_by(api, f"/workspace/{row.pk}/stats/stream")
+    assert threads > STREAMS / 2  # threads of others may end meanwhile
+
+
+def test_a_clear_within_a_transaction_is_told_with_its_commit(api: Caller) -> None:
+    channel = log_channel("ws_x", "cmd")
+
+    async def begin() -> None:
+        async with open_client() as client:
+            await Window(client).append(channel, [("message", "{}")], expected="", position="5:00")
+
+    asyncio.run(begin())
+    with redis.Redis.from_url(settings.REDIS_URL) as client, client.pubsub(ignore_subscribe_messages=True) as bell:
+        bell.subscribe(BELL)
+        bell.get_message(timeout=1)
+        with transaction.atomic():
+            with clearing("ws_x", ["cmd"]):
+                pass
+            assert bell.get_message(timeout=0.3) is None
+        told = bell.get_message(timeout=5)
+        assert told is not None
+        assert json.loads(told["data"])["data"] == '{"cleared":true}'
+        with pytest.raises(ZeroDivisionError):
+            clear_and_fail()
+        assert bell.get_message(timeout=0.3) is None
+
+
+@transaction.atomic
+def clear_and_fail() -> None:
+    with clearing("ws_x", ["cmd"]):
+        pass
+    raise ZeroDivisionError

@@ -1,0 +1,115 @@
+"""A host whose sampler is driven by hand, second by second, over the fake driver, with clocks that tests set."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from accounts.models import Account
+from tests.workspaces.rows import make_host, make_workspace
+from vmbackend import fake_usage
+from vmbackend.driver import Boot, MachineSpec
+from vmbackend.fake import FakeDriver
+from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
+from workspaces.usage.compaction import compact
+from workspaces.usage.sampler import Sampler
+from workspaces.usage.writer import Parts, write
+
+MIB = 1 << 20
+CPU = 1_000_000_000  # a second of CPU time
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class DirectWriter:
+    """Writes at once, in the test's own thread; `away` stands for a database that does not answer."""
+
+    def __init__(self) -> None:
+        self.done: deque[tuple[int, Parts]] = deque()
+        self.waiting: list[tuple[int, Parts]] = []
+        self.away = False
+
+    def put(self, tick: int, parts: Parts) -> None:
+        self.waiting.append((tick, parts))
+        while self.waiting and not self.away:
+            write(self.waiting[0][1], self.waiting[0][0])
+            tick, parts = self.waiting.pop(0)
+            self.done.append((tick, parts))
+
+
+class MeasuredHost:
+    """`seconds(n)` lets time pass; machines use what `use` says."""
+
+    def __init__(self, account: Account, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.account = account
+        self.host = make_host()
+        # On a minute, some minutes ago: what is measured from there is in the past, and still in every tier.
+        self.wall = float(int(time.time()) // 60 * 60 - 600)
+        self.monotonic = 1000.0
+        self.driver = FakeDriver(root)
+        monkeypatch.setattr(fake_usage, "time", SimpleNamespace(time=lambda: self.wall, sleep=time.sleep))
+        self.begin()
+
+    def begin(self) -> None:
+        """A vmhost begins; one that was there before knows nothing any more."""
+        self.sampler = Sampler(self.host.name, self.driver, monotonic=lambda: self.monotonic, wall=lambda: self.wall)
+        self.writer = DirectWriter()
+        self.sampler.writer = self.writer  # type: ignore[assignment]
+
+    def machine(self, **fields: Any) -> Workspace:
+        """A running workspace with a machine: two CPUs, 1024 MiB."""
+        sizes = {"cpu_millis": 2000, "memory_mb": 1024, "disk_size_mb": 256}
+        row = make_workspace(self.account, host=self.host, **(sizes | fields))
+        self.driver.prepare(
+            MachineSpec(row.pk, "sha256:x", row.cpus, row.memory_mb, row.disk_size_mb, "10.0.0.2", Boot("m"))
+        )
+        self.driver.start(row.pk)
+        return row
+
+    def use(self, row: Workspace, **amounts: int) -> None:
+        self.driver.use(row.pk, **amounts)
+
+    def seconds(self, count: int, row: Workspace | None = None, **each: int) -> None:
+        """So many rounds, one a second; `row` uses `each` before every one."""
+        for _ in range(count):
+            if row is not None:
+                self.driver.use(row.pk, **each)
+            self.sampler.tick()
+            self.wall += 1
+            self.monotonic += 1
+
+    def pass_by(self, count: float) -> None:
+        """Time in which nobody measures."""
+        self.wall += count
+        self.monotonic += count
+
+    def restart_machine(self, row: Workspace) -> None:
+        self.driver.destroy(row.pk)
+        time.sleep(0.002)  # the fake driver tells runs apart by the time they began
+        self.driver.start(row.pk)
+
+    def flush(self) -> None:
+        self.sampler.flush()
+        self.sampler._learn_what_was_written()
+
+    def compact(self) -> int:
+        return compact(self.wall)
+
+
+def cpu_total(row: Workspace) -> int:
+    return Usage.objects.get(workspace=row).total_cpu_time_ns
+
+
+def metered_cpu(row: Workspace) -> int:
+    return sum(record.cpu_time_ns for record in MeterRecord.objects.filter(workspace_id=row.pk))
+
+
+def points(row: Workspace, tier: int = 2) -> list[UsagePoint]:
+    return list(UsagePoint.objects.filter(usage__workspace=row, tier=tier).order_by("start"))

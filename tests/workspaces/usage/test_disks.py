@@ -1,0 +1,133 @@
+"""Guests are asked for their disks seldom, and none of them can hold up the others or the sampler."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from vmbackend.errors import GuestUnreachable, InvalidMachineState
+from vmbackend.samples import GuestDisk
+from workspaces.usage import disks as asking
+from workspaces.usage.disks import EVERY_SECONDS, SELDOM_SECONDS, THREADS, Disks
+
+
+class Guests:
+    """Stands for the driver: `silent` guests hold their asker until they are let go."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.silent: set[str] = set()
+        self.let_go = threading.Event()
+
+    def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
+        self.asked.append(machine_id)
+        if machine_id in self.silent:
+            self.let_go.wait(20)
+            raise GuestUnreachable("silent")
+        return GuestDisk(1, 2)
+
+
+@pytest.fixture
+def guests() -> Iterator[Guests]:
+    made = Guests()
+    yield made
+    made.let_go.set()
+
+
+@pytest.fixture
+def disks(guests: Guests) -> Iterator[Disks]:
+    made = Disks(guests)  # type: ignore[arg-type]
+    yield made
+    guests.let_go.set()
+    made._pool.shutdown()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def settle(disks: Disks) -> None:
+    until(lambda: not disks._asking)
+
+
+def test_each_guest_is_asked_once_in_a_while(disks: Disks, guests: Guests) -> None:
+    disks.wanted = ["one", "other"]
+    now = time.monotonic()
+    for second in range(3):
+        disks.look(now + second)
+        settle(disks)
+    assert sorted(guests.asked) == ["one", "other"]
+    assert disks.known == {"one": GuestDisk(1, 2), "other": GuestDisk(1, 2)}
+    disks.look(now + EVERY_SECONDS + 5)
+    settle(disks)
+    assert len(guests.asked) == 4
+
+
+def test_silent_guests_hold_up_nobody_who_looks(disks: Disks, guests: Guests) -> None:
+    guests.silent = {f"silent{n}" for n in range(THREADS - 1)}
+    disks.wanted = [*guests.silent, "honest"]
+    disks.look(time.monotonic())
+    until(lambda: "honest" in disks.known)
+    assert len(disks._asking) == THREADS - 1
+    disks.look(time.monotonic() + 1000)  # who is being asked is not asked again
+    settle_honest = lambda: guests.asked.count("honest") == 2  # noqa: E731
+    until(settle_honest)
+    assert all(guests.asked.count(name) == 1 for name in guests.silent)
+
+
+def test_a_guest_that_does_not_answer_is_asked_less_and_less(disks: Disks, guests: Guests) -> None:
+    guests.silent = {"silent"}
+    guests.let_go.set()
+    disks.wanted = ["silent"]
+    disks.known["silent"] = GuestDisk(1, 2)
+    pauses = []
+    for _ in range(8):
+        disks.look(time.monotonic() + 10_000)
+        settle(disks)
+        pauses.append(disks._pause["silent"])
+    assert pauses == sorted(pauses)
+    assert pauses[0] == 2 * EVERY_SECONDS
+    assert pauses[-1] == SELDOM_SECONDS
+    assert "silent" not in disks.known
+
+
+def test_a_machine_that_stands_still_is_asked_again_soon(
+    disks: Disks, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def paused(machine_id: str, timeout: float) -> GuestDisk:
+        raise InvalidMachineState("It does not run.")
+
+    disks.known["one"] = GuestDisk(1, 2)
+    disks.wanted = ["one"]
+    monkeypatch.setattr(guests, "guest_disk", paused)
+    for _ in range(5):
+        disks.look(time.monotonic() + 10_000)
+        settle(disks)
+    assert disks._pause["one"] == EVERY_SECONDS
+    assert disks.known == {"one": GuestDisk(1, 2)}
+
+
+def test_what_is_not_wanted_any_more_is_forgotten(disks: Disks) -> None:
+    disks.wanted = ["one"]
+    disks.look(time.monotonic())
+    settle(disks)
+    disks.wanted = []
+    disks.look(time.monotonic())
+    assert (disks.known, disks._due, disks._pause) == ({}, {}, {})
+
+
+def test_a_fault_of_ours_ends_no_thread(disks: Disks, guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(machine_id: str, timeout: float) -> GuestDisk:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(guests, "guest_disk", broken)
+    disks.wanted = ["one"]
+    disks.look(time.monotonic())
+    settle(disks)
+    assert disks._pause["one"] == asking.SELDOM_SECONDS

@@ -1,0 +1,37 @@
+"""What a console's log looks like on the host's disk, whichever driver writes it.
+
+Two files, `boot.log` and before it `boot.log.1`, bounded together. Each line begins with the time at which the host
+read its first byte. A guest has no honest clock on its console, so this is the only time that a console line has.
+Whoever wrote the line cannot have written the stamp: every line gets one, and a reader takes off exactly one.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
+
+
+def stamp(moment: datetime | None = None) -> bytes:
+    """`2026-01-31T12:00:00.000Z ` of now, or of a moment."""
+    moment = (moment or datetime.now(UTC)).astimezone(UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.").encode() + b"%03dZ " % (moment.microsecond // 1000)
+
+
+def take_stamp(line: bytes) -> tuple[str | None, bytes]:
+    """A line's time and what was written; None where the line has none (its beginning was dropped)."""
+    found = _STAMP.match(line)
+    return (found[1].decode(), line[found.end() :]) if found else (None, line)
+
+
+def former(path: Path) -> Path:
+    """Where the older half of a log is; it need not exist."""
+    return path.with_name(f"{path.name}.1")
+
+
+def clear(path: Path) -> None:
+    """Remove both files; harmless where there are none. Output that comes meanwhile begins the log anew."""
+    path.unlink(missing_ok=True)
+    former(path).unlink(missing_ok=True)

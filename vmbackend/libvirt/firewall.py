@@ -1,0 +1,260 @@
+"""The text of the nftables tables: what holds for all machines, and what a machine's own policy adds.
+
+Two tables, both named `mvm_<instance>`:
+
+* `bridge`: a frame from a tap passes only if (tap, MAC, IPv4 address) is an element of `guests`, for ARP as for IPv4.
+  Everything else a guest may utter (IPv6, foreign addresses, other protocols) is dropped.
+* `inet`: guests in `outward` may go out to public addresses, masqueraded, as far as their own chain lets them; nobody
+  comes in by routing; the host takes from guests only replies to its own connections, a few pings, and questions to
+  the resolver on the bridge's address.
+
+A machine's policy is up to four chains and two sets of its own, found by its address in the maps `out_of`, `dns_of`,
+`ask_of` and `in_of`, so what one packet costs does not depend on how many machines there are:
+
+* `out_X`: the ports, networks and learned addresses that it reaches. Private networks are dropped before it is asked.
+* `n0_X`, `n1_X`: the addresses that its resolver learned. Each answer goes into both, and they are emptied in turns:
+  an element that is there already does not get a new time from nftables, so one set alone would forget an address that
+  was answered a moment ago. A connection that began while its address was known is marked, and goes on.
+* `dns_X`, `ask_X`: its questions go to its own resolver, and reach no other.
+* `in_X`: the ports on which the host and the edge reach it.
+
+Deleting what is absent fails a transaction, adding what is present does not: so removals add first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, collapse_addresses, ip_network
+
+from vmbackend.guest.bootconfig import CONTROL_PORT
+from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.policy import PRIVATE_NETWORKS, NetworkPolicy
+
+# How long a guest may use a name's address, at most; a learned address is let through for one to two times as long.
+NAME_SECONDS = 60
+SSH_PORT = 22
+# Questions a second from one guest, so that none of them keeps the resolver from the others.
+_QUESTIONS = 200
+_KINDS = ("out", "dns", "ask", "in")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A machine's place in the network. `dns_port` is its own resolver's, where it reaches some names only."""
+
+    machine_id: str
+    ip: str
+    policy: NetworkPolicy
+    generation: int = 1
+    dns_port: int = 0
+
+
+def mac_for(ip: str) -> str:
+    """The locally administered MAC address that belongs to an IPv4 address."""
+    return "02:6d:" + ":".join(f"{byte:02x}" for byte in IPv4Address(ip).packed)
+
+
+class Firewall:
+    """Lines for `nft -f`. Knows the settings and nothing of what is installed."""
+
+    def __init__(self, settings: LibvirtSettings, *, bridge: str, table: str, tap_prefix: str) -> None:
+        self._settings = settings
+        self._bridge = bridge
+        self.table = table
+        self._tap_prefix = tap_prefix
+
+    def place(self, ip: str) -> str:
+        """The address's place in the subnet: what a machine's tap, chains and sets are named by."""
+        return f"{int(IPv4Address(ip)) - int(self._settings.subnet.network_address):x}"
+
+    def learned_sets(self, ip: str) -> tuple[str, str]:
+        """The sets of addresses that the machine's resolver learned."""
+        return f"n0_{self.place(ip)}", f"n1_{self.place(ip)}"
+
+    def admit(self, port: Port, *, keep_learned: bool) -> list[str]:
+        """A machine with its policy, whatever it had before."""
+        place, table = self.place(port.ip), f"inet {self.table}"
+        chains = {
+            f"out_{place}": self._out(port) if port.policy.reaches_out else [],
+            f"dns_{place}": [f"meta l4proto {{ tcp, udp }} redirect to :{port.dns_port}"] if port.dns_port else [],
+            f"ask_{place}": [f"th dport {port.dns_port} accept"] if port.dns_port else [],
+            f"in_{place}": _in(port.policy),
+        }
+        lines = self._clear(port.ip)
+        for name in self.learned_sets(port.ip):
+            lines += self._learned_set(name) if port.dns_port else [f"delete set {table} {name}"]
+            lines += [f"flush set {table} {name}"] if port.dns_port and not keep_learned else []
+        for chain, rules in chains.items():
+            lines += [f"add rule {table} {chain} {rule}" for rule in rules]
+            kind = chain.partition("_")[0]
+            found = f"add element {table} {kind}_of {{ {port.ip} : goto {chain} }}"
+            lines.append(found if rules else f"delete chain {table} {chain}")
+        return lines + [f"add element {where} {{ {key} }}" for where, key in self._memberships(port)]
+
+    def revoke(self, ip: str) -> list[str]:
+        """Nothing of what an address was given is left."""
+        table = f"inet {self.table}"
+        chains = [f"delete chain {table} {kind}_{self.place(ip)}" for kind in _KINDS]
+        return [*self._clear(ip), *chains, *(f"delete set {table} {name}" for name in self.learned_sets(ip))]
+
+    def learn(self, ip: str, name: str, addresses: Sequence[tuple[str, int]]) -> list[str]:
+        """Addresses with the seconds that they are let through for still."""
+        elements = ", ".join(f"{address} timeout {seconds}s" for address, seconds in addresses if seconds > 0)
+        return [f"add element inet {self.table} {name} {{ {elements} }}"] if elements else []
+
+    def key(self, ip: str) -> str:
+        """The element of `guests`."""
+        return f'"{self._tap_prefix}{self.place(ip)}" . {mac_for(ip)} . {ip}'
+
+    def _memberships(self, port: Port) -> list[tuple[str, str]]:
+        table = f"inet {self.table}"
+        found = [(f"bridge {self.table} guests", f'{self.key(port.ip)} comment "{port.machine_id}"')]
+        if port.policy.reaches_out:
+            found.append((f"{table} outward", port.ip))
+        if port.policy.allow_internet:
+            found.append((f"{table} internet", port.ip))
+        return found
+
+    def _clear(self, ip: str) -> list[str]:
+        """No memberships; chains and sets are there, the chains empty."""
+        place, table, lines = self.place(ip), f"inet {self.table}", list[str]()
+        keys = {f"bridge {self.table} guests": self.key(ip), f"{table} outward": ip, f"{table} internet": ip}
+        for kind in _KINDS:
+            chain = f"{kind}_{place}"
+            lines += [f"add chain {table} {chain}", f"flush chain {table} {chain}"]
+            lines.append(f"add element {table} {kind}_of {{ {ip} : goto {chain} }}")
+            lines.append(f"delete element {table} {kind}_of {{ {ip} }}")
+        for where, key in keys.items():
+            lines += [f"add element {where} {{ {key} }}", f"delete element {where} {{ {key} }}"]
+        return lines + [line for name in self.learned_sets(ip) for line in self._learned_set(name)]
+
+    def _learned_set(self, name: str) -> list[str]:
+        return [f"add set inet {self.table} {name} {{ type ipv4_addr; timeout {2 * NAME_SECONDS}s; }}"]
+
+    def _out(self, port: Port) -> list[str]:
+        policy, rules = port.policy, list[str]()
+        if policy.egress_ports:
+            rules.append(f"meta l4proto {{ tcp, udp }} th dport != {_ports(policy.egress_ports)} drop")
+            rules.append("meta l4proto != { tcp, udp } drop")
+        if policy.allow_internet:
+            return [*rules, "accept"]
+        mark = port.generation & 0xFFFFFFFF
+        if port.dns_port:
+            rules.append(f"ct state established ct mark {mark} accept")
+            rules += [f"ip daddr @{name} ct mark set {mark} accept" for name in self.learned_sets(port.ip)]
+        if policy.networks:
+            rules.append(f"ip daddr {{ {', '.join(map(str, collapse_addresses(policy.networks)))} }} accept")
+        return [*rules, "drop"]
+
+    def tables(self) -> list[str]:
+        """Both tables made anew, without machines."""
+        both = [f"{verb} table {family} {self.table}" for family in ("inet", "bridge") for verb in ("add", "delete")]
+        return [*both, self._bridge_table(), self._inet_table()]
+
+    def _bridge_table(self) -> str:
+        return f"""
+table bridge {self.table} {{
+  set guests {{
+    type ifname . ether_addr . ipv4_addr
+  }}
+  chain from_guests {{
+    type filter hook prerouting priority -300; policy accept;
+    iifname != "{self._tap_prefix}*" accept
+    ether type ip iifname . ether saddr . ip saddr @guests accept
+    ether type arp iifname . ether saddr . arp saddr ip @guests iifname . arp saddr ether . arp saddr ip @guests accept
+    drop
+  }}
+}}"""
+
+    def _inet_table(self) -> str:
+        return f"""
+table inet {self.table} {{
+  set internet {{ type ipv4_addr; }}
+  set outward {{ type ipv4_addr; }}
+  set asking {{ type ipv4_addr; size 65535; flags dynamic; timeout 10s; }}
+  map out_of {{ type ipv4_addr : verdict; }}
+  map dns_of {{ type ipv4_addr : verdict; }}
+  map ask_of {{ type ipv4_addr : verdict; }}
+  map in_of {{ type ipv4_addr : verdict; }}
+  {self._forward_chains()}
+  {self._host_chains()}
+  {self._nat_chains()}
+}}"""
+
+    def _forward_chains(self) -> str:
+        """Between machines and the world outside."""
+        private = [n for n in PRIVATE_NETWORKS if not _covered(n, self._settings.allowed_private)]
+        allowed = ", ".join(self._settings.allowed_private)
+        return f"""
+  chain forward {{
+    type filter hook forward priority filter; policy accept;
+    iifname "{self._bridge}" jump out
+    oifname "{self._bridge}" ip daddr @outward ct state established,related accept
+    oifname "{self._bridge}" drop
+  }}
+  chain out {{
+    meta nfproto != ipv4 drop
+    oifname "{self._bridge}" drop
+    {f"ip daddr {{ {allowed} }} ip saddr vmap @out_of" if allowed else ""}
+    ip daddr {{ {", ".join(private)} }} drop
+    ip saddr vmap @out_of
+    drop
+  }}"""
+
+    def _host_chains(self) -> str:
+        """Between machines and this host. A policy is asked of each packet that a machine began to send, so that a flow
+        that was let in before does not outlive it.
+        """
+        return f"""
+  chain input {{
+    type filter hook input priority filter; policy accept;
+    iifname != "{self._bridge}" accept
+    ct state established,related ct direction reply accept
+    icmp type echo-request limit rate 20/second accept
+    ip daddr {self._settings.gateway} meta l4proto {{ tcp, udp }} jump questions
+    meta l4proto udp th dport 53 reject
+    tcp dport 53 reject with tcp reset
+    drop
+  }}
+  chain questions {{
+    add @asking {{ ip saddr limit rate over {_QUESTIONS}/second burst {_QUESTIONS} packets }} drop
+    ip saddr @internet th dport 53 accept
+    ip saddr vmap @ask_of
+  }}
+  chain output {{
+    type filter hook output priority filter; policy accept;
+    oifname "{self._bridge}" ip daddr vmap @in_of
+  }}"""
+
+    def _nat_chains(self) -> str:
+        settings, bridge = self._settings, self._bridge
+        return f"""
+  chain prerouting {{
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "{bridge}" ip daddr {settings.gateway} meta l4proto {{ tcp, udp }} th dport 53 ip saddr vmap @dns_of
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr @outward ip saddr {settings.subnet} oifname != "{bridge}" masquerade
+  }}"""
+
+
+def _in(policy: NetworkPolicy) -> list[str]:
+    if not policy.ingress_ports:
+        return []
+    ports = _ports({*policy.ingress_ports, SSH_PORT, CONTROL_PORT})
+    # Answers to what the guest itself asked (its names) are no way in.
+    return [
+        "ct direction reply accept",
+        f"tcp dport != {ports} reject with tcp reset",
+        f"meta l4proto udp th dport != {ports} reject",
+    ]
+
+
+def _ports(ports: Iterable[int]) -> str:
+    return f"{{ {', '.join(map(str, sorted(set(ports))))} }}"
+
+
+def _covered(network: str, allowed: Iterable[str]) -> bool:
+    return any(ip_network(network).subnet_of(ip_network(a)) for a in allowed)  # type: ignore[arg-type]

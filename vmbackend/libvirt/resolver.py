@@ -1,0 +1,167 @@
+"""The guests' resolvers: dnsmasq on the bridge's address, processes that outlive this one.
+
+Guests that have the internet share one, on port 53; it asks the host's own resolvers. A machine that reaches some names
+only has one of its own, on a port to which the firewall leads its questions: it passes on questions for these names
+alone, writes the addresses that come back into the machine's sets (`firewall.py`), and says NXDOMAIN to all else. One
+for each machine, because dnsmasq does not tell askers apart: with one for all, a guest could carry data out in
+questions for a domain that another machine's owner let in.
+
+What is known of dnsmasq here: `server=/a.b/` is the name and all below it, and the longer `address=/*.a.b/` takes what
+is below away again; `/*.a.b/` is what is below alone; nothing is cached, because only answers from outside are written
+into the sets; without a cache `max-ttl` still bounds what the guest is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import select
+import signal
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.process import run
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "dnsmasq"
+DNS_PORT = 53
+_CONF = "--conf-file="
+_END_SECONDS = 2.0
+_TRIES = 3
+
+
+class Resolver:
+    """One dnsmasq; `place` is its files' path without an ending."""
+
+    def __init__(self, place: Path) -> None:
+        self.conf = place.with_name(place.name + ".conf")
+        self._pid_file = place.with_name(place.name + ".pid")
+
+    def shared(self, address: str, servers: Sequence[str]) -> None:
+        """Bring the guests' common resolver up, or leave it as it is. Raises BackendUnavailable."""
+        asked = [f"server={server}" for server in servers] or ["resolv-file=/etc/resolv.conf"]
+        lines = [*self._common(address, DNS_PORT), *asked, "cache-size=1000", "domain-needed", "bogus-priv"]
+        if servers:
+            lines.append("no-resolv")
+        self._bring_to("\n".join(lines) + "\n")
+
+    def named(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
+        """Bring up, for these names alone, a resolver that writes into `sets` ("inet#TABLE#SET"); returns its port.
+
+        One that runs for the same names is left as it is. Raises BackendUnavailable; none runs then.
+        """
+        for left in reversed(range(_TRIES)):
+            port = self._port() or _free_port(address)
+            try:
+                self._bring_to(self._named_conf(address, port, names, sets, max_ttl))
+                return port
+            except BackendUnavailable:  # somebody took the port since, most likely
+                self.end()
+                self.conf.unlink(missing_ok=True)
+                if not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    def is_up(self) -> bool:
+        """Whether its process runs."""
+        return self._process() is not None
+
+    def end(self) -> None:
+        """End its process; harmless where it does not run."""
+        pid = self._process()
+        if pid is not None:
+            _end(pid, self.conf)
+
+    def _named_conf(self, address: str, port: int, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> str:
+        lines = [*self._common(address, port), "no-resolv", "cache-size=0", f"max-ttl={max_ttl}", "address=/#/"]
+        into = ",".join(f"4#{name}" for name in sets)
+        for name in names:
+            lines += [f"server=/{name}/{address}", f"nftset=/{name.removeprefix('*.')}/{into}"]
+            if not any(f".{name}".endswith(wide.removeprefix("*")) for wide in names if wide.startswith("*.")):
+                lines.append(f"address=/*.{name}/")
+        return "\n".join(lines) + "\n"
+
+    def _common(self, address: str, port: int) -> list[str]:
+        return [
+            *("user=nobody", "group=nogroup", "no-hosts", "bind-interfaces", "except-interface=lo", "filter-AAAA"),
+            *(f"port={port}", f"listen-address={address}", f"pid-file={self._pid_file}"),
+        ]
+
+    def _bring_to(self, text: str) -> None:
+        if self._text() == text and self.is_up():
+            return
+        # In this order: a file that is newer than the process must not be taken for what the process does.
+        self.end()
+        write_aside(self.conf, text.encode())
+        run([PROGRAM, f"{_CONF}{self.conf}"])
+
+    def _text(self) -> str:
+        try:
+            return self.conf.read_text()
+        except OSError:
+            return ""
+
+    def _port(self) -> int:
+        found = re.search(r"^port=(\d+)$", self._text(), re.MULTILINE)
+        return int(found[1]) if found and self.is_up() else 0
+
+    def _process(self) -> int | None:
+        try:
+            pid = int(self._pid_file.read_text())
+        except (OSError, ValueError):
+            return None
+        return pid if _conf_of(pid) == str(self.conf) else None
+
+
+def end_others(folder: Path, keep: Collection[Path]) -> None:
+    """End every resolver whose files are below `folder`, but those with a configuration in `keep`."""
+    for pid, conf in _running(folder):
+        if conf not in keep:
+            _end(pid, conf)
+
+
+def _running(folder: Path) -> Iterator[tuple[int, Path]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (conf := _conf_of(int(entry.name))).startswith(f"{folder}/"):
+            yield int(entry.name), Path(conf)
+
+
+def _conf_of(pid: int) -> str:
+    """The configuration that a dnsmasq of ours was started with; empty for every other process."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    if len(arguments) < 2 or arguments[0] != PROGRAM.encode():
+        return ""
+    return os.fsdecode(arguments[1]).removeprefix(_CONF)
+
+
+def _end(pid: int, conf: Path) -> None:
+    with suppress(ProcessLookupError):
+        held = os.pidfd_open(pid)
+        try:
+            # Held before it is looked at again: a number that is used anew never hits a stranger.
+            for sign in (signal.SIGTERM, signal.SIGKILL):
+                if _conf_of(pid) != str(conf):
+                    return
+                signal.pidfd_send_signal(held, sign)
+                if select.select([held], [], [], _END_SECONDS)[0]:
+                    return
+        finally:
+            os.close(held)
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind((address, 0))
+        port: int = tcp.getsockname()[1]
+        with suppress(OSError):  # taken for UDP: dnsmasq will not start, and another port is tried
+            udp.bind((address, port))
+        return port

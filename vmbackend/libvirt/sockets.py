@@ -1,0 +1,21 @@
+"""This host's TCP connections to a machine: what the edge holds open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from vmbackend.guest.bootconfig import CONTROL_PORT
+from vmbackend.libvirt.firewall import SSH_PORT
+from vmbackend.libvirt.process import run
+
+
+def count(ip: str) -> int:
+    """Those that are open, SSH and the platform's own aside. Raises BackendUnavailable."""
+    own = (f"( dst {ip} and dport != :{CONTROL_PORT} and dport != :{SSH_PORT} )",)
+    return len(run(["ss", "-Hnt", "state", "established", *own]).splitlines())
+
+
+def end(ip: str, ports: Collection[int]) -> None:
+    """Both ends are told at once. Raises BackendUnavailable."""
+    for port in sorted(set(ports)):
+        run(["ss", "-HKnt", f"( dst {ip} and dport = :{port} )"])

@@ -1,0 +1,93 @@
+"""Parts and conditions of a read: `Range`, `If-Range`, validators."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils.cache import get_conditional_response
+from django.utils.http import http_date, parse_http_date_safe
+
+from common.errors import DomainError
+from vmbackend.guest.session import Entry
+
+# A file that changed so lately may change again within the same second, which is all its time tells.
+SETTLED_SECONDS = 2.0
+
+
+class RangeNotSatisfiable(DomainError):
+    code = "range_not_satisfiable"
+    status = 416
+    message = "The file does not reach that far."
+
+
+class PreconditionFailed(DomainError):
+    code = "precondition_failed"
+    status = 412
+    message = "The file is not as the request's conditions want it."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which bytes of a file are wanted. `length` None: to the end, wherever that is."""
+
+    offset: int = 0
+    length: int | None = None
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What tells one content of a file from another: its size and the second of its last change."""
+
+    etag: str
+    modified: int
+
+    @classmethod
+    def of(cls, entry: Entry) -> Validators:
+        modified = max(0, int(entry.modified))
+        tag = f'"{entry.size:x}-{modified:x}"'
+        return cls(f"W/{tag}" if time.time() - modified < SETTLED_SECONDS else tag, modified)
+
+    def headers(self) -> dict[str, str]:
+        return {"ETag": self.etag, "Last-Modified": http_date(self.modified)}
+
+    def answer(self, request: HttpRequest) -> HttpResponseBase | None:
+        """304 where the caller has it already. Raises PreconditionFailed."""
+        response = get_conditional_response(request, etag=self.etag, last_modified=self.modified)
+        if response is not None and response.status_code == PreconditionFailed.status:
+            raise PreconditionFailed(headers=self.headers())
+        return response
+
+    def is_still(self, if_range: str | None) -> bool:
+        """Whether a range may be given to somebody who has the rest of what `if_range` names."""
+        if if_range is None:
+            return True
+        if self.etag.startswith("W/"):
+            return False
+        return if_range.strip() == self.etag or parse_http_date_safe(if_range) == self.modified
+
+
+def wanted_part(headers: Mapping[str, str], size: int, validators: Validators) -> Part:
+    """One range of bytes. More than one, or another unit, is served as the whole file, as HTTP allows.
+
+    Raises RangeNotSatisfiable.
+    """
+    match = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (headers.get("Range") or "").strip())
+    whole = Part(length=size)
+    if match is None or match.groups() == ("", "") or not validators.is_still(headers.get("If-Range")):
+        return whole
+    first, last = match.groups()
+    if first and last and int(first) > int(last):
+        return whole
+    if not first:
+        start, end = max(0, size - int(last)), size - 1
+    else:
+        start, end = int(first), min(int(last), size - 1) if last else size - 1
+    if start > end or start >= size:
+        raise RangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
+    return Part(start, end - start + 1, partial=True)

@@ -1,0 +1,213 @@
+"""`/workspace/:id/overlay/files`: the bytes of one file, streamed both ways in constant memory."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import IO, Any
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from accounts.authentication import actor_of
+from accounts.permissions import RESOURCE_SCOPES, require
+from common.connections import release_connection
+from common.errors import MethodNotAllowed, PayloadTooLarge, UnsupportedMediaType
+from common.incoming import RAW, is_raw, pieces
+from vmbackend.backend import guest_pool
+from vmbackend.guest.session import Entry, GuestAddress, GuestSession
+from workspaces import errors, selectors
+from workspaces.files.conditions import Part, Validators, wanted_part
+from workspaces.files.paths import checked_path, query_path, shown
+from workspaces.files.upload import CHUNK, read_upload
+from workspaces.files.use import Use
+from workspaces.guests import address_of, guest_errors
+
+CALL_SECONDS = 30.0
+READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with what it was given before
+WRITE_SECONDS = 600.0  # of a body that is here already
+JSON = "application/json"
+
+
+class FileShrank(Exception):
+    """The answer is cut off, which is how HTTP tells that bytes that were announced will not come."""
+
+
+async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponseBase:
+    """Read (GET) or write (POST) one file. An asynchronous view: bodies flow through it."""
+    handler = {"GET": _read, "HEAD": _read, "POST": _write}.get(request.method or "")
+    if handler is None:
+        raise MethodNotAllowed(headers={"Allow": "GET, HEAD, POST"})
+    address = await _address(request, workspace_id)
+    return await handler(request, address)
+
+
+@sync_to_async
+def _address(request: HttpRequest, workspace_id: str) -> GuestAddress:
+    actor = require(actor_of(request), RESOURCE_SCOPES)
+    address = address_of(selectors.get(actor, workspace_id, whole=True))
+    release_connection()  # the body may flow for minutes
+    return address
+
+
+async def _read(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
+    path = query_path(request)
+    raw = request.get_preferred_type([JSON, RAW]) == RAW
+    with guest_errors():
+        entry = await guest_pool().acall(address, lambda session: session.stat(path), CALL_SECONDS)
+    if entry.type != "file":
+        what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
+        raise errors.PathInvalid(f"{shown(path)!r} is {what}, not a file.")
+    response = await (_as_raw if raw else _as_json)(request, address, path, entry)
+    response["Vary"] = "Accept"
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
+    """`{success, path, encoding, content, size}`; the size comes last, when it is known."""
+    if not entry.made_up and entry.size > settings.FILE_WRITE_LIMIT:
+        raise PayloadTooLarge(
+            f"The file has {entry.size} bytes, and JSON carries at most {settings.FILE_WRITE_LIMIT}. "
+            f"Ask for its raw bytes, all or a range of them, with `Accept: {RAW}`."
+        )
+    if request.method == "HEAD":
+        return HttpResponse(content_type=JSON)
+    part = Part(length=None if entry.made_up else entry.size)
+    return StreamingHttpResponse(_encoded(await _opened(address, path, part), path), content_type=JSON)
+
+
+async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
+    if entry.made_up:  # no size, no range, nothing that tells one content from another
+        body = _empty() if request.method == "HEAD" else await _opened(address, path, Part())
+        return StreamingHttpResponse(body, content_type=RAW)
+    validators = Validators.of(entry)
+    known = validators.answer(request)
+    part = Part(length=entry.size) if request.method == "HEAD" else wanted_part(request.headers, entry.size, validators)
+    if known is None and request.method == "HEAD":
+        known = HttpResponse(content_type=RAW, headers={"Content-Length": str(entry.size)})
+    if known is None:
+        body = _exactly(await _opened(address, path, part), part.length or 0)
+        known = StreamingHttpResponse(body, content_type=RAW, status=206 if part.partial else 200)
+        known["Content-Length"] = str(part.length)
+        if part.partial:
+            known["Content-Range"] = f"bytes {part.offset}-{part.offset + (part.length or 0) - 1}/{entry.size}"
+    known["Accept-Ranges"] = "bytes"
+    for name, value in validators.headers().items():
+        known[name] = value
+    return known
+
+
+async def _opened(address: GuestAddress, path: str, part: Part) -> AsyncIterator[bytes]:
+    """The bytes of a file that has been opened: what goes wrong before the first of them can still be answered."""
+    chunks = guest_pool().astream(
+        address, lambda session: session.read(path, offset=part.offset, length=part.length), READ_SECONDS
+    )
+    with guest_errors():
+        first = await anext(chunks, b"")
+    return _joined(first, chunks, Use(address.machine_id))
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: Use) -> AsyncIterator[bytes]:
+    async with aclosing(rest):
+        if first:
+            yield first
+        async for chunk in rest:
+            await use.anote()
+            yield chunk
+
+
+async def _empty() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+async def _exactly(chunks: Any, size: int) -> AsyncIterator[bytes]:
+    """As many bytes as were announced. Raises FileShrank."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            size -= len(chunk)
+            yield chunk
+    if size:
+        raise FileShrank(f"{size} bytes less than announced")
+
+
+async def _encoded(chunks: Any, path: str) -> AsyncIterator[bytes]:
+    yield f'{{"success": true, "path": {json.dumps(shown(path))}, "encoding": "base64", "content": "'.encode()
+    size, rest = 0, b""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            size += len(chunk)
+            whole = rest + chunk
+            even = len(whole) - len(whole) % 3
+            rest = whole[even:]
+            yield base64.b64encode(whole[:even])
+    yield base64.b64encode(rest) + f'", "size": {size}}}'.encode()
+
+
+async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
+    media_type = request.content_type or JSON
+    if is_raw(media_type):
+        path, size = await _write_raw(request, address)
+    elif media_type.lower() == JSON:
+        path, size = await _write_json(request, address)
+    else:
+        raise UnsupportedMediaType(f"Send {JSON}, or {RAW} with the path in the query.")
+    return JsonResponse({"success": True, "path": shown(path), "size": size})
+
+
+async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
+    """The body flows into the guest as it comes: the old file stands until all of it is there."""
+    path = query_path(request)
+    body = _limited(pieces(request), Use(address.machine_id))
+    with guest_errors():
+        # Without a deadline: each step has its own, and how long the caller takes is the caller's affair.
+        return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)
+
+
+async def _limited(body: AsyncIterator[bytes], use: Use) -> AsyncIterator[bytes]:
+    size, limit = 0, settings.FILE_STREAM_LIMIT
+    async for piece in body:
+        size += len(piece)
+        if size > limit:
+            raise PayloadTooLarge(f"A file of at most {limit} bytes can be written.")
+        await use.anote()
+        yield piece
+
+
+async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
+    """The whole body is read before the guest is touched: its path may come last, and it may turn out broken."""
+    use = Use(address.machine_id)
+    with tempfile.TemporaryFile() as spool:
+        path = checked_path(await asyncio.to_thread(_receive, request, spool, use))
+        with guest_errors():
+            size = await guest_pool().apush(
+                address, lambda session, chunks: _put(session, path, chunks), _spooled(spool, use), WRITE_SECONDS
+            )
+    return path, size
+
+
+def _receive(request: HttpRequest, spool: IO[bytes], use: Use) -> Any:
+    """Take the body's content into the spool; returns the path it names."""
+
+    def read(size: int) -> bytes:
+        use.note()
+        return request.read(size)
+
+    return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
+
+
+async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -> int:
+    return await session.write(path, chunks)
+
+
+async def _spooled(spool: IO[bytes], use: Use) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(spool.read, CHUNK):
+        await use.anote()
+        yield chunk

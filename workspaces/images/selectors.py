@@ -1,0 +1,45 @@
+"""Reading the catalog. It is curated by hand and small: one query reads it whole."""
+
+from __future__ import annotations
+
+from vmbackend.images.reference import Reference
+from workspaces.images.models import CatalogEntry
+
+EVERY_CATEGORY = "all"
+
+
+def shown(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
+    """The entries that have every word of `search` somewhere, in the order of the catalog.
+
+    The search runs here and not in the database, whose folding of case knows ASCII only (SQLite) and which would look
+    at JSON text, brackets and escapes included.
+    """
+    found = CatalogEntry.objects.filter(is_shown=True)
+    if category != EVERY_CATEGORY:
+        found = found.filter(category=category)
+    words = search.casefold().split()
+    return [entry for entry in found if _has(entry, words)]
+
+
+def _has(entry: CatalogEntry, words: list[str]) -> bool:
+    if not words:
+        return True
+    software = [item["name"] for item in entry.software]
+    texts = [entry.pk, entry.label, entry.desc, entry.image, *entry.includes, *software, *entry.keywords]
+    text = "\n".join(texts).casefold()
+    return all(word in text for word in words)
+
+
+def by_preset(preset: str) -> CatalogEntry | None:
+    return CatalogEntry.objects.filter(preset=preset, is_shown=True).first()
+
+
+def by_image(reference: Reference) -> CatalogEntry | None:
+    """The entry of this image, by name and tag; one without a preset before one with it."""
+    found = CatalogEntry.objects.filter(reference=reference.tagged, is_shown=True)
+    return min(found, key=lambda entry: (entry.preset is not None, entry.position, entry.pk), default=None)
+
+
+def by_name(name: str) -> CatalogEntry | None:
+    """For staff: by id, else by preset; hidden ones too."""
+    return CatalogEntry.objects.filter(pk=name).first() or CatalogEntry.objects.filter(preset=name).first()

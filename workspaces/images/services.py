@@ -1,0 +1,42 @@
+"""The only writers of the catalog. What was made from an entry keeps a copy, so none of this changes a workspace."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from vmbackend.images.reference import parse_reference
+from workspaces.images.models import CatalogEntry
+
+# What is no part of an entry's content: a change of these alone makes no new revision.
+NOT_CONTENT = frozenset({"revision", "created_at", "updated_at", "position", "is_shown"})
+LISTS = ("includes", "keywords", "software", "env", "capabilities")
+CONTENT = tuple(field.name for field in CatalogEntry._meta.concrete_fields if field.name not in NOT_CONTENT)
+
+
+@transaction.atomic
+def catalog_entry_save(*, entry: CatalogEntry) -> CatalogEntry:
+    """Write an entry whose fields were validated (`full_clean`); a change of content is a new revision."""
+    _fill_empty(entry)
+    entry.reference = parse_reference(entry.image).tagged
+    before = CatalogEntry.objects.select_for_update().filter(pk=entry.pk).first()
+    if before is not None:
+        changed = any(getattr(before, name) != getattr(entry, name) for name in CONTENT)
+        entry.revision = before.revision + changed
+    entry.updated_at = timezone.now()
+    entry.save()
+    return entry
+
+
+def _fill_empty(entry: CatalogEntry) -> None:
+    """However a field was left empty: forms give None, and an empty JSON value of any kind passes validation."""
+    for name in LISTS:
+        setattr(entry, name, getattr(entry, name) or [])
+    entry.vm_defaults = entry.vm_defaults or {}
+    entry.desktop, entry.preset = entry.desktop or None, entry.preset or None
+
+
+def catalog_entries_show(*, entries: QuerySet[CatalogEntry], shown: bool) -> int:
+    """List entries, or hide them; returns how many changed."""
+    return entries.filter(is_shown=not shown).update(is_shown=shown, updated_at=timezone.now())

@@ -1,0 +1,67 @@
+"""The event channel of each log: how lines become events, and what a clear does to those who read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import redis
+from django.conf import settings
+from django.db import transaction
+
+from common.sse.frames import GAP, MESSAGE, one_line
+from common.sse.window import Channel, forget, hold, restart
+from common.times import iso
+from vmbackend.bootlog import take_stamp
+from workspaces.logs.follow import Look, Place
+from workspaces.logs.lines import console_entry, entry
+from workspaces.logs.sources import LogSource
+
+logger = logging.getLogger(__name__)
+
+
+def log_channel(workspace_id: str, source: str) -> Channel:
+    return Channel(f"log:{workspace_id}:{source}")
+
+
+def events_of(look: Look, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
+    """Events of what a look found. A program's line that came while somebody followed has the time of the look."""
+    now = iso(datetime.now(UTC)) if live else None
+    gap = [(GAP, one_line({"gap": True}))] if look.gap else []
+    if source.is_console:
+        shown = [console_entry(line, source.name) for line in look.lines if take_stamp(line)[1]]
+    else:
+        shown = [entry(line, source.name, now) for line in look.lines]
+    return gap + [(MESSAGE, one_line(one)) for one in shown]
+
+
+@contextmanager
+def clearing(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
+    """While logs are being emptied nobody reads them for streams; then open streams get `{"cleared": true}`.
+
+    If the body fails, streams are told of a gap instead; within a transaction they are told with its commit. Without
+    Redis nobody can be told, and the logs are cleared all the same: streams begin anew when it is back.
+    """
+    channels = [log_channel(workspace_id, source) for source in sources]
+    _each(channels, hold)
+    try:
+        yield
+    except BaseException:
+        _each(channels, forget)
+        raise
+    transaction.on_commit(lambda: _each(channels, _tell))
+
+
+def _tell(client: redis.Redis, channel: Channel) -> None:
+    restart(client, channel, MESSAGE, one_line({"cleared": True}), str(Place()))
+
+
+def _each(channels: list[Channel], do: Callable[[redis.Redis, Channel], None]) -> None:
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5) as client:
+            for channel in channels:
+                do(client, channel)
+    except (redis.RedisError, OSError) as exc:
+        logger.warning("readers of logs cannot be told of a clear: %s", exc)

@@ -1,0 +1,170 @@
+"""Following a log that grows, is rotated by renaming, and is written by somebody hostile.
+
+A place in a log is how far it was read and the last bytes before: they are read again each time and compared, so one
+look tells whether the file is still the one that was read. If not, it is looked for among the older files, and reading
+goes on there. Nothing is kept open, so a place is as good for another process, later.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from workspaces.logs.lines import split_lines, whole_lines
+
+MARK_BYTES = 64
+# What is read at a look, and how many lines of it are taken. With four looks a second: 256 KiB, 2,000 lines.
+STEP_BYTES = 64 * 1024
+STEP_LINES = 500
+# A file that runs away further than this is not followed line by line: readers are told of a gap. More than the logger
+# of the guest puts into one, so that what a follower missed while there was none is still read.
+MAX_BEHIND = 1 << 20
+SEED_BYTES = 128 * 1024
+SEED_LINES = 1000
+# A line without an end (a prompt) is told when nothing came for so long.
+PARTIAL_SECONDS = 1.0
+
+
+class LogFiles(Protocol):
+    """One log: the file that is written to (age 0), and the older ones."""
+
+    @property
+    def oldest(self) -> int: ...
+
+    async def size(self, age: int) -> int | None:
+        """Bytes; None where there is no such file."""
+
+    async def read(self, age: int, offset: int, length: int) -> bytes:
+        """So many bytes at most; none where there is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a log was read, and the bytes before."""
+
+    offset: int = 0
+    mark: bytes = b""
+
+    def __str__(self) -> str:
+        return f"{self.offset}:{self.mark.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        offset, _, mark = text.partition(":")
+        return cls(int(offset), bytes.fromhex(mark))
+
+    def after(self, read: bytes) -> Place:
+        return Place(self.offset + len(read), (self.mark + read)[-MARK_BYTES:])
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What came, and where the log is read on from once that was told. `gap`: before these lines some are missing."""
+
+    lines: list[bytes]
+    place: Place
+    gap: bool = False
+
+
+class Follower:
+    """Reads one log on from a place. `place` moves only by `told`, so that a look that was not told is repeated."""
+
+    def __init__(self, files: LogFiles, place: Place) -> None:
+        self._files = files
+        self._place = place
+        self._size = -1
+        self._changed = 0.0
+        self._in_older = False
+
+    def told(self, look: Look) -> None:
+        self._place = look.place
+
+    async def look(self) -> Look | None:
+        """What came since; None where nothing did."""
+        size = await self._files.size(0)
+        if size is None or not self._is_due(size):
+            return None
+        place = self._place
+        skip = len(place.mark)
+        data = await self._files.read(0, place.offset - skip, skip + STEP_BYTES)
+        self._in_older = size < place.offset or not data.startswith(place.mark)
+        if self._in_older:
+            return await self._moved()
+        if size - place.offset > MAX_BEHIND:
+            return await self._skip_to(size)
+        return self._cut(data[skip:])
+
+    def _is_due(self, size: int) -> bool:
+        now = time.monotonic()
+        if size != self._size:
+            self._size, self._changed = size, now
+            return True
+        return self._in_older or size != self._place.offset
+
+    def _cut(self, data: bytes) -> Look | None:
+        """Whole lines of a block, so many at most; a part of one where it is long or nothing follows."""
+        end = _lines_end(data)
+        if not end and (len(data) >= STEP_BYTES or time.monotonic() - self._changed >= PARTIAL_SECONDS):
+            end = len(data)
+        return _look(data, end, self._place) if end else None
+
+    async def _skip_to(self, size: int) -> Look:
+        data = await self._files.read(0, size - SEED_BYTES, SEED_BYTES)
+        place = Place(size - SEED_BYTES).after(data)
+        return Look(split_lines(whole_lines(data))[-STEP_LINES:], place, gap=True)
+
+    async def _moved(self) -> Look:
+        """On in an older file, which is the one that was read until now, or in what followed that."""
+        place = self._place
+        skip = len(place.mark)
+        for age in range(1, self._files.oldest + 1):
+            data = await self._files.read(age, place.offset - skip, skip + STEP_BYTES)
+            if data.startswith(place.mark):
+                rest = data[skip:]
+                # Nothing is added to an older file: what is left without an end is told as it is.
+                return _look(rest, _lines_end(rest) or len(rest), place) if rest else await self._begin(age - 1)
+        return Look([], Place(), gap=True)
+
+    async def _begin(self, age: int) -> Look:
+        """The beginning of a file; of the newest the next look reads it."""
+        data = await self._files.read(age, 0, STEP_BYTES) if age else b""
+        return _look(data, _lines_end(data) or len(data), Place())
+
+
+def _look(data: bytes, end: int, place: Place) -> Look:
+    return Look(split_lines(data[:end]), place.after(data[:end]))
+
+
+def _lines_end(data: bytes) -> int:
+    """Behind the last line that is whole, or the STEP_LINES-th; 0 where none is."""
+    end = 0
+    for _ in range(STEP_LINES):
+        found = data.find(b"\n", end)
+        if found < 0:
+            break
+        end = found + 1
+    return end
+
+
+async def seed(files: LogFiles) -> Look:
+    """The newest whole lines of a log that nobody has followed yet, and the place behind them."""
+    size = await files.size(0) or 0
+    start = max(0, size - SEED_BYTES)
+    data = await files.read(0, start, size - start) if size else b""
+    end = data.rfind(b"\n") + 1
+    lines = split_lines(whole_lines(data[:end]) if start else data[:end])
+    for age in range(1, files.oldest + 1):
+        if start or len(lines) >= SEED_LINES:
+            break
+        start, older = await _end_of(files, age)
+        lines = older + lines
+    return Look(lines[-SEED_LINES:], Place(size - len(data)).after(data[:end]))
+
+
+async def _end_of(files: LogFiles, age: int) -> tuple[int, list[bytes]]:
+    """From where an older file was read, and its lines."""
+    size = await files.size(age)
+    start = max(0, (size or 0) - SEED_BYTES)
+    data = await files.read(age, start, SEED_BYTES) if size else b""
+    return start, split_lines(whole_lines(data) if start else data)

@@ -1,0 +1,58 @@
+"""From a log to its channel: one look after the other, each told in one step with the place it leads to."""
+
+from __future__ import annotations
+
+import asyncio
+
+from common.sse.window import HELD, Channel, Superseded, Window
+from workspaces.logs.channels import events_of
+from workspaces.logs.follow import Follower, LogFiles, Place, seed
+from workspaces.logs.sources import LogSource
+
+HELD_SECONDS = 0.2
+
+
+class LogPublisher:
+    """Writes one log's channel. After Superseded it begins again from what the window says."""
+
+    def __init__(self, window: Window, channel: Channel, source: LogSource, files: LogFiles) -> None:
+        self._window = window
+        self._channel = channel
+        self._source = source
+        self._files = files
+        self._follower: Follower | None = None
+        self._position = ""
+
+    async def step(self) -> bool:
+        """Look once, tell what came; returns whether anything did. Raises RedisError and what the files raise."""
+        try:
+            return await self._advance() if self._follower else await self._begin()
+        except Superseded:
+            self._follower = None
+            return True
+
+    async def _begin(self) -> bool:
+        self._position = await self._window.position(self._channel)
+        if self._position == HELD:
+            await asyncio.sleep(HELD_SECONDS)
+            return False
+        if self._position:
+            self._follower = Follower(self._files, Place.parse(self._position))
+            return await self._advance()
+        found = await seed(self._files)
+        await self._write(events_of(found, self._source, live=False), str(found.place))
+        self._follower = Follower(self._files, found.place)
+        return True
+
+    async def _advance(self) -> bool:
+        assert self._follower is not None  # noqa: S101 `step` says so
+        look = await self._follower.look()
+        if look is None:
+            return False
+        await self._write(events_of(look, self._source, live=True), str(look.place))
+        self._follower.told(look)
+        return True
+
+    async def _write(self, events: list[tuple[str, str]], position: str) -> None:
+        await self._window.append(self._channel, events, expected=self._position, position=position)
+        self._position = position

@@ -1,0 +1,57 @@
+"""Which logs a workspace has, and where each lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from common.errors import NotFound
+from workspaces.models import Workspace
+
+BOOT, CMD = "boot", "cmd"
+FOLDER = "/var/log/workspace"
+# The guest's logger keeps so many older files, LOG.1 being the newest of them.
+OLD_FILES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """`path` in the guest; None for the console, whose log lies on the host."""
+
+    name: str
+    path: str | None = None
+
+    @property
+    def is_console(self) -> bool:
+        return self.path is None
+
+
+def sources_of(workspace: Workspace) -> dict[str, LogSource]:
+    """By name. A workload that calls itself `boot` or `cmd` hides neither."""
+    found = {
+        item["name"]: LogSource(item["name"], item.get("log_path") or f"{FOLDER}/{item['name']}.log")
+        for item in workspace.workloads
+    }
+    return {**found, BOOT: LogSource(BOOT), CMD: LogSource(CMD, f"{FOLDER}/{CMD}.log")}
+
+
+def names_of(workspace: Workspace) -> str:
+    """For sentences."""
+    rest = sorted(set(sources_of(workspace)) - {BOOT, CMD})
+    return ", ".join([BOOT, CMD, *rest])
+
+
+def find_source(workspace: Workspace, name: str) -> LogSource:
+    """Raises NotFound with a sentence that names the sources. `boot` and `cmd` need no decryption of the workloads."""
+    if name == BOOT:
+        return LogSource(BOOT)
+    if name == CMD:
+        return LogSource(CMD, f"{FOLDER}/{CMD}.log")
+    found = sources_of(workspace).get(name)
+    if found is None:
+        raise NotFound(f"There is no such log source; this workspace has: {names_of(workspace)}.")
+    return found
+
+
+def aged(path: str, age: int) -> str:
+    """The name of an older file of a log; age 0 is the one that is written to."""
+    return f"{path}.{age}" if age else path

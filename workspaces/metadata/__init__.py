@@ -1,0 +1,1 @@
+"""What the owner keeps with a workspace: any JSON values by key."""

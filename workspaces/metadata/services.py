@@ -1,0 +1,57 @@
+"""Changing a workspace's metadata."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from common.errors import NotFound, ValidationError
+from workspaces.models import Workspace
+
+MAX_BYTES = 64 * 1024
+# Far above what anybody nests, far below what the readers and writers of JSON on the way can recurse into.
+MAX_DEPTH = 100
+
+
+@transaction.atomic
+def metadata_merge(*, workspace: Workspace, changes: dict[str, Any]) -> dict[str, Any]:
+    """Overwrite and add top-level keys; a null is stored. Returns the whole of it.
+
+    The row is locked from the reading to the commit, so that merges at the same moment all count. Raises
+    ValidationError (nested too deeply, or more than 64 KiB as compact JSON), NotFound (deleted meanwhile); nothing has
+    changed then.
+    """
+    require_shallow(changes)
+    stored = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace.pk).values_list("metadata", flat=True)
+    before = next(iter(stored), None)
+    if before is None:
+        raise NotFound
+    merged = {**before, **changes}
+    require_small(merged)
+    Workspace.objects.filter(pk=workspace.pk).update(metadata=merged, updated_at=timezone.now())
+    workspace.metadata = merged
+    return merged
+
+
+def require_shallow(value: Any) -> None:
+    """Raises ValidationError. Without recursion, as the value may be nested deeper than Python recurses."""
+    level, depth = [value], 0
+    while level := [item for outer in level for item in _inside(outer)]:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValidationError(details={"metadata": [f"At most {MAX_DEPTH} levels of nesting."]})
+
+
+def _inside(value: Any) -> list[Any]:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return list(items)
+
+
+def require_small(metadata: dict[str, Any]) -> None:
+    """Raises ValidationError."""
+    size = len(json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > MAX_BYTES:
+        raise ValidationError(details={"metadata": [f"At most {MAX_BYTES} bytes as JSON; this makes {size}."]})

@@ -1,0 +1,76 @@
+"""`/workspace/:id/stats`, `/info` and `/config` (specification, Metrics)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.authentication import ApiRequest
+from common.responses import ok
+from common.times import iso
+from workspaces import selectors
+from workspaces.api import bodies
+from workspaces.api.schemas import refused
+from workspaces.metrics import schemas
+from workspaces.metrics.remote import machine_info
+from workspaces.metrics.selectors import stats_of
+from workspaces.models import Workspace
+
+
+class MetricsViewSet(ViewSet):
+    """A look at one workspace now."""
+
+    @extend_schema(responses=schemas.StatsResponse)
+    def stats(self, request: ApiRequest, workspace_id: str) -> Response:
+        """How it is now, measured every second; zeros while it does not run. The guest's own figures are its word."""
+        return ok(stats=stats_of(selectors.get(request.user, workspace_id)))
+
+    @extend_schema(responses={200: schemas.InfoResponse, **refused({503: "`VM_UNAVAILABLE`: its host is silent"})})
+    def info(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The machine on its host: its state as the hypervisor says, its definition, and its counters."""
+        workspace = selectors.get(request.user, workspace_id, whole=True)
+        return ok(info=info_body(workspace, machine_info(workspace)))
+
+    @extend_schema(responses=schemas.ConfigResponse)
+    def config(self, request: ApiRequest, workspace_id: str) -> Response:
+        """What the machine is made from, as it is saved. Values of the environment are not shown."""
+        return ok(config=raw_config(selectors.get(request.user, workspace_id, whole=True)))
+
+
+def info_body(row: Workspace, told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "status": row.status,
+        "state": told["state"],
+        "ready": row.ready,
+        "ip": row.ip,
+        "host": row.host_id,
+        "image": row.image,
+        "image_digest": row.image_digest or None,
+        "start_time": iso(row.started_at) if row.is_running else None,
+        "uptime": row.uptime(),
+        "resources": {
+            "cpus": bodies.number(row.applied_cpu_millis / 1000),
+            "memory_mb": row.applied_memory_mb,
+            "disk_size_mb": row.applied_disk_size_mb,
+        },
+        "error": bodies.error_body(row),
+        "machine": told["machine"],
+        "counters": told["counters"],
+    }
+
+
+def raw_config(row: Workspace) -> dict[str, Any]:
+    """The config of the details, and where the machine is."""
+    return {
+        "id": row.pk,
+        "name": row.name,
+        "status": row.status,
+        "mode": row.mode,
+        "ip": row.ip,
+        "network": bodies.network_body(row),
+        **bodies.config_body(row),
+    }

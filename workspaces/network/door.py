@@ -1,0 +1,50 @@
+"""The edge's question for each request, answered before Django's own handling, which costs more than the answer.
+
+Only the ordinary answer is given here: the workspace runs. Everything else, trouble included, goes the usual way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from django.db import DatabaseError, InterfaceError, close_old_connections
+
+from common.errors import DomainError
+from workspaces.network import uses
+from workspaces.network.edge import UPSTREAM, find
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+PATH = "/internal/edge/port"
+
+
+class Door:
+    """A WSGI application in front of another one."""
+
+    def __init__(self, inner: WSGIApplication) -> None:
+        self._inner = inner
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        asked = environ.get("PATH_INFO") == PATH and environ.get("REQUEST_METHOD") == "GET"
+        upstream = _upstream(environ) if asked else ""
+        if not upstream:
+            return self._inner(environ, start_response)
+        start_response("200 OK", [(UPSTREAM, upstream), ("Content-Length", "0")])
+        return [b""]
+
+
+def _upstream(environ: WSGIEnvironment) -> str:
+    """Where the request goes; empty where that is not the answer."""
+    names = ("HTTP_X_EDGE_SECRET", "HTTP_X_EDGE_HOST", "HTTP_X_FORWARDED_FOR")
+    try:
+        target = find(*(environ.get(name, "") for name in names))
+    except (DomainError, DatabaseError, InterfaceError):
+        return ""
+    finally:
+        close_old_connections()
+    if not target.runs:
+        return ""
+    uses.note(target.workspace_id)
+    return target.upstream

@@ -1,0 +1,109 @@
+"""Changing what a workspace reaches and who reaches it: the row first, then the machine's host.
+
+Each raises VmMissing (destroyed) and NotFound (deleted meanwhile); nothing has changed then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from common.errors import DomainError, NotFound
+from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
+from workspaces.models import PublicPort, Workspace
+from workspaces.network.apply import POLICY
+from workspaces.remote import ask
+from workspaces.services.activity import record
+from workspaces.states import Status
+
+logger = logging.getLogger(__name__)
+
+MAX_PORTS = 32
+TASK = "workspaces.tasks.apply_network"
+COLUMNS = (*POLICY, "public_access", "ingress", "published_ports", "status")
+
+
+@transaction.atomic
+def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> list[int]:
+    """Write validated fields. Returns the public ports whose open connections are to end."""
+    _lock(workspace)
+    new = {name: value for name, value in changes.items() if getattr(workspace, name) != value}
+    if not new:
+        return []
+    shut = {"public_access", "ingress"} & new.keys()
+    stale = {"network_stale": True} if set(POLICY) & new.keys() else {}
+    _write(workspace, "network_changed", f"Changed: {', '.join(sorted(new))}.", actor, **new, **stale)
+    return [port.port for port in workspace.public_ports.all()] if shut else []
+
+
+@transaction.atomic
+def port_publish(
+    *, workspace: Workspace, actor: str, port: int, label: str | None = None, slug: str | None = None
+) -> tuple[PublicPort, bool]:
+    """Give a port a public address. Returns it and whether it is new; of one that is there label and slug are changed.
+
+    The first one opens `public_access`; later ones leave it as its owner set it. Raises PublicPortLimit.
+    """
+    _lock(workspace)
+    given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
+    found = workspace.public_ports.filter(port=port).first()
+    if found is not None:
+        for name, value in given.items():
+            setattr(found, name, value)
+        found.save(update_fields=list(given))
+        return found, False
+    if workspace.published_ports >= MAX_PORTS:
+        raise PublicPortLimit(details={"current": workspace.published_ports, "max": MAX_PORTS})
+    made = PublicPort.objects.create(workspace=workspace, port=port, **given)
+    opened = {} if workspace.published_ports else {"public_access": True}
+    columns = {**opened, "published_ports": workspace.published_ports + 1}
+    _write(workspace, "port_published", f"Port {port} has a public address.", actor, **columns)
+    return made, True
+
+
+@transaction.atomic
+def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
+    """Take a port's public address back, for good: a later one is another. Raises PublicPortNotFound."""
+    _lock(workspace)
+    if not workspace.public_ports.filter(port=port).delete()[0]:
+        raise PublicPortNotFound
+    left = workspace.public_ports.count()
+    _write(workspace, "port_withdrawn", f"Port {port} has no public address any more.", actor, published_ports=left)
+
+
+def bring_to_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:
+    """Let the host apply the row, outside of any transaction. None, or why it applies later.
+
+    What it could not be told, it finds by itself when it is back (`apply_waiting`).
+    """
+    if workspace.host is None:
+        return "There is no machine yet; it applies when one is made."
+    try:
+        return ask(workspace, TASK, list(close)).decode() or None
+    except DomainError as exc:
+        logger.warning("network of %s: %s", workspace.pk, exc.sentence)
+        return f"{exc.sentence} It applies as soon as the host is back."
+
+
+def _lock(workspace: Workspace) -> None:
+    """The row as it is now, and nobody else changes its network until this transaction ends."""
+    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
+    try:
+        workspace.refresh_from_db(fields=COLUMNS)
+    except Workspace.DoesNotExist as exc:
+        raise NotFound from exc
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+
+
+def _write(workspace: Workspace, event: str, sentence: str, actor: str, **columns: Any) -> None:
+    columns["updated_at"] = timezone.now()
+    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
+        raise NotFound
+    for name, value in columns.items():
+        setattr(workspace, name, value)
+    record(workspace, event, sentence, actor=actor)

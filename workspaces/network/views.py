@@ -1,0 +1,91 @@
+"""`/workspace/:id/network` and `/workspace/:id/public-access` (wire contract, section 3: added routes)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.authentication import ApiRequest
+from common.requests import validated
+from common.responses import ok
+from workspaces import selectors
+from workspaces.api.bodies import network_body
+from workspaces.api.schemas import refused
+from workspaces.models import Workspace
+from workspaces.network import requests, schemas, services
+from workspaces.network.bodies import port_body, ports_body
+
+MISSING = refused({409: "`vm_missing`"})
+
+
+class NetworkViewSet(ViewSet):
+    """What a workspace reaches, and who reaches it.
+
+    Whatever is set, a workspace never reaches the host, the platform, another workspace or a private network.
+    """
+
+    @extend_schema(responses=schemas.NetworkResponse)
+    def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The network settings."""
+        return ok(network=network_body(selectors.get(request.user, workspace_id)))
+
+    @extend_schema(request=requests.NetworkRequest, responses={200: schemas.NetworkChangedResponse, **MISSING})
+    def update(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Change the fields that are given; PUT and PATCH are the same. A running machine has them at once.
+
+        Connections that are open end with what let them through. Names that are let through resolve to public
+        addresses only as far as these may be reached; each address is let through while its DNS record lives (a minute
+        or two), and connections that began meanwhile go on. `applied` is false where the host could not be told yet.
+        """
+        workspace = selectors.get(request.user, workspace_id, whole=True)
+        changes = validated(requests.NetworkRequest, request)
+        close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
+        problem = services.bring_to_host(workspace, close)
+        return ok(network=network_body(workspace), applied=problem is None, problem=problem)
+
+
+class PublicAccessViewSet(ViewSet):
+    """Ports of a workspace at public addresses of their own: HTTP, WebSockets included.
+
+    A request to a sleeping workspace wakes it. `Authorization` and cookies reach the program, as the address is its
+    own; `X-Client-ID` and `X-Client-Secret` do not. `X-Forwarded-For`, `-Proto` and `-Host` are written by the edge.
+    """
+
+    @extend_schema(responses=schemas.PublicPortsResponse)
+    def list(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The public ports and their addresses."""
+        return ok(**_ports(selectors.get(request.user, workspace_id)))
+
+    @extend_schema(
+        request=requests.PublishRequest,
+        responses={
+            200: schemas.PublicPortResponse,
+            201: schemas.PublicPortResponse,
+            **refused({409: "`public_port_limit_exceeded`; `vm_missing`"}),
+        },
+    )
+    def create(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Give a port a public address. 200 where it has one already: its label and slug are changed.
+
+        The workspace's first public port switches `public_access` on; further ones leave it as it is.
+        """
+        workspace = selectors.get(request.user, workspace_id, whole=True)
+        data = validated(requests.PublishRequest, request)
+        port, made = services.port_publish(workspace=workspace, actor=request.user.label, **data)
+        return ok(201 if made else 200, public_port=port_body(port), **_ports(workspace))
+
+    @extend_schema(
+        request=None,
+        responses={200: schemas.WithdrawnResponse, **refused({404: "`public_port_not_found`", 409: "`vm_missing`"})},
+    )
+    def destroy(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
+        """Take a port's public address back and end the connections that are open through it."""
+        workspace = selectors.get(request.user, workspace_id, whole=True)
+        services.port_withdraw(workspace=workspace, actor=request.user.label, port=port)
+        services.bring_to_host(workspace, [port])
+        return ok(message=f"Port {port} is not public any more.", **_ports(workspace))
+
+
+def _ports(workspace: Workspace) -> dict[str, object]:
+    return {"public_access": workspace.public_access, "public_ports": ports_body(workspace)}

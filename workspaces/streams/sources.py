@@ -1,0 +1,153 @@
+"""What writes the channels of a workspace. Each runs in one process at a time, however many clients read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from common.sse.batch import Batch, whole_seconds
+from common.sse.follow import Source
+from common.sse.frames import MESSAGE, one_line
+from common.sse.runtime import in_thread
+from common.sse.window import Channel, Window
+from vmbackend.backend import guest_pool
+from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound
+from vmbackend.guest.session import GuestAddress
+from workspaces.errors import VmNotRunning
+from workspaces.guests import address_of
+from workspaces.logs import inside
+from workspaces.logs.channels import log_channel
+from workspaces.logs.hostside import WATCH_SECONDS, watch
+from workspaces.logs.publish import LogPublisher
+from workspaces.logs.sources import OLD_FILES, LogSource, aged
+from workspaces.metrics.selectors import stats_of
+from workspaces.models import Workspace
+from workspaces.selectors import SHOWN
+from workspaces.streams.rights import batches
+
+LOOK_SECONDS = 0.5
+BUSY_SECONDS = 0.25
+# Between two notes that a console is read; a second comes to it.
+HOST_SECONDS = WATCH_SECONDS / 3
+# How long a guest is read before its row is looked at again, which also notes that the workspace is in use.
+REACH_SECONDS = 20.0
+AGAIN_SECONDS = 1.0
+CALL_SECONDS = 10.0
+
+
+def stats_channel(workspace_id: str) -> Channel:
+    """The last minute: one event a second, of about 400 bytes."""
+    return Channel(f"stats:{workspace_id}", events=60, size=48 * 1024, keep=60)
+
+
+def stats_source(workspace_id: str) -> Source:
+    """The stats object once a second."""
+
+    async def run(window: Window) -> None:
+        channel = stats_channel(workspace_id)
+        position = await window.position(channel)
+        loop = asyncio.get_running_loop()
+        while True:
+            stats = await _STATS.get(workspace_id)
+            if stats is not None:
+                following = str(int(position or 0) + 1)
+                events = [(MESSAGE, one_line(stats))]
+                await window.append(channel, events, expected=position, position=following)
+                position = following
+            await asyncio.sleep(whole_seconds(loop.time()))
+
+    return run
+
+
+def _stats(ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    # Without the encrypted columns, whose decryption costs more than the rest.
+    rows = Workspace.objects.only(*SHOWN)
+    return {row.pk: stats_of(row) for part in batches(ids) for row in rows.filter(pk__in=part)}
+
+
+def boot_source(workspace_id: str) -> Source:
+    """The host that the workspace is on is told that its console is read; that host's vmhost writes the channel."""
+
+    async def run(window: Window) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            host = await _HOSTS.get(workspace_id)
+            if host is not None:
+                await watch(window.client, host, workspace_id)
+            await window.keep(log_channel(workspace_id, "boot"))
+            await asyncio.sleep(whole_seconds(loop.time()) + (HOST_SECONDS if host else 0))
+
+    return run
+
+
+def _hosts(ids: Sequence[str]) -> dict[str, str | None]:
+    rows = Workspace.objects.values_list("pk", "host__name")
+    return {pk: host for part in batches(ids) for pk, host in rows.filter(pk__in=part)}
+
+
+def guest_source(workspace_id: str, source: LogSource) -> Source:
+    """A log inside the guest, followed while the workspace runs; it goes on when the workspace does."""
+
+    async def run(window: Window) -> None:
+        channel = log_channel(workspace_id, source.name)
+        while True:
+            address = await in_thread(_address, workspace_id)
+            if address is not None:
+                files = GuestFiles(address, source.path or "")
+                await _follow(LogPublisher(window, channel, source, files))
+            await window.keep(channel)
+            if address is None:
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    return run
+
+
+async def _follow(publisher: LogPublisher) -> None:
+    """For a while, or until the guest does not answer."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + REACH_SECONDS
+    while loop.time() < until:
+        try:
+            came = await publisher.step()
+        except BackendError:
+            await asyncio.sleep(AGAIN_SECONDS)
+            return
+        await asyncio.sleep(BUSY_SECONDS if came else LOOK_SECONDS)
+
+
+def _address(workspace_id: str) -> GuestAddress | None:
+    columns = ("status", "ip", "control_port", "ssh_host_key")
+    workspace = Workspace.objects.only(*columns).filter(pk=workspace_id).first()
+    try:
+        return address_of(workspace) if workspace is not None else None
+    except VmNotRunning:
+        return None
+
+
+class GuestFiles:
+    """A log inside a guest as a follower reads it."""
+
+    oldest = OLD_FILES
+
+    def __init__(self, address: GuestAddress, path: str) -> None:
+        self._address = address
+        self._path = path
+
+    async def size(self, age: int) -> int | None:
+        path = aged(self._path, age)
+        try:
+            found = await guest_pool().acall(self._address, lambda session: session.stat(path), CALL_SECONDS)
+        except (GuestPathNotFound, GuestPathInvalid):
+            return None
+        return found.size if found.type == "file" else None
+
+    async def read(self, age: int, offset: int, length: int) -> bytes:
+        path = aged(self._path, age)
+        return await guest_pool().acall(
+            self._address, lambda session: inside.read(session, path, offset, length), CALL_SECONDS
+        )
+
+
+_STATS = Batch(_stats)
+_HOSTS = Batch(_hosts)

@@ -1,0 +1,129 @@
+"""Amounts of use: differences of counters, and the points of a series."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Self
+
+from vmbackend.samples import Sample
+
+KIB = 1024
+
+
+@dataclass(slots=True)
+class Amounts:
+    """Nanoseconds and bytes."""
+
+    cpu_time_ns: int = 0
+    disk_read_bytes: int = 0
+    disk_write_bytes: int = 0
+    net_rx_bytes: int = 0
+    net_tx_bytes: int = 0
+
+    def add(self, other: Amounts) -> None:
+        self.cpu_time_ns += other.cpu_time_ns
+        self.disk_read_bytes += other.disk_read_bytes
+        self.disk_write_bytes += other.disk_write_bytes
+        self.net_rx_bytes += other.net_rx_bytes
+        self.net_tx_bytes += other.net_tx_bytes
+
+    def take(self, other: Amounts) -> None:
+        """The opposite of `add`."""
+        self.cpu_time_ns -= other.cpu_time_ns
+        self.disk_read_bytes -= other.disk_read_bytes
+        self.disk_write_bytes -= other.disk_write_bytes
+        self.net_rx_bytes -= other.net_rx_bytes
+        self.net_tx_bytes -= other.net_tx_bytes
+
+
+def since(before: Sample | None, now: Sample) -> Amounts:
+    """What was used between two samples; never negative.
+
+    Counters of another process began at zero, so all of them count. Where the backend cannot name the process, one
+    counter that went down tells of another.
+    """
+    if before is None or before.run != now.run or (not now.run and _went_down(before, now)):
+        return Amounts(now.cpu_time_ns, now.disk_read_bytes, now.disk_write_bytes, now.net_rx_bytes, now.net_tx_bytes)
+    return Amounts(
+        max(0, now.cpu_time_ns - before.cpu_time_ns),
+        max(0, now.disk_read_bytes - before.disk_read_bytes),
+        max(0, now.disk_write_bytes - before.disk_write_bytes),
+        max(0, now.net_rx_bytes - before.net_rx_bytes),
+        max(0, now.net_tx_bytes - before.net_tx_bytes),
+    )
+
+
+def _went_down(before: Sample, now: Sample) -> bool:
+    return (
+        now.cpu_time_ns < before.cpu_time_ns
+        or now.disk_read_bytes < before.disk_read_bytes
+        or now.disk_write_bytes < before.disk_write_bytes
+        or now.net_rx_bytes < before.net_rx_bytes
+        or now.net_tx_bytes < before.net_tx_bytes
+    )
+
+
+_PACKED = struct.Struct("<qB8q")
+
+
+@dataclass(slots=True)
+class Point:
+    """What was used in one bucket. `start` in seconds since the epoch; every other field is a sum, so points add up."""
+
+    start: int
+    observed_ms: int = 0
+    cpu_time_ns: int = 0
+    cpu_capacity_ns: int = 0
+    memory_kib_ms: int = 0
+    disk_read_bytes: int = 0
+    disk_write_bytes: int = 0
+    net_rx_bytes: int = 0
+    net_tx_bytes: int = 0
+
+    def add(self, other: Point) -> None:
+        self.observed_ms += other.observed_ms
+        self.cpu_time_ns += other.cpu_time_ns
+        self.cpu_capacity_ns += other.cpu_capacity_ns
+        self.memory_kib_ms += other.memory_kib_ms
+        self.disk_read_bytes += other.disk_read_bytes
+        self.disk_write_bytes += other.disk_write_bytes
+        self.net_rx_bytes += other.net_rx_bytes
+        self.net_tx_bytes += other.net_tx_bytes
+
+    @property
+    def sums(self) -> tuple[int, ...]:
+        """Every field but the start, in the order of the class."""
+        return (
+            self.observed_ms, self.cpu_time_ns, self.cpu_capacity_ns, self.memory_kib_ms,
+            self.disk_read_bytes, self.disk_write_bytes, self.net_rx_bytes, self.net_tx_bytes,
+        )  # fmt: skip
+
+    @property
+    def cpu_percent(self) -> float:
+        """Of the CPUs that the workspace has; bursts within a quota's period are not shown beyond all of them."""
+        return percent(self.cpu_time_ns, self.cpu_capacity_ns)
+
+    @property
+    def memory_bytes(self) -> int:
+        """In use on the average."""
+        return self.memory_kib_ms * KIB // self.observed_ms if self.observed_ms else 0
+
+    def pack(self, cleared: int) -> bytes:
+        return _PACKED.pack(self.start, cleared & 0xFF, *self.sums)
+
+    @classmethod
+    def unpack(cls, raw: bytes, cleared: int) -> Self | None:
+        """None for a point of before the usage was deleted, and for what is none."""
+        if len(raw) != _PACKED.size:
+            return None
+        start, mark, *sums = _PACKED.unpack(raw)
+        return cls(start, *sums) if mark == cleared & 0xFF else None
+
+
+SUMS = tuple(name for name in Point.__slots__ if name != "start")
+
+
+def percent(part: float, whole: float) -> float:
+    """0 to 100, two digits."""
+    return round(min(100.0, max(0.0, 100.0 * part / whole)), 2) if whole > 0 else 0.0

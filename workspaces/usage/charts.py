@@ -1,0 +1,93 @@
+"""The credits chart (specification, Usage objects): what a workspace burned lately, at most seven points."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import redis
+from django.db.models import Case, IntegerField, Min, Sum, Value, When
+
+from common.times import from_epoch, iso
+from credits.services import Rates
+from workspaces.models import MeterRecord
+from workspaces.models.usage import units_of
+from workspaces.usage import live
+from workspaces.usage.tiers import DAY, HOUR, MINUTE
+
+logger = logging.getLogger(__name__)
+
+POINTS = 7
+KEPT_SECONDS = 60
+MICRO = 1_000_000
+_SUMS = ("cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
+
+
+class Granularity(NamedTuple):
+    name: str
+    seconds: int
+
+    def floor(self, at: float) -> int:
+        return int(at // self.seconds) * self.seconds
+
+
+GRANULARITIES = (Granularity("minute", MINUTE), Granularity("hour", HOUR), Granularity("day", DAY))
+
+
+def chart(workspace_id: str, now: float | None = None) -> dict[str, Any]:
+    """As it was at most a minute ago."""
+    key = f"usage:{workspace_id}:chart"
+    try:
+        kept = live.kept(key)
+    except redis.RedisError:
+        return draw(workspace_id, time.time() if now is None else now)
+    if kept is not None:
+        return dict(json.loads(kept))
+    made = draw(workspace_id, time.time() if now is None else now)
+    try:
+        live.keep(key, json.dumps(made).encode(), KEPT_SECONDS)
+    except redis.RedisError as exc:
+        logger.warning("chart of %s: %s", workspace_id, exc)
+    return made
+
+
+def draw(workspace_id: str, now: float) -> dict[str, Any]:
+    """The finest granularity of which seven points hold all that was metered; of days the last seven.
+
+    Buckets begin with the first that has anything; later ones without use are zero. Three queries.
+    """
+    first = _first(workspace_id, GRANULARITIES[-1].floor(now) - (POINTS - 1) * DAY)
+    if first is None:
+        return {"granularity": GRANULARITIES[0].name, "data": [], "total": 0}
+    chosen = next((g for g in GRANULARITIES if g.floor(first) > g.floor(now) - POINTS * g.seconds), GRANULARITIES[-1])
+    starts = list(range(chosen.floor(first), chosen.floor(now) + 1, chosen.seconds))[-POINTS:]
+    burned = _burned(workspace_id, starts, chosen.seconds)
+    data = [{"date": iso(from_epoch(start)), "creditsBurned": float(burned[start])} for start in starts]
+    return {"granularity": chosen.name, "data": data, "total": float(sum(burned.values(), Decimal(0)))}
+
+
+def _first(workspace_id: str, since: int) -> float | None:
+    metered = MeterRecord.objects.filter(workspace_id=workspace_id, tick__gte=since * MICRO)
+    tick = metered.aggregate(first=Min("tick"))["first"]
+    return None if tick is None else tick / MICRO
+
+
+def _burned(workspace_id: str, starts: list[int], size: int) -> dict[int, Decimal]:
+    """Credits by bucket. A bucket in which a price changed is summed in two parts."""
+    rates = Rates.load()
+    until = starts[-1] + size
+    changes = [int(change.timestamp()) for change in rates.changes(from_epoch(starts[0]), from_epoch(until))]
+    edges = sorted({*starts, *changes})
+    slots = [When(tick__lt=end * MICRO, then=Value(number)) for number, end in enumerate([*edges[1:], until])]
+    metered = MeterRecord.objects.filter(
+        workspace_id=workspace_id, tick__gte=starts[0] * MICRO, tick__lt=until * MICRO
+    ).annotate(slot=Case(*slots, output_field=IntegerField()))
+    burned = dict.fromkeys(starts, Decimal(0))
+    for slot, *sums in metered.order_by().values_list("slot").annotate(*(Sum(name) for name in _SUMS)):
+        begin = edges[slot]
+        bucket = starts[0] + (begin - starts[0]) // size * size
+        burned[bucket] += rates.price_of(units_of(*(int(value) for value in sums)), from_epoch(begin))
+    return burned

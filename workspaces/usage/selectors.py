@@ -1,0 +1,186 @@
+"""Reading usage: totals, series, and sums over a window.
+
+What the rows hold is up to a tick old; what came since is in Redis with the tick that it came after, so that the two
+add up to each thing once. Without Redis the rows alone are told.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import redis
+from django.db.models import Q, QuerySet, Sum
+
+from accounts.scopes import Actor, Scope
+from workspaces import selectors as workspaces
+from workspaces.models import Activity, Usage, UsagePoint, Workspace
+from workspaces.states import HOLDS_PROCESS
+from workspaces.usage import live
+from workspaces.usage.amounts import SUMS, Amounts, Point
+from workspaces.usage.compaction import rolled_until
+from workspaces.usage.live import Seen
+from workspaces.usage.tiers import MINUTES, TIERS, tier_reaching
+
+logger = logging.getLogger(__name__)
+
+TOTALS = ("total_cpu_time_ns", "total_disk_read", "total_disk_write", "total_net_rx", "total_net_tx")
+HISTORY_LIMIT = 1000
+
+Totals = dict[str, int]
+
+
+def totals_of(workspace: Workspace) -> Totals:
+    """Of one workspace."""
+    row = Usage.objects.filter(workspace=workspace).first() or Usage()
+    stored = tuple(getattr(row, name) for name in TOTALS)
+    return _with_unwritten(stored, row.tick, row.cleared, seen_now([workspace.pk]).get(workspace.pk))
+
+
+def totals_by_workspace(actor: Actor) -> dict[str, Totals]:
+    """Of every workspace that the actor may know of. One query."""
+    columns = ("pk", "status", "usage__tick", "usage__cleared", *(f"usage__{name}" for name in TOTALS))
+    rows = list(_reached(actor).values_list(*columns))
+    looks = seen_now([row[0] for row in rows if row[1] in HOLDS_PROCESS])
+    return {
+        key: _with_unwritten(tuple(total or 0 for total in stored), tick or 0, cleared or 0, looks.get(key))
+        for key, _, tick, cleared, *stored in rows
+    }
+
+
+def summed(each: Iterable[Totals]) -> Totals:
+    found = dict.fromkeys(TOTALS, 0)
+    for totals in each:
+        for name in TOTALS:
+            found[name] += totals[name]
+    return found
+
+
+def seen_now(workspace_ids: Sequence[str]) -> dict[str, Seen]:
+    """The last looks at machines; none where Redis does not answer."""
+    try:
+        return live.seen(workspace_ids)
+    except redis.RedisError as exc:
+        logger.warning("samples: %s", exc)
+        return {}
+
+
+def _with_unwritten(stored: Sequence[int], tick: int, cleared: int, look: Seen | None) -> Totals:
+    fresh = look.unwritten if look and (look.tick, look.cleared) == (tick, cleared) else Amounts()
+    return {name: total + amount for name, total, amount in zip(TOTALS, stored, _in_order(fresh), strict=True)}
+
+
+def _in_order(used: Amounts | Point) -> tuple[int, ...]:
+    return used.cpu_time_ns, used.disk_read_bytes, used.disk_write_bytes, used.net_rx_bytes, used.net_tx_bytes
+
+
+class Series:
+    """The points of one workspace, tier by tier. A tier's newest buckets are made from the finer one.
+
+    At most one query for each stored tier and one look at Redis, however many tiers are asked for.
+    """
+
+    def __init__(self, workspace: Workspace, now: float | None = None) -> None:
+        self.now = time.time() if now is None else now
+        self._row = Usage.objects.filter(workspace=workspace).first() or Usage(workspace=workspace)
+        self._held: dict[int, dict[int, Point]] = {}
+
+    def points(self, number: int, since: float, until: float) -> list[Point]:
+        """Buckets of a tier that reach beyond `since` and begin before `until`, oldest first. Gaps are left out."""
+        found = self._whole(number, since)
+        floor = TIERS[number].floor(since)
+        return [found[start] for start in sorted(found) if floor <= start < until]
+
+    def _whole(self, number: int, since: float) -> dict[int, Point]:
+        tier, found = TIERS[number], dict(self._kept(number))
+        if number == 0:
+            return found
+        begin = max([tier.floor(since), *(start + tier.resolution for start in found)])
+        for point in self.points(number - 1, begin, self.now + 1):
+            start = tier.floor(point.start)
+            if start >= begin:
+                found.setdefault(start, Point(start)).add(point)
+        return found
+
+    def _kept(self, number: int) -> dict[int, Point]:
+        if number not in self._held:
+            if number < MINUTES.number:
+                self._held[0], self._held[1] = self._recent()
+            else:
+                self._held[number] = self._stored(number)
+        return self._held[number]
+
+    def _stored(self, number: int) -> dict[int, Point]:
+        if self._row.pk is None:
+            return {}
+        starts = list(TIERS[number].starts(0, self.now, self.now))
+        rows = UsagePoint.objects.filter(usage=self._row, tier=number, start__in=starts)
+        return {start: Point(start, *sums) for start, *sums in rows.values_list("start", *SUMS)}
+
+    def _recent(self) -> tuple[dict[int, Point], dict[int, Point]]:
+        try:
+            seconds, tens = live.recent(self._row.workspace_id, self._row.cleared)
+        except redis.RedisError as exc:
+            logger.warning("samples: %s", exc)
+            return {}, {}
+        return self._merged(0, seconds), self._merged(1, tens)
+
+    def _merged(self, number: int, points: Iterable[Point]) -> dict[int, Point]:
+        """A bucket may have been written in parts. What a clock that was ahead wrote is left out."""
+        oldest = self.now - TIERS[number].window
+        found: dict[int, Point] = {}
+        for point in points:
+            if oldest <= point.start + TIERS[number].resolution and point.start <= self.now:
+                found.setdefault(point.start, Point(point.start)).add(point)
+        return found
+
+
+def window_by_workspace(actor: Actor, since: float, until: float, now: float) -> dict[str, dict[str, int]]:
+    """Totals within a window, and the seconds that each workspace was seen running, of all the actor may know of.
+
+    As fine as the tier that reaches back to `since`. A constant number of queries.
+    """
+    reached = _reached(actor)
+    rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__cleared")}
+    sums: dict[str, tuple[int, ...]] = {key: (0,) * (len(TOTALS) + 1) for key in rows}
+    points = UsagePoint.objects.filter(_segments(since, until, now), usage__workspace__in=reached.values("pk"))
+    fields = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "observed_ms")
+    for key, *found in points.order_by().values_list("usage__workspace_id").annotate(*(Sum(name) for name in fields)):
+        sums[key] = tuple(int(value) for value in found)
+    up = [key for key, row in rows.items() if row[1] in HOLDS_PROCESS]
+    looks = seen_now(up) if until > now - MINUTES.resolution else {}
+    for key, look in looks.items():
+        if (look.tick, look.cleared) == (rows[key][2] or 0, rows[key][3] or 0):
+            fresh = (*_in_order(look.unwritten_points), look.unwritten_points.observed_ms)
+            sums[key] = tuple(one + other for one, other in zip(sums[key], fresh, strict=True))
+    return {
+        key: {**dict(zip(TOTALS, found, strict=False)), "uptime_seconds": found[-1] // 1000}
+        for key, found in sums.items()
+    }
+
+
+def _segments(since: float, until: float, now: float) -> Q:
+    """Which stored points make up a window: of the coarse tier what is rolled up, of finer ones what is not yet."""
+    number = max(tier_reaching(now - since).number, MINUTES.number)
+    begin, wanted = TIERS[number].floor(since), Q(pk__in=[])
+    for tier in reversed(TIERS[MINUTES.number : number + 1]):
+        end = until if tier is MINUTES else min(until, rolled_until(tier, now))
+        if end > begin:
+            wanted |= Q(tier=tier.number, start__gte=begin, start__lt=int(end))
+            begin = int(end)
+    return wanted
+
+
+def history(actor: Actor, since: Any, until: Any) -> list[Activity]:
+    """What happened to the actor's workspaces, newest first; for an account those that are gone, too. Bounded."""
+    found = Activity.objects.filter(account=actor.account, at__gte=since, at__lte=until)
+    if actor.scope is not Scope.ACCOUNT:
+        found = found.filter(workspace_id__in=_reached(actor).values("pk"))
+    return list(found.order_by("-at", "-id")[:HISTORY_LIMIT])
+
+
+def _reached(actor: Actor) -> QuerySet[Workspace]:
+    """As `workspaces.selectors.visible`, without its columns."""
+    return Workspace.objects.filter(pk__in=workspaces.visible(actor).order_by().values("pk")).order_by()

@@ -1,0 +1,44 @@
+"""The tiers of workspace usage (specification, Usage objects): how far back each reaches and how finely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Seconds. Each tier is kept for `window`, from now back, so that the coarser ones hold the newest time too."""
+
+    number: int
+    resolution: int
+    window: int
+
+    def floor(self, at: float) -> int:
+        """The start of the bucket that holds that moment."""
+        return int(at // self.resolution) * self.resolution
+
+    def starts(self, since: float, until: float, now: float) -> Iterator[int]:
+        """Starts of the buckets that begin before `until` and reach beyond `since`, as far as the tier is kept."""
+        first = self.floor(max(since, now - self.window))
+        yield from range(first, int(min(until, now)) + 1, self.resolution)
+
+
+TIERS = (
+    Tier(0, 1, 2 * MINUTE),
+    Tier(1, 10, 15 * MINUTE),
+    Tier(2, MINUTE, HOUR),
+    Tier(3, 10 * MINUTE, 6 * HOUR),
+    Tier(4, HOUR, 3 * DAY),
+    Tier(5, DAY, 90 * DAY),
+)
+# 0 and 1 are in Redis; these are in the database, written by the sampler (2) or rolled up from the one below.
+STORED = TIERS[2:]
+MINUTES = TIERS[2]
+
+
+def tier_reaching(age: float) -> Tier:
+    """The finest tier that reaches back that many seconds; the coarsest where none does."""
+    return next((tier for tier in TIERS if tier.window >= age), TIERS[-1])

@@ -1,0 +1,132 @@
+"""`/workspace/usage`, `/workspace/activity` and `/workspace/:id/usage` (specification, Usage and activity)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.authentication import ApiRequest
+from common.openapi import MessageResponse
+from common.responses import ok
+from common.times import from_epoch, iso
+from workspaces import selectors
+from workspaces.api.schemas import refused
+from workspaces.models import Activity
+from workspaces.usage import charts, requests, schemas, services
+from workspaces.usage import selectors as usage
+from workspaces.usage.amounts import Point
+from workspaces.usage.tiers import TIERS, Tier
+
+INVALID = refused({400: "`validation_error`"})
+
+
+class AllUsageViewSet(ViewSet):
+    """Over all workspaces that the credential reaches."""
+
+    @extend_schema(operation_id="workspace_usage_all", responses=schemas.AllUsageResponse)
+    def totals(self, request: ApiRequest) -> Response:
+        """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
+        each = usage.totals_by_workspace(request.user)
+        return ok(usage=each, total=usage.summed(each.values()))
+
+    @extend_schema(parameters=[requests.WindowQuery], responses={200: schemas.ActivityResponse, **INVALID})
+    def activity(self, request: ApiRequest) -> Response:
+        """What happened, and what was used, within a window; default: the last 24 hours.
+
+        Sums are as fine as the tier of usage that reaches back to `from`: the bucket that holds `from` counts whole.
+        """
+        begin, end = requests.activity_window(request)
+        entries = usage.history(request.user, begin, end)
+        sums = usage.window_by_workspace(request.user, begin.timestamp(), end.timestamp(), timezone.now().timestamp())
+        history: dict[str, list[dict[str, Any]]] = {}
+        for entry in entries:
+            history.setdefault(entry.workspace_id, []).append(_entry_body(entry))
+        truncated = len(entries) >= usage.HISTORY_LIMIT
+        window = {"from": iso(begin), "to": iso(end)}
+        return ok(**window, history=history, truncated=truncated, window_aggregated=sums)
+
+
+class UsageViewSet(ViewSet):
+    """Of one workspace. Billing is metered beside all this: neither tracking nor a deletion changes it."""
+
+    @extend_schema(parameters=[requests.UsageQuery], responses={200: schemas.SeriesResponse, **INVALID})
+    def series(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The time series: of a tier, or of the finest tier that reaches back to the window's begin.
+
+        `from` wins over `last`; without either, what the given tier reaches, else the last hour. A time in which the
+        workspace did not run, was not tracked or was not seen has no points.
+        """
+        workspace = selectors.get(request.user, workspace_id)
+        window = requests.window_of(request)
+        series = usage.Series(workspace)
+        asked = _series_body(series, window, window.tier)
+        if window.every:
+            asked["tiers"] = [_series_body(series, window, tier) for tier in TIERS]
+        return ok(workspace_id=workspace.pk, **asked)
+
+    @extend_schema(responses=schemas.TotalsResponse)
+    def totals(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Everything it used since its creation, or since its usage was deleted."""
+        workspace = selectors.get(request.user, workspace_id)
+        return ok(workspace_id=workspace.pk, usage=usage.totals_of(workspace))
+
+    @extend_schema(responses=schemas.ChartResponse)
+    def chart(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Credits burned lately: at most 7 points by minute, hour or day. May be a minute old."""
+        return ok(**charts.chart(selectors.get(request.user, workspace_id).pk))
+
+    @extend_schema(request=None, responses=schemas.TrackingResponse)
+    def start_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Totals and series grow from now on. It is so from the beginning; twice changes nothing."""
+        return self._track(request, workspace_id, tracking=True)
+
+    @extend_schema(request=None, responses=schemas.TrackingResponse)
+    def stop_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Totals and series stay as they are. Live statistics and billing go on."""
+        return self._track(request, workspace_id, tracking=False)
+
+    @extend_schema(request=None, responses=MessageResponse)
+    def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Delete totals and series for good. Billing records stay."""
+        workspace = selectors.get(request.user, workspace_id)
+        services.clear(workspace=workspace, actor=request.user.label)
+        return ok(message="The usage data were deleted.")
+
+    def _track(self, request: ApiRequest, workspace_id: str, *, tracking: bool) -> Response:
+        workspace = selectors.get(request.user, workspace_id)
+        services.set_tracking(workspace=workspace, actor=request.user.label, tracking=tracking)
+        return ok(tracking=tracking)
+
+
+def _series_body(series: usage.Series, window: requests.Window, tier: Tier) -> dict[str, Any]:
+    begin, end = window.begin_of(tier), window.end
+    # Beyond `to` itself: the bucket that is being filled now.
+    points = series.points(tier.number, begin.timestamp(), end.timestamp() + 0.001)
+    return {
+        "from": iso(begin),
+        "to": iso(end),
+        "tier": tier.number,
+        "resolution_seconds": tier.resolution,
+        "points": [_point_body(point) for point in points],
+    }
+
+
+def _point_body(point: Point) -> dict[str, Any]:
+    return {
+        "timestamp": iso(from_epoch(point.start)),
+        "cpu_time_ns": point.cpu_time_ns,
+        "cpu_percent": point.cpu_percent,
+        "memory_bytes": point.memory_bytes,
+        "disk_read_bytes": point.disk_read_bytes,
+        "disk_write_bytes": point.disk_write_bytes,
+        "net_rx_bytes": point.net_rx_bytes,
+        "net_tx_bytes": point.net_tx_bytes,
+    }
+
+
+def _entry_body(entry: Activity) -> dict[str, Any]:
+    return {"at": iso(entry.at), "event": entry.event, "actor": entry.actor, "detail": entry.detail}
