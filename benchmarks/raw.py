@@ -75,8 +75,8 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
     """A running machine; nothing of it is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="mvmr-", dir="/tmp"))
     driver = LibvirtDriver(_settings(folder))
+    driver.open(lambda event: None)
     try:
-        driver.open(lambda event: None)
         images = driver._settings.images
         image = images.ensure(instance.image, progress=lambda p, s: None, deadline=time.monotonic() + 300)  # type: ignore[attr-defined]
         spec = MachineSpec(

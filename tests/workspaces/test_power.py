@@ -258,6 +258,23 @@ def test_a_restart_ends_with_a_new_run(api: Caller, vmhost: FakeHost, made: str)
     assert api.post("/workspace/the-box/exec", {"cmd": "cat note"}).json()["stdout"] == "kept\n"
 
 
+def test_between_the_halves_of_a_restart_nothing_runs(
+    api: Caller, vmhost: FakeHost, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    start = vmhost.driver.start
+
+    def look_and_start(machine_id: str) -> None:
+        seen.append(api.get("/workspace/the-box").json()["workspace"])
+        start(machine_id)
+
+    monkeypatch.setattr(vmhost.driver, "start", look_and_start)
+    assert api.post("/workspace/the-box/restart").status_code == 200
+    assert [(w["info"]["status"], w["ready"]) for w in seen] == [("restarting", False)]
+    assert [(w["info"]["is_running"], w["uptime"], w["start_time"]) for w in seen] == [(False, 0, None)]
+    assert api.get("/workspace/the-box").json()["workspace"]["info"]["is_running"] is True
+
+
 def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: FakeHost, made: str) -> None:
     started = api.get("/workspace/the-box").json()["workspace"]["start_time"]
     answer = api.post("/workspace/the-box/pause")

@@ -89,7 +89,7 @@ class Power:
             domain.destroy(target)
 
     def limit(self, target: Any, record: Record) -> None:
-        """Hold the machine to its share of CPUs, from when it is ready: a boot under it took a quarter longer."""
+        """Hold the machine to its share of CPUs, from when it is ready: the emulator's own threads count in it too."""
         if self._settings.is_test or not self._quota_works:
             return
         self._quota_works = domain.limit_cpu(target, record.cpus)

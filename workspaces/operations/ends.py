@@ -115,6 +115,11 @@ def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
             setattr(row, name, value)
 
 
+def is_ttl_over(row: Workspace) -> bool:
+    """Of a row read anew: whether its TTL is still over, and was neither renewed nor taken away meanwhile."""
+    return row.ttl_expires_at is not None and row.ttl_expires_at <= timezone.now()
+
+
 def succeed(context: Context, status: Status, event: str, sentence: str, **fields: Any) -> None:
     """The workspace comes to `status` from the state its operation holds it in."""
     held = frozenset({Status(context.workspace.status)}) & TRANSITIONAL
@@ -156,7 +161,7 @@ def fail_as(context: Context, status: Status, code: str, sentence: str, **fields
     with transaction.atomic():
         hold_current(row)
         fields = {**rest_fields(row, status), "error_code": code, "error_message": sentence, **fields}
-        if context.operation.actor == TTL_ACTOR:
+        if context.operation.actor == TTL_ACTOR and is_ttl_over(row):
             fields["ttl_expires_at"] = timezone.now() + TTL_AGAIN_AFTER
         with suppress(TransitionLost):
             transition(row, status, leaving=held, **fields)
