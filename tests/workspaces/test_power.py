@@ -41,6 +41,25 @@ def test_stop_and_start(api: Caller, vmhost: FakeHost, made: str) -> None:
     assert vmhost.driver.state(made) is MachineState.RUNNING
 
 
+def test_a_requested_stop_is_told_while_it_goes_on_and_no_more_when_it_fails(
+    api: Caller, vmhost: FakeHost, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def look_and_refuse(machine_id: str, grace: float) -> bool:
+        seen.append(api.get("/workspace/the-box").json()["workspace"]["info"])
+        raise NoRoom("It does not end.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(vmhost.driver, "shutdown", look_and_refuse)
+        shown = api.post("/workspace/the-box/stop").json()
+    assert [(info["status"], info["is_running"], info["user_requested_stop"]) for info in seen] == [
+        ("stopping", True, True)
+    ]
+    info = api.get("/workspace/the-box").json()["workspace"]["info"]
+    assert (info["status"], info["user_requested_stop"]) == ("running", False), shown
+
+
 def test_a_stop_keeps_the_disk(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/exec", {"cmd": "echo kept > note"})
     api.post("/workspace/the-box/stop")

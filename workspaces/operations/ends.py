@@ -99,13 +99,14 @@ def rest_fields(row: Workspace, status: Status) -> dict[str, Any]:
 
     `row` as it is now: the clocks that the state needs run on, and one that an earlier state had stopped begins anew.
     """
+    not_stopped = {"user_requested_stop": False}
     if status is Status.RUNNING:
         clocks = running_fields(row)
         stopped = {name: clocks[name] for name in ("ttl_expires_at", "idle_due_at") if getattr(row, name) is None}
-        return {"ready": True, **stopped}
+        return {"ready": True, **not_stopped, **stopped}
     if status is Status.SLEEPING:
-        return {"memory_expires_at": row.memory_expires_at or exits.memory_kept_until(row)}
-    return {} if status is Status.PAUSED else {"started_at": None}
+        return {"memory_expires_at": row.memory_expires_at or exits.memory_kept_until(row), **not_stopped}
+    return not_stopped if status is Status.PAUSED else {"started_at": None}
 
 
 def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
