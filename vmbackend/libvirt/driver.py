@@ -107,8 +107,7 @@ class LibvirtDriver(Driver):
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        self._admit(record)
-        self._power.start(target, files, asleep=state is MachineState.ASLEEP)
+        self._power.start(target, files, lambda: self._admit(record), asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -117,7 +116,7 @@ class LibvirtDriver(Driver):
         if self._settings.is_test:
             return  # its machines have no guest
         if not self._events.was_adopted(machine_id):
-            # The guest says it when its control port listens. Asking the port too costs it a process, 100 ms emulated.
+            # The guest says it when its control port listens. Asking the port too would cost it a process.
             self._events.wait_ready(machine_id, deadline)
             self._limit(machine_id)
             return
@@ -181,7 +180,7 @@ class LibvirtDriver(Driver):
         if domain.state_of(target) is not MachineState.RUNNING:
             raise InvalidMachineState("The machine does not run.")
         try:
-            freshen(target)
+            freshen(self._stock.files(machine_id))
         finally:
             self._limit(machine_id)
 

@@ -7,7 +7,7 @@
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
                         boot.log       console output, bounded
-                        events.out console.out (and .in)   named pipes to QEMU
+                        events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
 
 A directory whose machine.json is missing is what a death in the first preparation left: `delete` removes it.
@@ -26,7 +26,7 @@ from pathlib import Path
 from vmbackend.libvirt.disks import write_aside
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
-_PIPES = ("events.in", "events.out", "console.in", "console.out")
+_PIPES = tuple(f"{channel}.{way}" for channel in ("events", "console", "requests") for way in ("in", "out"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class MachineDir:
         self.agent_socket = self.path / "agent"
         self.events_pipe = self.path / "events"
         self.console_pipe = self.path / "console"
+        self.requests_pipe = self.path / "requests"
 
     def make(self) -> None:
         """The directory and the pipes; harmless where they are there."""
