@@ -99,6 +99,18 @@ def test_a_lost_workspace_can_be_started_again(api: Caller, vmhost: FakeHost, ma
     Workspace.objects.update(status=Status.LOST, ready=False)
     assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
     assert vmhost.driver.state(made) is MachineState.RUNNING
+    assert not Activity.objects.filter(workspace_id=made, event="disk_lost").exists()
+
+
+def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
+    api: Caller, vmhost: FakeHost, made: str
+) -> None:
+    vmhost.driver.delete(made)
+    Workspace.objects.update(status=Status.LOST, ready=False)
+    for _ in range(2):
+        assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
+        api.post("/workspace/the-box/stop")
+    assert Activity.objects.filter(workspace_id=made, event="disk_lost").count() == 1
 
 
 @pytest.mark.parametrize(
