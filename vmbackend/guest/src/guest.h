@@ -91,7 +91,7 @@ bool service_is(const char *service, const char *wanted); /* run, finish or down
 pid_t start_supervisor(void);
 /* program.c: the main program and the workloads */
 void programs_prepare(void);
-bool programs_start(void); /* true once every supervisor was told; called until then */
+bool programs_start(bool late); /* true once every supervisor was told; called until then */
 bool programs_started(void); /* each has been started once, or could not be */
 void programs_stop(void);
 bool programs_run(void);

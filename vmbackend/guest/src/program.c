@@ -175,15 +175,16 @@ static bool log_attends(const char *service)
 	return !access(path, F_OK);
 }
 
-/* Not before its log is there: the end of a program that ends at once would end the log before it has begun. */
-bool programs_start(void)
+/* Not before its log is there, while there is time: the end of a program that ends at once would end the log before it
+ * has begun. */
+bool programs_start(bool late)
 {
 	bool all = true;
 	for (size_t i = 0; i < programs_count; i++) {
 		const char *service = programs[i].service;
 		/* A supervisor that is not there yet does not hear it. */
 		programs[i].told = programs[i].told ||
-				   (log_attends(service) && tell_service(service, is_last(service) ? "o" : "u"));
+				   ((late || log_attends(service)) && tell_service(service, is_last(service) ? "o" : "u"));
 		all = all && programs[i].told;
 	}
 	return all;

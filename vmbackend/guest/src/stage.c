@@ -85,7 +85,7 @@ static void advance(struct start *start)
 	}
 	bool late = now_ms() > start->until;
 	if (!start->told)
-		start->told = programs_start() || late;
+		start->told = programs_start(late) || late;
 	if (start->told && !start->announced && (programs_started() || late))
 		announce(start);
 }
