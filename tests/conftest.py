@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +15,11 @@ from accounts.models import Account, Plan
 from accounts.scopes import Scope
 from accounts.services import account_create, credential_issue
 from tests.callers import Caller
+
+
+def pytest_configure() -> None:
+    """A run that is told to end takes its machines down first, as with Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
