@@ -85,10 +85,11 @@ image: setup ## build the default image
 doctor: setup ## look at each need of the host and say what mends it
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup ## measure beside baselines: boot, wake, power, files (these need `make up`), API throughput
+bench: setup ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.files
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.edge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.sweep

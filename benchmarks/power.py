@@ -1,6 +1,7 @@
-"""Stop, start, pause and resume through the API beside the same libvirt calls on a guest of the same kind. Interleaved.
+"""Stop, start, pause and resume through the API beside the same libvirt calls on a guest of the same kind.
+Interleaved.
 
-STATE=./var .venv/bin/python -m benchmarks.power [--count 10] [--memory 512]
+    STATE=./var .venv/bin/python -m benchmarks.power [--count 10] [--memory 512]
 """
 
 from __future__ import annotations

@@ -28,6 +28,9 @@ from vmbackend.libvirt.settings import LibvirtSettings
 SUBNET = IPv4Network("10.213.7.0/24")
 MACHINE = "raw"
 
+# The same on both sides of a comparison: a program without libraries to load.
+COMMAND = ("/run/kit/bin/busybox", "true")
+
 
 @dataclasses.dataclass(frozen=True)
 class RawGuest:
@@ -39,7 +42,7 @@ class RawGuest:
     def first_command(self) -> None:
         """Until a command has run in the guest to its end."""
         started: Any = self._until(
-            lambda: agent.ask(self.domain, "guest-exec", 1, path="/run/kit/bin/busybox", arg=["true"])
+            lambda: agent.ask(self.domain, "guest-exec", 1, path=COMMAND[0], arg=list(COMMAND[1:]))
         )
         while not self._until(lambda: agent.ask(self.domain, "guest-exec-status", 1, pid=started["pid"]))["exited"]:
             time.sleep(0.002)
@@ -75,8 +78,8 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
     """A running machine; nothing of it is left afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="mvmr-", dir="/tmp"))
     driver = LibvirtDriver(_settings(folder))
+    driver.open(lambda event: None)
     try:
-        driver.open(lambda event: None)
         images = driver._settings.images
         image = images.ensure(instance.image, progress=lambda p, s: None, deadline=time.monotonic() + 300)  # type: ignore[attr-defined]
         spec = MachineSpec(

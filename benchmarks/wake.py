@@ -12,7 +12,7 @@ import time
 import httpx
 
 from benchmarks.common import Instance, show
-from benchmarks.raw import RawGuest, raw_guest
+from benchmarks.raw import COMMAND, RawGuest, raw_guest
 from config.instance import load_instance
 from tests.vm.sleeper import Sleeper, open_sleeper
 
@@ -24,7 +24,7 @@ def to_first_command(client: httpx.Client, path: str, how: str) -> float:
     """Seconds from the power request to the end of the first command."""
     begun = time.monotonic()
     client.post(f"{path}/{how}").raise_for_status()
-    ran = client.post(f"{path}/exec", json={"cmd": ["true"]})
+    ran = client.post(f"{path}/exec", json={"cmd": list(COMMAND)})
     taken = time.monotonic() - begun
     if ran.json().get("exit_code") != 0:
         raise SystemExit(f"the command failed: {ran.text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,11 @@ from accounts.scopes import Scope
 from accounts.services import account_create, credential_issue
 from credits.models import Rate
 from tests.callers import Caller
+
+
+def pytest_configure() -> None:
+    """A run that is told to end takes its machines down first, as with Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -40,9 +40,16 @@ async def open_terminal(
     os.set_blocking(outer, False)
     _set_size(outer, size)
     try:
-        # setsid makes the terminal the controlling one; a preexec_fn is no choice in a process of threads.
+        # setsid makes the terminal the controlling one; a preexec_fn is no choice in a process of threads. A process
+        # that was started in the background ignores these signals, and so would all below it.
         process = await asyncio.create_subprocess_exec(
-            "setsid", "-c", *words, stdin=inner, stdout=inner, stderr=inner, cwd=cwd, env=dict(env)
+            *("env", "--default-signal=INT,QUIT,HUP", "setsid", "-c"),
+            *words,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            cwd=cwd,
+            env=dict(env),
         )
     except (OSError, ValueError, TypeError) as error:
         os.close(outer)

@@ -31,6 +31,7 @@ DEFINITION = DomainDefinition(
     mac="02:6d:0a:00:00:05",
     agent_socket=Path("/m/m1/agent"),
     events_pipe=Path("/m/m1/events"),
+    requests_pipe=Path("/m/m1/requests"),
     console_pipe=Path("/m/m1/console"),
 )
 

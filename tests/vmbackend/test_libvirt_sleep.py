@@ -19,7 +19,7 @@ import pytest
 from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import BackendError, BackendUnavailable, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
-from vmbackend.libvirt.memory import SavedMemory, managed_image
+from vmbackend.libvirt.memory import managed_image
 from vmbackend.libvirt.record import MachineDir
 
 from .conftest import Harness
@@ -27,7 +27,6 @@ from .test_sleep_contract import CLOCK_ERROR, KEEP, clocks, told, wake
 
 MIB = 1 << 20
 PARTIAL = b"LibvirtQemudPart" + b"\0" * 100
-WHOLE = b"LibvirtQemudSave" + b"\0" * 100
 
 
 @pytest.fixture
@@ -53,63 +52,6 @@ def files_of(harness: Harness, machine_id: str) -> MachineDir:
 
 def domain_of(harness: Harness, machine_id: str):
     return harness.driver._domains.find(harness.driver._host.connection, machine_id)
-
-
-class TestSavedMemory:
-    """The file alone."""
-
-    @pytest.fixture
-    def files(self, tmp_path: Path) -> MachineDir:
-        made = MachineDir(tmp_path, "m1")
-        made.path.mkdir()
-        return made
-
-    @pytest.mark.parametrize(
-        ("content", "whole"), [(None, False), (b"", False), (b"Lib", False), (PARTIAL, False), (WHOLE, True)]
-    )
-    def test_a_partial_file_is_told_from_a_whole_one(self, files: MachineDir, content: bytes | None, whole: bool):
-        if content is not None:
-            files.memory.write_bytes(content)
-        assert SavedMemory(files).whole is whole
-
-    @pytest.mark.parametrize("content", [b"", WHOLE[:-1], b"x" + WHOLE[1:], PARTIAL])
-    def test_a_sealed_file_that_changed_is_still_saved_memory_but_not_sound(self, files: MachineDir, content: bytes):
-        files.memory.write_bytes(WHOLE)
-        memory = SavedMemory(files)
-        memory.seal()
-        assert memory.sound()
-        files.memory.write_bytes(content)
-        assert memory.whole
-        assert not memory.sound()
-
-    def test_memory_does_not_fit_a_disk_that_was_used_since(self, files: MachineDir):
-        files.memory.write_bytes(WHOLE)
-        files.data_disk.write_bytes(b"disk")
-        memory = SavedMemory(files)
-        memory.seal()
-        assert memory.sound()
-        files.data_disk.write_bytes(b"used")
-        os.utime(files.data_disk, ns=(1, 1))
-        assert not memory.sound()
-
-    def test_nothing_is_left_of_what_is_dropped(self, files: MachineDir):
-        files.memory.write_bytes(WHOLE)
-        memory = SavedMemory(files)
-        memory.seal()
-        memory.drop()
-        memory.drop()
-        assert list(files.path.iterdir()) == []
-
-    def test_sealing_what_was_removed_meanwhile_is_nothing(self, files: MachineDir):
-        SavedMemory(files).seal()
-        assert list(files.path.iterdir()) == []
-
-    def test_where_files_cannot_be_written_it_is_told(self, files: MachineDir):
-        files.memory.mkdir()
-        with pytest.raises(BackendUnavailable):
-            SavedMemory(files).seal()
-        with pytest.raises(BackendUnavailable):
-            SavedMemory(files).drop()
 
 
 def _cut(memory: Path) -> None:
@@ -217,6 +159,25 @@ def test_only_freshening_makes_up_for_the_time_asleep(harness: Harness):
     assert time.monotonic() - began < 5
     before, guest, after = clocks(harness, address)
     assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
+
+
+@pytest.mark.vm
+def test_a_machine_that_the_firewall_does_not_take_sleeps_on(harness: Harness, monkeypatch: pytest.MonkeyPatch):
+    address = harness.running(cmd=KEEP)
+    word = told(harness, address)
+    harness.driver.sleep(address.machine_id)
+
+    def refuse(*arguments: object) -> None:
+        raise BackendUnavailable("No firewall.")
+
+    with monkeypatch.context() as patched:
+        for name in ("admit", "install"):
+            patched.setattr(harness.driver._network, name, refuse)
+        with pytest.raises(BackendUnavailable, match="No firewall"):
+            harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
+    wake(harness, address)
+    assert told(harness, address) == word
 
 
 async def _draw(session) -> bytes:

@@ -249,4 +249,4 @@ def test_logs_of_earlier_starts_stay_or_go(start: Start) -> None:
         machine.close()
     machine = ready(start(keep_logs=False, **boot))
     until(machine, f"cat {names}", "main\none\none\n")
-    assert run(machine, "ls /root; ls /var/log/workspace")[0][1] == "own.log\ncmd\ncmd.log\nkits.log\n"
+    assert run(machine, "ls /root; ls /var/log/workspace")[0][1] == "own.log\ncmd.log\nkits.log\n"

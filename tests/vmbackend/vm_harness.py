@@ -100,6 +100,14 @@ class Machine:
             client.sendall(json.dumps(request).encode() + b"\n")
             return json.loads(client.makefile().readline())
 
+    def freshen(self, entropy: bytes) -> list[str]:
+        """The words of the answer to a request for the present time and this randomness."""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(str(self.folder / "requests"))
+            client.sendall(f"fresh {time.time_ns()} {entropy.hex()}\n".encode())
+            return client.makefile().readline().split()
+
     def sleep(self) -> None:
         """Write the memory to the folder and end the process; `wake` goes on from there."""
         self.qmp("migrate", uri=f"exec:cat > {self.folder / 'memory'}")
@@ -179,7 +187,7 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
     )
     (folder / "config").write_bytes(encode(config))
     ports = _free_ports()
-    for name in ("events", "agent", "qmp", "console"):
+    for name in ("events", "agent", "requests", "qmp", "console"):
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
     process = subprocess.Popen(_command(folder, kit, base, ports), stderr=(folder / "qemu.err").open("wb"))
@@ -193,16 +201,20 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
 
 
 def wake(asleep: Machine, kit: Kit, base: Path) -> Machine:
-    """A new process with the memory of a machine that sleeps."""
+    """A new process with the memory of a machine that sleeps; running."""
     command = _command(asleep.folder, kit, base, (asleep.port, asleep.ssh_port))
     process = subprocess.Popen([*command, "-incoming", f"exec:cat {asleep.folder / 'memory'}"])
     try:
         events = _connected(asleep.folder / "events", process)
+        machine = replace(asleep, process=process, events=events, seen=b"")
+        # Its sockets are there before its network is. It answers when all is.
+        while machine.qmp("query-status")["return"]["status"] != "running":
+            time.sleep(0.01)
     except BaseException:
         process.kill()
         process.wait()
         raise
-    return replace(asleep, process=process, events=events, seen=b"")
+    return machine
 
 
 def _free_ports() -> tuple[int, int]:
@@ -236,7 +248,8 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
         drives += ["-drive", f"file={path},if=none,id={serial},format=raw{extra}"]
         drives += ["-device", f"virtio-blk-pci,drive={serial},serial={serial}"]
     ports = ["-device", "virtio-serial-pci"]
-    for ident, name in (("agent", "org.qemu.guest_agent.0"), ("events", "org.microvm.events.0")):
+    names = {"agent": "org.qemu.guest_agent.0", "events": "org.microvm.events.0", "requests": "org.microvm.requests.0"}
+    for ident, name in names.items():
         ports += ["-chardev", f"socket,id={ident},path={folder / ident},server=on,wait=off"]
         ports += ["-device", f"virtserialport,chardev={ident},name={name}"]
     return [

@@ -41,6 +41,25 @@ def test_stop_and_start(api: Caller, vmhost: FakeHost, made: str) -> None:
     assert vmhost.driver.state(made) is MachineState.RUNNING
 
 
+def test_a_requested_stop_is_told_while_it_goes_on_and_no_more_when_it_fails(
+    api: Caller, vmhost: FakeHost, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def look_and_refuse(machine_id: str, grace: float) -> bool:
+        seen.append(api.get("/workspace/the-box").json()["workspace"]["info"])
+        raise NoRoom("It does not end.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(vmhost.driver, "shutdown", look_and_refuse)
+        shown = api.post("/workspace/the-box/stop").json()
+    assert [(info["status"], info["is_running"], info["user_requested_stop"]) for info in seen] == [
+        ("stopping", True, True)
+    ]
+    info = api.get("/workspace/the-box").json()["workspace"]["info"]
+    assert (info["status"], info["user_requested_stop"]) == ("running", False), shown
+
+
 def test_a_stop_keeps_the_disk(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/exec", {"cmd": "echo kept > note"})
     api.post("/workspace/the-box/stop")
@@ -80,6 +99,18 @@ def test_a_lost_workspace_can_be_started_again(api: Caller, vmhost: FakeHost, ma
     Workspace.objects.update(status=Status.LOST, ready=False)
     assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
     assert vmhost.driver.state(made) is MachineState.RUNNING
+    assert not Activity.objects.filter(workspace_id=made, event="disk_lost").exists()
+
+
+def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
+    api: Caller, vmhost: FakeHost, made: str
+) -> None:
+    vmhost.driver.delete(made)
+    Workspace.objects.update(status=Status.LOST, ready=False)
+    for _ in range(2):
+        assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
+        api.post("/workspace/the-box/stop")
+    assert Activity.objects.filter(workspace_id=made, event="disk_lost").count() == 1
 
 
 @pytest.mark.parametrize(
@@ -256,6 +287,23 @@ def test_a_restart_ends_with_a_new_run(api: Caller, vmhost: FakeHost, made: str)
     assert shown["start_time"] > before["start_time"]
     assert (shown["ip"], vmhost.driver.state(made)) == (before["ip"], MachineState.RUNNING)
     assert api.post("/workspace/the-box/exec", {"cmd": "cat note"}).json()["stdout"] == "kept\n"
+
+
+def test_between_the_halves_of_a_restart_nothing_runs(
+    api: Caller, vmhost: FakeHost, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    start = vmhost.driver.start
+
+    def look_and_start(machine_id: str) -> None:
+        seen.append(api.get("/workspace/the-box").json()["workspace"])
+        start(machine_id)
+
+    monkeypatch.setattr(vmhost.driver, "start", look_and_start)
+    assert api.post("/workspace/the-box/restart").status_code == 200
+    assert [(w["info"]["status"], w["ready"]) for w in seen] == [("restarting", False)]
+    assert [(w["info"]["is_running"], w["uptime"], w["start_time"]) for w in seen] == [(False, 0, None)]
+    assert api.get("/workspace/the-box").json()["workspace"]["info"]["is_running"] is True
 
 
 def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: FakeHost, made: str) -> None:

@@ -182,6 +182,17 @@ def test_a_restart_that_fails_is_tried_again_and_counted(vmhost: FakeHost, machi
     assert (row.status, row.restart_count, row.error_code) == ("running", 2, "")
 
 
+def test_a_restart_that_fails_for_the_last_time_is_told(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+    row = machine(restart_policy=ALWAYS, max_restarts=1)
+    vmhost.driver.kill(row.pk)
+    ended(vmhost, row)
+    vmhost.driver.fail_next("start", BackendUnavailable("Away."), times=3)
+    row = restarted(vmhost, row)
+    assert (row.status, row.restart_due_at) == ("stopped", None)
+    told = Activity.objects.filter(workspace_id=row.pk, event__startswith="restart_").order_by("pk")
+    assert list(told.values_list("event", flat=True)) == ["restart_planned", "restart_given_up"]
+
+
 def test_a_start_that_its_owner_asked_for_and_that_fails_is_not_repeated(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:

@@ -147,6 +147,22 @@ def test_an_action_that_fails_is_done_later(
     assert status_of(row) == AFTER_TTL[action][Status.RUNNING]
 
 
+def test_a_workspace_that_becomes_permanent_while_its_ttl_action_fails_has_no_end(
+    vmhost: FakeHost, machine: Callable[..., Workspace]
+) -> None:
+    row = machine(ttl_action=TtlAction.STOP, ttl_expires_at=ago())
+    vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
+    vmhost.hold()
+    assert sweep() == 1
+    services.make_permanent(workspace=row, actor="owner")
+    vmhost.release()
+    vmhost.settle()
+    assert status_of(row) == "running"
+    row.refresh_from_db()
+    assert row.ttl_expires_at is None
+    assert swept(vmhost) == 0
+
+
 def test_a_workspace_that_becomes_permanent_while_it_restarts_has_no_end(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:

@@ -161,11 +161,9 @@ class _Opened:
 class CommandConnections:
     """Kept-open connections, each of which runs one command at a time.
 
-    dropbear 2022.83 mixes up the sessions of one connection where a command ends while another begins: of
-    short
-    commands, four at a time on one connection, a fifth were refused, some of them although they had run;
-    one at a
-    time none was (100 of 100).
+    dropbear 2022.83 mixes up the sessions of one connection where a command ends while another begins: of short
+    commands, four at a time on one connection, a fifth were refused, some of them although they had run; one at a time
+    none was (100 of 100).
     """
 
     def __init__(self, address: GuestAddress, private_key: Path, settings: ConnectionSettings) -> None:
@@ -178,8 +176,7 @@ class CommandConnections:
     async def channel(self, command: str) -> AsyncIterator[Channel]:
         """Run `command`; waits for a free place. Raises GuestUnreachable.
 
-        A connection is kept only where the command came to its end; otherwise it is closed, which ends the
-        command.
+        A connection is kept only where the command came to its end; otherwise it is closed, which ends the command.
         """
         async with self._free:
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)

@@ -1,10 +1,8 @@
 """One process's sessions to guests: one event loop in a thread of its own, connections kept between calls.
 
-Synchronous callers use `call`, asynchronous ones (on a loop of their own) `acall`; the body is the same
-coroutine.
-Streams are pulled: a chunk is asked of the other side only when the receiver wants it, so that a slow
-browser slows
-the guest and nothing is buffered but what the session has in flight.
+Synchronous callers use `call`, asynchronous ones (on a loop of their own) `acall`; the body is the same coroutine.
+Streams are pulled: a chunk is asked of the other side only when the receiver wants it, so that a slow browser slows the
+guest and nothing is buffered but what the session has in flight.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The one boundary at which asyncssh's and the socket's errors become vmbackend.errors.
 
-SFTP version 3 knows few error numbers, and OpenSSH's server folds many errno values into them: `no such
-file` also
-stands for ENOTDIR and ELOOP, `bad message` for ENAMETOOLONG and EINVAL, and `failure` for all the rest,
-ENOSPC
+SFTP version 3 knows few error numbers, and OpenSSH's server folds many errno values into them: `no such file` also
+stands for ENOTDIR and ELOOP, `bad message` for ENAMETOOLONG and EINVAL, and `failure` for all the rest, ENOSPC
 included. Whoever needs to tell those apart asks the guest again (see `sftp.py`).
 """
 

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 NAMESPACE = "urn:microvm-workspaces:machine"
 AGENT_PORT = "org.qemu.guest_agent.0"
 EVENTS_PORT = "org.microvm.events.0"
+REQUESTS_PORT = "org.microvm.requests.0"
 SPARE_PORTS = 4
 
 QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -46,6 +47,7 @@ class DomainDefinition:
     mac: str
     agent_socket: Path
     events_pipe: Path
+    requests_pipe: Path
     console_pipe: Path
 
 
@@ -198,7 +200,8 @@ def _channels(devices: ET.Element, d: DomainDefinition) -> None:
     ET.SubElement(agent, "source", mode="bind", path=str(d.agent_socket))
     ET.SubElement(agent, "target", type="virtio", name=AGENT_PORT)
     ET.SubElement(agent, "address", type="virtio-serial", controller="0", bus="0", port="1")
-    events = ET.SubElement(devices, "channel", type="pipe")
-    ET.SubElement(events, "source", path=str(d.events_pipe))
-    ET.SubElement(events, "target", type="virtio", name=EVENTS_PORT)
-    ET.SubElement(events, "address", type="virtio-serial", controller="0", bus="0", port="2")
+    for number, (name, pipe) in enumerate(((EVENTS_PORT, d.events_pipe), (REQUESTS_PORT, d.requests_pipe)), 2):
+        channel = ET.SubElement(devices, "channel", type="pipe")
+        ET.SubElement(channel, "source", path=str(pipe))
+        ET.SubElement(channel, "target", type="virtio", name=name)
+        ET.SubElement(channel, "address", type="virtio-serial", controller="0", bus="0", port=str(number))

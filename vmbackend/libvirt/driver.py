@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,8 @@ class LibvirtDriver(Driver):
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        self._admission.admit(record, record)
-        self._power.start(target, files, asleep=state is MachineState.ASLEEP)
+        admit = partial(self._admission.admit, record, record)
+        self._power.start(target, files, admit, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -127,7 +128,7 @@ class LibvirtDriver(Driver):
         if self._settings.is_test:
             return  # its machines have no guest
         if not self._events.was_adopted(machine_id):
-            # The guest says it when its control port listens. Asking the port too costs it a process, 100 ms emulated.
+            # The guest says it when its control port listens. Asking the port too would cost it a process.
             self._events.wait_ready(machine_id, deadline)
             self._limit(machine_id)
             return
@@ -190,7 +191,7 @@ class LibvirtDriver(Driver):
         if domain.state_of(target) is not MachineState.RUNNING:
             raise InvalidMachineState("The machine does not run.")
         try:
-            freshen(target)
+            freshen(self._stock.files(machine_id))
         finally:
             self._limit(machine_id)
 

@@ -146,6 +146,7 @@ class Preparer:
             mac=mac_for(spec.ip),
             agent_socket=files.agent_socket,
             events_pipe=files.events_pipe,
+            requests_pipe=files.requests_pipe,
             console_pipe=files.console_pipe,
         )
 

@@ -8,6 +8,8 @@ no longer fits the memory.
 
 from __future__ import annotations
 
+import os
+import threading
 import zlib
 from pathlib import Path
 
@@ -64,7 +66,7 @@ class SavedMemory:
     def drop(self) -> None:
         """Remove it. The file goes first: a seal alone is nothing, a file without one would count."""
         try:
-            self.path.unlink(missing_ok=True)
+            _unlink_soon_freed(self.path)
             self._seal.unlink(missing_ok=True)
         except OSError as error:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
@@ -77,6 +79,21 @@ class SavedMemory:
                 size += len(chunk)
         used = self._disk.stat().st_mtime_ns if self._disk.exists() else 0
         return f"{size} {total:08x} {used}\n".encode()
+
+
+def _unlink_soon_freed(path: Path) -> None:
+    """The name goes now, the room it took in a moment: to free it takes a file system longer than a wake should wait.
+
+    A process that dies in between frees it too. Harmless where there is no such file.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        path.unlink(missing_ok=True)
+    finally:
+        threading.Thread(target=os.close, args=(fd,), name="free-memory-file").start()
 
 
 def managed_image(embed_root: Path, name: str) -> Path:

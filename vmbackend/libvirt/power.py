@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -34,13 +35,17 @@ class Power:
         self._sleeper = sleeper
         self._quota_works = True
 
-    def start(self, target: Any, files: MachineDir, *, asleep: bool) -> None:
-        """Cold, or from saved memory. Raises SavedMemoryUnusable, BackendUnavailable."""
+    def start(self, target: Any, files: MachineDir, admit: Callable[[], None], *, asleep: bool) -> None:
+        """Cold, or from saved memory; `admit` lets the machine into its network before it runs.
+
+        Raises SavedMemoryUnusable, BackendUnavailable and what `admit` does.
+        """
         self._events.begin(files, wake=asleep)
         try:
             if asleep:
-                self._sleeper.wake(self._host.connection, target, files)
+                self._sleeper.wake(self._host.connection, target, files, admit)
             else:
+                admit()
                 SavedMemory(files).drop()  # a part that a save left whose process died in it
                 domain.start(target)
         except BaseException as error:
@@ -89,7 +94,7 @@ class Power:
             domain.destroy(target)
 
     def limit(self, target: Any, record: Record) -> None:
-        """Hold the machine to its share of CPUs, from when it is ready: a boot under it took a quarter longer."""
+        """Hold the machine to its share of CPUs, from when it is ready: the emulator's own threads count in it too."""
         if self._settings.is_test or not self._quota_works:
             return
         self._quota_works = domain.limit_cpu(target, record.cpus)

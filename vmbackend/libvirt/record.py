@@ -7,7 +7,7 @@
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
                         boot.log       console output, bounded
-                        events.out console.out (and .in)   named pipes to QEMU
+                        events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
                         resolver.conf  of a machine that reaches some names only: its dnsmasq, with its pid file
 
@@ -29,7 +29,7 @@ from vmbackend.libvirt.disks import write_aside
 from vmbackend.policy import NetworkPolicy
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
-_PIPES = ("events.in", "events.out", "console.in", "console.out")
+_PIPES = tuple(f"{channel}.{way}" for channel in ("events", "console", "requests") for way in ("in", "out"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ class MachineDir:
         self.events_pipe = self.path / "events"
         self.console_pipe = self.path / "console"
         self.resolver = self.path / "resolver"
+        self.requests_pipe = self.path / "requests"
 
     def make(self) -> None:
         """The directory and the pipes; harmless where they are there."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -59,16 +60,27 @@ class Sleeper:
             raise
         memory.seal()
 
-    def wake(self, connection: Any, target: Any, files: MachineDir) -> None:
-        """Load the memory and let the CPUs go on. As `Driver.start` of a sleeping machine."""
+    def wake(self, connection: Any, target: Any, files: MachineDir, admit: Callable[[], None]) -> None:
+        """Load the memory and let the CPUs go on. As `Driver.start` of a sleeping machine.
+
+        `admit` goes on beside the loading and has come to its end before the CPUs do; where it raises, the machine
+        sleeps as before.
+        """
         memory = SavedMemory(files)
         if not memory.whole:
+            admit()
             _wake_managed(target)
             return
-        if not self._load(connection, target, memory):
+        with ThreadPoolExecutor(1) as beside:
+            admitted = beside.submit(admit)
+            loaded = self._load(connection, target, memory)
+        if not loaded:
             domain.destroy(target)
             memory.drop()
             raise SavedMemoryUnusable(_UNUSABLE)
+        if admitted.exception():
+            domain.destroy(target)
+        admitted.result()
         memory.drop()
         with domain.translated("resume"):
             if domain.state_of(target) is MachineState.PAUSED:

@@ -25,6 +25,7 @@ STABLE_SECONDS = 600
 NO_ROOM_SECONDS = 60
 HISTORY = 20
 HOST_DOWN = "host_down"
+START_FAILED = "start_failed"
 ACTOR = "restart policy"
 
 
@@ -49,10 +50,23 @@ def plan(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> d
 
 
 def plan_again(row: Workspace, operation: Operation) -> dict[str, Any]:
-    """The columns after a start that failed: another one is planned where the policy had asked for it."""
+    """The columns after a start that failed: another one is planned, and told, where the policy had asked for it."""
     if not operation.params.get("by_policy"):
         return {}
-    return plan(row, "start_failed", None, timezone.now())
+    now = timezone.now()
+    planned = plan(row, START_FAILED, None, now)
+    tell(row, START_FAILED, None, now, planned)
+    return planned
+
+
+def tell(row: Workspace, reason: str, exit_code: int | None, now: datetime, planned: dict[str, Any]) -> None:
+    """What the policy made of an exit goes to the activity: `planned`, or that it has given up."""
+    if planned:
+        seconds = (planned["restart_due_at"] - now).total_seconds()
+        record(row, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=ACTOR)
+    elif is_wanted(row, reason, exit_code) and _is_at_its_limit(row, now):
+        sentence = f"It was restarted {row.restart_count} times; it is not started again."
+        record(row, "restart_given_up", sentence, actor=ACTOR)
 
 
 def is_wanted(row: Workspace, reason: str, exit_code: int | None) -> bool:
@@ -60,11 +74,6 @@ def is_wanted(row: Workspace, reason: str, exit_code: int | None) -> bool:
     if row.restart_policy == RestartPolicy.ON_FAILURE:
         return is_failure(reason, exit_code)
     return row.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
-
-
-def gave_up(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> bool:
-    """Whether a restart is wanted and `max_restarts` forbids it."""
-    return is_wanted(row, reason, exit_code) and _is_at_its_limit(row, now)
 
 
 def _is_at_its_limit(row: Workspace, now: datetime) -> bool:

@@ -106,7 +106,12 @@ def prepare(context: Context) -> None:
         "control_port": identity.control_port,
         "main_exit_code": None,
     }
-    Workspace.objects.filter(pk=row.pk).update(**fields)
+    with transaction.atomic():
+        # The host key lies beside the disk, so a new one means that the disk is new too.
+        former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
+        if former not in ("", identity.ssh_host_key):
+            record(row, "disk_lost", "Its files were gone from the host: the workspace begins anew with an empty disk.")
+        Workspace.objects.filter(pk=row.pk).update(**fields)
     row.ssh_host_key, row.control_port = identity.ssh_host_key, identity.control_port
     told(row)
 

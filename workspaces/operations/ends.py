@@ -99,13 +99,14 @@ def rest_fields(row: Workspace, status: Status) -> dict[str, Any]:
 
     `row` as it is now: the clocks that the state needs run on, and one that an earlier state had stopped begins anew.
     """
+    not_stopped = {"user_requested_stop": False}
     if status is Status.RUNNING:
         clocks = running_fields(row)
         stopped = {name: clocks[name] for name in ("ttl_expires_at", "idle_due_at") if getattr(row, name) is None}
-        return {"ready": True, **stopped}
+        return {"ready": True, **not_stopped, **stopped}
     if status is Status.SLEEPING:
-        return {"memory_expires_at": row.memory_expires_at or exits.memory_kept_until(row)}
-    return {} if status is Status.PAUSED else {"started_at": None}
+        return {"memory_expires_at": row.memory_expires_at or exits.memory_kept_until(row), **not_stopped}
+    return not_stopped if status is Status.PAUSED else {"started_at": None}
 
 
 def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
@@ -113,6 +114,11 @@ def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
     for name, value in params["before"].items():
         if Workspace.objects.filter(pk=row.pk, **{name: params["wanted"][name]}).update(**{name: value}):
             setattr(row, name, value)
+
+
+def is_ttl_over(row: Workspace) -> bool:
+    """Of a row read anew: whether its TTL is still over, and was neither renewed nor taken away meanwhile."""
+    return row.ttl_expires_at is not None and row.ttl_expires_at <= timezone.now()
 
 
 def succeed(context: Context, status: Status, event: str, sentence: str, **fields: Any) -> None:
@@ -156,7 +162,7 @@ def fail_as(context: Context, status: Status, code: str, sentence: str, **fields
     with transaction.atomic():
         hold_current(row)
         fields = {**rest_fields(row, status), "error_code": code, "error_message": sentence, **fields}
-        if context.operation.actor == TTL_ACTOR:
+        if context.operation.actor == TTL_ACTOR and is_ttl_over(row):
             fields["ttl_expires_at"] = timezone.now() + TTL_AGAIN_AFTER
         with suppress(TransitionLost):
             transition(row, status, leaving=held, **fields)

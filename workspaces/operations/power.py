@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
@@ -18,6 +20,7 @@ from workspaces.operations.ends import (
     fail_as,
     fail_as_found,
     hold_current,
+    is_ttl_over,
     off_and_failed,
     restore_sizes,
     run_on,
@@ -105,9 +108,13 @@ def shut_down(context: Context) -> None:
     """The power button, the grace time, then hard."""
     grace = min(settings.ENV.stop_grace_seconds, context.remaining())
     context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
-    # No process any more, whatever follows: readers see `is_running` false and no uptime.
-    Workspace.objects.filter(pk=context.workspace.pk).update(started_at=None)
-    context.workspace.started_at = None
+    note_start(context.workspace, None)
+
+
+def note_start(row: Workspace, at: datetime | None) -> None:
+    """Tell readers since when there is a process, or that there is none; nothing where the row has moved on."""
+    Workspace.objects.filter(pk=row.pk, status=row.status).update(started_at=at)
+    row.started_at = at
 
 
 def complete_stop(context: Context) -> None:
@@ -189,15 +196,10 @@ def complete_pause(context: Context) -> None:
     sentence = str(context.operation.params.get("because") or "The workspace was paused.")
     with transaction.atomic():
         hold_current(context.workspace)
-        done = {"ttl_expires_at": None} if _is_ttl_over(context) else {}
+        by_ttl = context.operation.params.get("by_ttl") and is_ttl_over(context.workspace)
+        done = {"ttl_expires_at": None} if by_ttl else {}
         succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
     exits.settle_end(context.operation, context.driver)
-
-
-def _is_ttl_over(context: Context) -> bool:
-    """Whether the TTL asked for this, and was not renewed meanwhile."""
-    ends = context.workspace.ttl_expires_at
-    return bool(context.operation.params.get("by_ttl") and ends and ends <= timezone.now())
 
 
 PAUSE_STEPS = (("pause_machine", pause_machine), ("complete", complete_pause))

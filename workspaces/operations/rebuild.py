@@ -21,7 +21,7 @@ from workspaces.operations.ends import (
     run_on,
     succeed,
 )
-from workspaces.operations.power import shut_down, start_machine
+from workspaces.operations.power import note_start, shut_down, start_machine
 from workspaces.services.activity import record
 from workspaces.states import Status, transition
 
@@ -98,7 +98,7 @@ def _runs_again(context: Context) -> bool:
     except BackendError as exc:
         record(context.workspace, "relaunch_failed", exc.sentence)
         return False
-    Workspace.objects.filter(pk=context.workspace.pk).update(started_at=timezone.now())
+    note_start(context.workspace, timezone.now())
     return True
 
 

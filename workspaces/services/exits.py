@@ -118,12 +118,7 @@ def _ended(workspace: Workspace, reason: StopReason) -> None:
         idle_due_at=None,
         **planned,
     )
-    if planned:
-        seconds = (planned["restart_due_at"] - now).total_seconds()
-        record(workspace, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=restarts.ACTOR)
-    elif restarts.gave_up(workspace, told, code, now):
-        sentence = f"It was restarted {workspace.restart_count} times; it is not started again."
-        record(workspace, "restart_given_up", sentence, actor=restarts.ACTOR)
+    restarts.tell(workspace, told, code, now, planned)
 
 
 def _reason(workspace: Workspace, reason: StopReason) -> str:

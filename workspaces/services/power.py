@@ -86,7 +86,8 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     require(workspace, STOPPABLE, "be stopped")
     require_host(workspace)
     params = {"by_user": by_user, "because": because}
-    fields = {"started_at": None} if workspace.status == Status.SLEEPING else {}
+    fields: dict[str, Any] = {"started_at": None} if workspace.status == Status.SLEEPING else {}
+    fields["user_requested_stop"] = by_user
     return move(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
 

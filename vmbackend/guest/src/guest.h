@@ -14,12 +14,14 @@ struct pollfd;
 #define NEWROOT "/newroot"
 #define CONTROL_PORT 10022
 #define EVENTS_PORT "org.microvm.events.0"
+#define REQUESTS_PORT "org.microvm.requests.0"
 #define AGENT_PORT "org.qemu.guest_agent.0"
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define HOST_KEY KIT "/host_key"
 #define STAGE_FILE KIT "/stage" /* the stage's process id */
 #define READY_FILE KIT "/ready" /* `ready` was told */
 #define SERVICES KIT "/service/"
+#define LOG_ATTENDS "attends" /* in a log's directory: it reads, and outlives SIGTERM */
 #define WORKLOAD_PREFIX "w-" /* of a workload's service, so that its name is never that of another */
 #define SSH_SERVER_NAME "user-ssh"
 #define CONFIG_MAX (256 << 10) /* bytes; bootconfig.py holds to it */
@@ -62,6 +64,10 @@ void mount_disks(void);
 void configure_network(void);
 /* random.c */
 void seed_random(void);
+bool reseed_random(const char *hex);
+/* requests.c: what the host asks of the stage */
+int open_requests(void); /* -1 where the machine has no such port */
+void answer_requests(int fd);
 /* tcp.c */
 bool port_listens(unsigned port);
 bool process_listens(pid_t pid, unsigned port);
@@ -85,10 +91,11 @@ bool service_is(const char *service, const char *wanted); /* run, finish or down
 pid_t start_supervisor(void);
 /* program.c: the main program and the workloads */
 void programs_prepare(void);
-bool programs_start(void); /* true once every supervisor was told; called until then */
+bool programs_start(bool late); /* true once every supervisor was told; called until then */
 bool programs_started(void); /* each has been started once, or could not be */
 void programs_stop(void);
 bool programs_run(void);
+bool logs_run(void);
 const char *workload_name(bool of_log); /* by the working directory, which is its service's, or that of its log */
 const char *workload_get(const char *name, const char *field, const char *otherwise);
 /* logger.c */
@@ -121,7 +128,6 @@ int workload_finish_main(const char *code);
 int ssh_main(const char *wanted);
 int finish_main(const char *code, const char *status);
 int enter_main(char **argv);
-int reseed_main(const char *now);
 int connections_main(const char *port);
 
 void boot_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));

@@ -1,7 +1,8 @@
-/* Logs inside the machine: svlogd for the main program, and for workloads one that writes to a file of any name.
+/* Logs inside the machine: what the main program and the workloads say, each in a file of bounded size.
  *
- * svlogd wants a folder of its own, and stops reading where it cannot write. A workload's log is a plain file where its
- * owner wants it, and nothing that becomes of that file may block the workload.
+ * Why not svlogd: it wants a folder of its own, stops reading where it cannot write, and leaves what is still in the
+ * pipe unread when it is told to end. A workload's log is a plain file where its owner wants it, nothing that becomes of
+ * that file may block the workload, and its last words before the machine's end are the ones that matter.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -22,21 +23,6 @@
 #define OLD_LOGS 3
 #define REOPEN_MS 1000
 #define PATH_ROOM (PATH_MAX + 8)
-
-int log_main(void)
-{
-	/* 4 files of 1 MB each: the newest is `current`, and cmd.log leads to it. */
-	static const char rules[] = "s1000000\nn4\n";
-	enter_guest();
-	if (!ensure_dir("/var", 0755) || !ensure_dir("/var/log", 0755) || !ensure_dir(LOG_DIR, 0755) ||
-	    !ensure_dir(LOG_DIR "/cmd", 0755) || !write_file(LOG_DIR "/cmd/config", rules, strlen(rules), 0644))
-		die(EXIT_CANNOT_RUN, "cannot prepare " LOG_DIR ": %s", strerror(errno));
-	unlink(LOG_DIR "/cmd.log");
-	if (symlink("cmd/current", LOG_DIR "/cmd.log"))
-		die(EXIT_CANNOT_RUN, "cannot name the log: %s", strerror(errno));
-	execl(KIT "/bin/svlogd", "svlogd", LOG_DIR "/cmd", NULL);
-	die(EXIT_CANNOT_RUN, "cannot start svlogd: %s", strerror(errno));
-}
 
 static void make_parents(const char *path)
 {
@@ -136,16 +122,27 @@ static const char *log_path(const char *name)
 	return workload_get(name, "log", made);
 }
 
+static int attend(const char *path)
+{
+	set_oom("0");
+	/* At the end of the machine: what a program said last is still in the pipe. Its end is ours. */
+	signal(SIGTERM, SIG_IGN);
+	write_file(LOG_ATTENDS, "", 0, 0600);
+	enter_guest();
+	keep_log(path);
+	return 0;
+}
+
+int log_main(void)
+{
+	return attend(LOG_DIR "/cmd.log");
+}
+
 int workload_log_main(void)
 {
 	const char *name = workload_name(true);
 	config_load(CONFIG_FILE);
-	set_oom("0");
-	/* At the end of the machine: what a workload said last is still in the pipe. Its end is ours. */
-	signal(SIGTERM, SIG_IGN);
-	enter_guest();
-	keep_log(log_path(name));
-	return 0;
+	return attend(log_path(name));
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)

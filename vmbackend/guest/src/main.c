@@ -21,8 +21,6 @@ static int applet_main(int argc, char **argv)
 		return run_main(argc - 1, argv + 1);
 	if (!strcmp(applet, "enter") && argc > 2)
 		return enter_main(argv + 2);
-	if (!strcmp(applet, "reseed"))
-		return reseed_main(argc > 2 ? argv[2] : NULL);
 	if (!strcmp(applet, "connections") && argc > 2)
 		return connections_main(argv[2]);
 	if (!strcmp(applet, "ssh") && argc > 2)
@@ -47,9 +45,5 @@ int main(int argc, char **argv)
 		return shell_main(argc, argv);
 	if (!strcmp(name, "login") || !strcmp(name, "-login"))
 		return login_main(argc, argv);
-	/* The agent calls this after it set the clock to the host's time. The hardware clock is the host's too, so there
-	 * is nothing to write back; reading it (-s) is refused, as the small kernel has no device for it. */
-	if (!strcmp(name, "hwclock"))
-		return argc > 1 && !strcmp(argv[1], "-w") ? 0 : 1;
 	return applet_main(argc, argv);
 }

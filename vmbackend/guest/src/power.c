@@ -18,6 +18,7 @@
 
 #define MAIN_GRACE_MS 5000
 #define REST_GRACE_MS 1000
+#define LOGS_GRACE_MS 3000
 #define POLL_MS 10
 
 struct input_event { /* linux/input.h, 64 bit */
@@ -61,6 +62,7 @@ void end_machine(int how)
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
 	wait_while(processes_left, REST_GRACE_MS);
+	wait_while(logs_run, LOGS_GRACE_MS); /* a pipe's worth to write; longer only while somebody alive still holds it */
 	kill(-1, SIGKILL);
 	wait_while(processes_left, REST_GRACE_MS);
 	sync();

@@ -168,13 +168,23 @@ static bool is_last(const char *service)
 	return !strcmp(service, "main") && *config_get("cmd");
 }
 
-bool programs_start(void)
+static bool log_attends(const char *service)
+{
+	char path[SERVICE_ROOM];
+	snprintf(path, sizeof path, SERVICES "%s/log/" LOG_ATTENDS, service);
+	return !access(path, F_OK);
+}
+
+/* Not before its log is there, while there is time: the end of a program that ends at once would end the log before it
+ * has begun. */
+bool programs_start(bool late)
 {
 	bool all = true;
 	for (size_t i = 0; i < programs_count; i++) {
-		bool once = is_last(programs[i].service);
+		const char *service = programs[i].service;
 		/* A supervisor that is not there yet does not hear it. */
-		programs[i].told = programs[i].told || tell_service(programs[i].service, once ? "o" : "u");
+		programs[i].told = programs[i].told ||
+				   ((late || log_attends(service)) && tell_service(service, is_last(service) ? "o" : "u"));
 		all = all && programs[i].told;
 	}
 	return all;
@@ -194,6 +204,17 @@ void programs_stop(void)
 {
 	for (size_t i = 0; i < programs_count; i++)
 		tell_service(programs[i].service, "d");
+}
+
+bool logs_run(void)
+{
+	char log[SERVICE_ROOM];
+	for (size_t i = 0; i < programs_count; i++) {
+		snprintf(log, sizeof log, "%s/log", programs[i].service);
+		if (service_is(log, "run"))
+			return true;
+	}
+	return false;
 }
 
 /* A finish script that waits for a restart holds nothing up; the one that tells the main process's end does. */

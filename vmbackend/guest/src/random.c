@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define POOL_BYTES 512
@@ -40,23 +38,14 @@ void seed_random(void)
 	close(source);
 }
 
-/* With a time (nanoseconds since the epoch) the clock is stepped to it first: one process for both, as a waking machine
- * takes its time to start one. A machine woken twice from one memory would draw the same numbers twice. Fed bytes reach what programs draw only at
- * the kernel's next own reseeding, up to a minute later, unless that is asked for. */
-int reseed_main(const char *now)
+/* A machine woken twice from one memory would draw the same numbers twice. Fed bytes reach what programs draw only at the
+ * kernel's next own reseeding, up to a minute later, unless that is asked for. */
+bool reseed_random(const char *hex)
 {
-	long long nanoseconds = now ? strtoll(now, NULL, 10) : 0;
-	struct timespec time = {.tv_sec = nanoseconds / 1000000000, .tv_nsec = nanoseconds % 1000000000};
-	if (nanoseconds > 0 && clock_settime(CLOCK_REALTIME, &time))
-		die(EXIT_CANNOT_RUN, "cannot set the clock: %s", strerror(errno));
 	struct seed seed = {0};
-	ssize_t got = 0;
-	while (seed.size < POOL_BYTES &&
-	       (got = read(STDIN_FILENO, seed.bytes + seed.size, (size_t)(POOL_BYTES - seed.size))) > 0)
-		seed.size += (int)got;
-	if (got < 0 || !seed.size)
-		die(EXIT_CANNOT_RUN, "no seed on the standard input");
-	if (!feed(&seed, true))
-		die(EXIT_CANNOT_RUN, "cannot reseed: %s", strerror(errno));
-	return 0;
+	unsigned byte;
+	while (seed.size < POOL_BYTES && sscanf(hex + 2 * seed.size, "%2x", &byte) == 1)
+		seed.bytes[seed.size++] = (uint8_t)byte;
+	errno = EINVAL;
+	return seed.size && feed(&seed, true);
 }

@@ -20,7 +20,10 @@
 #include <unistd.h>
 
 #define READY_POLL_MS 10
+#define REQUESTS_REST_MS 1000
 #define MAX_BUTTONS 8
+
+enum { SIGNALS, REQUESTS, BUTTONS }; /* what is polled, in this order */
 
 struct start {
 	bool answered; /* the services do, or have had their time */
@@ -82,9 +85,38 @@ static void advance(struct start *start)
 	}
 	bool late = now_ms() > start->until;
 	if (!start->told)
-		start->told = programs_start() || late;
+		start->told = programs_start(late) || late;
 	if (start->told && !start->announced && (programs_started() || late))
 		announce(start);
+}
+
+/* The port comes up while the machine starts. Without a host at its other end it is ready all the time, with nothing to
+ * read: then it is left alone for a while. Milliseconds until it is to be looked at again, or -1. */
+static int attend_requests(struct pollfd *source, bool starting)
+{
+	static long long rests_until;
+	static int fd = -1;
+	if (fd < 0 && starting)
+		source->fd = fd = open_requests();
+	if (source->fd >= 0 && source->revents) {
+		fd = source->fd;
+		answer_requests(fd);
+		if (!(source->revents & POLLIN)) {
+			source->fd = -1;
+			rests_until = now_ms() + REQUESTS_REST_MS;
+		}
+	}
+	if (source->fd >= 0 || fd < 0)
+		return -1;
+	if (now_ms() < rests_until)
+		return REQUESTS_REST_MS;
+	source->fd = fd;
+	return -1;
+}
+
+static int sooner(int one, int other)
+{
+	return one < 0 || (other >= 0 && other < one) ? other : one;
 }
 
 static void serve(struct pollfd *sources, int count)
@@ -92,16 +124,19 @@ static void serve(struct pollfd *sources, int count)
 	pid_t supervisor = start_supervisor();
 	struct start start = {.until = now_ms() + SERVICES_WAIT_MS};
 	for (;;) {
-		int wait = user_ssh_attend();
-		if (!start.told || !start.announced)
+		bool starting = !start.told || !start.announced;
+		int wait = sooner(user_ssh_attend(), attend_requests(&sources[REQUESTS], starting));
+		if (starting)
 			wait = READY_POLL_MS;
-		int events = poll(sources, (nfds_t)count, wait);
-		for (int i = 1; i < count && events > 0; i++)
+		if (poll(sources, (nfds_t)count, wait) < 0)
+			for (int i = 0; i < count; i++)
+				sources[i].revents = 0;
+		for (int i = BUTTONS; i < count; i++)
 			if (sources[i].revents && power_pressed(sources[i].fd))
 				end_machine(RB_POWER_OFF);
-		if (events > 0 && sources[0].revents)
-			handle_signal(sources[0].fd, &supervisor);
-		if (!start.told || !start.announced)
+		if (sources[SIGNALS].revents)
+			handle_signal(sources[SIGNALS].fd, &supervisor);
+		if (starting)
 			advance(&start);
 	}
 }
@@ -115,7 +150,7 @@ static void tell_pid(void)
 
 int stage_main(const char *kit_namespace)
 {
-	struct pollfd sources[MAX_BUTTONS + 1];
+	struct pollfd sources[BUTTONS + MAX_BUTTONS] = {0};
 	int fd = atoi(kit_namespace);
 	if (setns(fd, CLONE_NEWNS) || chdir("/"))
 		die(EXIT_CANNOT_RUN, "cannot enter the kit's file system: %s", strerror(errno));
@@ -124,7 +159,8 @@ int stage_main(const char *kit_namespace)
 	config_load(CONFIG_FILE);
 	tell_pid();
 	programs_prepare();
-	sources[0] = (struct pollfd){.fd = block_signals(), .events = POLLIN};
-	serve(sources, 1 + open_buttons(sources + 1, MAX_BUTTONS));
+	sources[SIGNALS] = (struct pollfd){.fd = block_signals(), .events = POLLIN};
+	sources[REQUESTS] = (struct pollfd){.fd = -1, .events = POLLIN};
+	serve(sources, BUTTONS + open_buttons(sources + BUTTONS, MAX_BUTTONS));
 	return 1;
 }

@@ -1,0 +1,64 @@
+"""What the host asks of a running machine over the port of its own, in real machines."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import pytest
+
+from tests.vmbackend import vm_harness as harness
+from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image
+from tests.vmbackend.test_guest_ssh import kit, ready, start
+
+__all__ = ["empty_image", "kit", "shell_image", "start"]
+pytestmark = pytest.mark.vm
+CLOCK = "/run/kit/bin/busybox date +%s"
+
+
+def ask(machine: harness.Machine, *requests: bytes, answers: int = 1) -> list[str]:
+    """What is answered to these bytes on one connection."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(machine.folder / "requests"))
+        for request in requests:
+            client.sendall(request)
+        stream = client.makefile()
+        return [stream.readline().rstrip("\n") for _ in range(answers)]
+
+
+def test_the_clock_is_stepped_at_once_and_the_answer_tells_it(start: Start) -> None:
+    machine = ready(start())
+    word, asked, now = ask(machine, b"fresh 2000000000000000000 0011ff\n")[0].split()
+    assert (word, asked) == ("fresh", "2000000000000000000")
+    assert 2_000_000_000 * 10**9 <= int(now) < 2_000_000_001 * 10**9
+    assert int(run(machine, CLOCK)[0][1]) >= 2_000_000_000
+    assert machine.freshen(os.urandom(64))[0] == "fresh"
+    assert abs(int(run(machine, CLOCK)[0][1]) - time.time()) < 5
+
+
+def test_a_time_that_no_clock_can_have_is_refused(start: Start) -> None:
+    machine = ready(start())
+    before = int(run(machine, CLOCK)[0][1])
+    assert ask(machine, b"fresh -1000000000 00\n") == ["failed -1000000000 Invalid argument"]
+    assert int(run(machine, CLOCK)[0][1]) - before < 60
+
+
+def test_what_is_no_request_is_passed_over_and_the_next_one_is_heard(start: Start) -> None:
+    machine = ready(start())
+    now = b"%d" % time.time_ns()
+    # A line longer than any request is dropped with what came before its end.
+    nonsense = (b"hello\n", b"fresh\n", b"fresh x 00\n", b"\n\0\n", b"x" * 5000 + b"\n")
+    assert ask(machine, *nonsense, b"fresh " + now + b" 00\n")[0].split()[:2] == ["fresh", now.decode()]
+    pieces = (b"fresh ", now[:5], now[5:], b" 00", b"\nfresh " + now + b" 01\n")
+    assert [line.split()[1] for line in ask(machine, *pieces, answers=2)] == [now.decode()] * 2
+
+
+def test_a_host_that_goes_away_is_heard_when_it_comes_back(start: Start) -> None:
+    machine = ready(start())
+    for _ in range(3):
+        assert machine.freshen(os.urandom(64))[0] == "fresh"
+        time.sleep(0.2)
+    machine.qmp("system_powerdown")
+    assert machine.wait_off(10) < 5

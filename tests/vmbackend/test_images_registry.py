@@ -1,0 +1,149 @@
+"""Images from a real registry on the loopback, and from registries that do not answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.vmbackend.registry import free_port, push, running_registry
+from tests.vmbackend.stores import (
+    CONFIG,
+    SECRET_HASH,
+    insecure,
+    pull,
+    registry,
+    rootfs,
+    store,
+)
+from vmbackend import errors
+from vmbackend.images.build import add_directory_image
+from vmbackend.images.store import ImageStore
+from vmbackend.images.types import ImageCancelled
+
+__all__ = ["registry", "rootfs", "store"]
+pytestmark = pytest.mark.host
+
+
+def test_an_image_by_digest_needs_no_registry_once_it_is_ready(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+    add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
+    with running_registry(tmp_path / "registry") as address:
+        push(tmp_path / "oci", "localhost/tiny:latest", f"{address}/app:1")
+        store = insecure(store, tmp_path, address)
+        image = pull(store, f"{address}/app:1")
+    assert pull(store, f"{address}/app@{image.digest}") == image
+    with pytest.raises(errors.ImageUnreachable):
+        pull(store, f"{address}/app:1")
+
+
+def test_a_registry_mirror_answers_for_another_name(
+    store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
+) -> None:
+    add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
+    push(tmp_path / "oci", "localhost/tiny:latest", f"{registry}/library/app:1")
+    store = insecure(store, tmp_path, registry, registry_mirrors={"docker.io": registry})
+    assert pull(store, "app:1").config == CONFIG
+
+
+def test_manifest_lists_lead_to_our_platform_or_are_refused(
+    store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
+) -> None:
+    oci = tmp_path / "oci"
+    add_directory_image(oci, "localhost/tiny", rootfs, CONFIG)
+    arm = add_directory_image(oci, "localhost/arm", rootfs, CONFIG, arch="arm64")
+    push(oci, "localhost/arm:latest", f"{registry}/app:arm")
+    push(oci, "localhost/tiny:latest", f"{registry}/app:amd")
+    store = insecure(store, tmp_path, registry)
+    amd = pull(store, f"{registry}/app:amd").digest
+    put_list(registry, oci, "both", {"arm64": arm, "amd64": amd})
+    put_list(registry, oci, "only", {"arm64": arm})
+    both = pull(store, f"{registry}/app:both")
+    assert both.config == CONFIG
+    assert both.digest not in (arm, amd)
+    for tag in ("only", "arm"):
+        with pytest.raises(errors.ImageWrongPlatform, match="linux/arm64"):
+            pull(store, f"{registry}/app:{tag}")
+
+
+def put_list(registry: str, oci: Path, tag: str, entries: dict[str, str]) -> None:
+    manifests = [
+        {
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": digest,
+            "size": (oci / "blobs/sha256" / digest[7:]).stat().st_size,
+            "platform": {"os": "linux", "architecture": arch},
+        }
+        for arch, digest in entries.items()
+    ]
+    kind = "application/vnd.oci.image.index.v1+json"
+    body = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": manifests})
+    argv = ["curl", "-sf", "-X", "PUT", "-H", f"Content-Type: {kind}", "--data-binary", body]
+    subprocess.run([*argv, f"http://{registry}/v2/app/manifests/{tag}"], check=True, capture_output=True)
+
+
+def test_an_image_that_the_registry_does_not_have(store: ImageStore, registry: str, tmp_path: Path) -> None:
+    for name in ("app:1", "app@sha256:" + "0" * 64):
+        with pytest.raises(errors.ImageNotFound):
+            pull(insecure(store, tmp_path, registry), f"{registry}/{name}")
+    with pytest.raises(errors.ImageNotFound):
+        pull(store, "localhost/nothing")
+
+
+def test_a_private_image_needs_the_credentials_file(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+    htpasswd = tmp_path / "htpasswd"
+    htpasswd.write_text(f"me:{SECRET_HASH}\n")
+    add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
+    with running_registry(tmp_path / "registry", htpasswd) as address:
+        push(tmp_path / "oci", "localhost/tiny:latest", f"{address}/app:1", "--dest-creds=me:secret")
+        with pytest.raises(errors.ImageNotFound, match="private"):
+            pull(insecure(store, tmp_path, address), f"{address}/app:1")
+        auth = tmp_path / "auth.json"
+        auth.write_text(json.dumps({"auths": {address: {"auth": "bWU6c2VjcmV0"}}}))
+        assert pull(insecure(store, tmp_path, address, auth_file=auth), f"{address}/app:1").config == CONFIG
+
+
+def test_a_closed_port_is_unreachable(store: ImageStore, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(errors.ImageUnreachable) as caught:
+        pull(insecure(store, tmp_path, address), f"{address}/app:1")
+    assert str(tmp_path) not in caught.value.sentence
+
+
+@pytest.mark.parametrize("domain", ["127.0.0.1:5000", "[::1]:5000", "169.254.169.254", "10.0.0.7:443", "localhost:80"])
+def test_a_registry_inside_our_own_network_is_not_asked(store: ImageStore, domain: str) -> None:
+    with pytest.raises(errors.ImageUnreachable, match="public address"):
+        pull(store, f"{domain}/app:1")
+
+
+def test_a_private_registry_that_a_setting_names_is_asked(store: ImageStore, registry: str, tmp_path: Path) -> None:
+    settings = replace(store.settings, private_registries=(registry,))
+    with pytest.raises(errors.ImageUnreachable) as caught:  # it speaks no TLS, which this setting does not excuse
+        pull(ImageStore(tmp_path / "root", settings), f"{registry}/app:1")
+    assert "public address" not in caught.value.sentence
+
+
+@pytest.fixture
+def blackhole() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_registry_that_never_answers_is_unreachable(store: ImageStore, blackhole: str, tmp_path: Path) -> None:
+    with pytest.raises(errors.ImageUnreachable):
+        pull(insecure(store, tmp_path, blackhole, registry_timeout=0.5), f"{blackhole}/app:1")
+
+
+def test_deadline_and_cancellation_end_the_wait(store: ImageStore, blackhole: str, tmp_path: Path) -> None:
+    store = insecure(store, tmp_path, blackhole)
+    started = time.monotonic()
+    with pytest.raises(errors.DeadlineExceeded):
+        pull(store, f"{blackhole}/app:1", deadline=started + 0.3)
+    with pytest.raises(ImageCancelled):
+        pull(store, f"{blackhole}/app:1", cancelled=lambda: time.monotonic() > started + 0.6)
+    assert time.monotonic() - started < 3
