@@ -15,6 +15,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import nobody_waits
 from tests.workspaces.rows import make_workspace
 from workspaces.api import schemas
+from workspaces.files import schemas as file_schemas
 from workspaces.lifecycle import schemas as lifecycle
 from workspaces.logs import schemas as logs
 from workspaces.models import Workspace
@@ -101,7 +102,7 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
         ("/workspace/the-box", schemas.WorkspaceResponse()),
         ("/workspace/the-box/details", schemas.DetailsResponse()),
         ("/workspace/quota", schemas.QuotaResponse()),
-        ("/workspace/the-box/overlay", schemas.ListingResponse()),
+        ("/workspace/the-box/overlay", file_schemas.ListingResponse()),
         ("/workspace/the-box/logs", logs.LogsResponse()),
         ("/workspace/the-box/logs/list", logs.LogFilesResponse()),
         ("/workspace/the-box/lifecycle", lifecycle.LifecycleResponse()),
