@@ -64,7 +64,7 @@ def test_time_and_randomness_are_sent_and_no_two_are_the_same(files: MachineDir)
 
 
 def test_a_guest_that_hears_it_late_is_told_a_time_ahead(files: MachineDir) -> None:
-    behind = 3 * SECOND
+    behind = 100 * SECOND
 
     def late(asked: int, line: bytes) -> bytes:
         # Its clock is what it was told, less what it took to get there.
@@ -73,7 +73,7 @@ def test_a_guest_that_hears_it_late_is_told_a_time_ahead(files: MachineDir) -> N
     with guest(files, late) as heard:
         freshen(files)
     first, second = (int(line.split()[1]) for line in heard)
-    assert behind - SECOND < second - first < behind + SECOND
+    assert behind // 2 < second - first < behind * 2
 
 
 def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:

@@ -210,7 +210,7 @@ def resume_machine(context: Context) -> None:
 
 
 def freshen(context: Context) -> None:
-    """Clock and random pool before anybody is let in. A guest without its agent keeps its own, and it is told."""
+    """Clock and random pool before anybody is let in. A guest that does not answer keeps its own, and it is told."""
     try:
         context.driver.freshen(context.workspace.pk)
     except BackendError as exc:
