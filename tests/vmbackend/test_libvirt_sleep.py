@@ -180,6 +180,29 @@ def test_a_machine_that_the_firewall_does_not_take_sleeps_on(harness: Harness, m
     assert told(harness, address) == word
 
 
+@pytest.mark.vm
+def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_even_be_given_up(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    address = harness.running(cmd=KEEP)
+    word = told(harness, address)
+    harness.driver.sleep(address.machine_id)
+
+    def refuse(*arguments: object) -> None:
+        raise BackendUnavailable("Away.")
+
+    with monkeypatch.context() as patched:
+        for name in ("admit", "install"):
+            patched.setattr(harness.driver._network, name, refuse)
+        patched.setattr("vmbackend.libvirt.domain.destroy", refuse)
+        with pytest.raises(BackendUnavailable):
+            harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.PAUSED
+    wake(harness, address)
+    assert told(harness, address) == word
+    assert harness.driver.inventory().saved == frozenset()
+
+
 async def _draw(session) -> bytes:
     return bytes((await session.execute("head -c 16 /dev/urandom | od -An -tx1")).stdout.strip())
 

@@ -1,12 +1,8 @@
-"""Power calls: what each does, what refuses it and what it leaves (specification, Lifecycle and power)."""
+"""Power calls: what each does and what it leaves (specification, Lifecycle and power)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
-
 import pytest
-from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
@@ -15,7 +11,6 @@ from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, NoRoom
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
-from workspaces.services.power import workspace_start, workspace_stop
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,137 +106,6 @@ def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
         assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
         api.post("/workspace/the-box/stop")
     assert Activity.objects.filter(workspace_id=made, event="disk_lost").count() == 1
-
-
-@pytest.mark.parametrize(
-    ("status", "move", "code"),
-    [
-        (Status.FAILED, "start", "invalid_state"),
-        (Status.FAILED, "stop", "invalid_state"),
-        (Status.LOST, "stop", "invalid_state"),
-        (Status.DESTROYED, "start", "vm_missing"),
-        (Status.DESTROYED, "stop", "invalid_state"),
-        (Status.PAUSING, "stop", "operation_in_progress"),
-        (Status.CREATING, "start", "operation_in_progress"),
-        (Status.QUEUED, "stop", "operation_in_progress"),
-    ],
-)
-def test_moves_out_of_turn_are_409(api: Caller, made: str, status: Status, move: str, code: str) -> None:
-    Workspace.objects.update(status=status, ready=False)
-    answer = api.post(f"/workspace/the-box/{move}")
-    assert (answer.status_code, answer.json()["code"]) == (409, code)
-    if code != "vm_missing":
-        assert answer.json()["details"]["status"] == status
-    assert Workspace.objects.get().status == status
-
-
-@pytest.mark.parametrize("going_on", ["start", "stop"])
-def test_one_operation_at_a_time(api: Caller, vmhost: FakeHost, made: str, going_on: str) -> None:
-    if going_on == "start":
-        api.post("/workspace/the-box/stop")
-    vmhost.hold()
-    service = workspace_start if going_on == "start" else workspace_stop
-    service(workspace=Workspace.objects.get(), actor="test")
-    for move in ("start", "stop"):
-        answer = api.post(f"/workspace/the-box/{move}")
-        assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
-    vmhost.release()
-    vmhost.settle()
-    assert Workspace.objects.get().status == (Status.RUNNING if going_on == "start" else Status.STOPPED)
-
-
-def test_a_full_running_pool_refuses_a_start(new_account: Callable[..., Caller], vmhost: FakeHost) -> None:
-    api = new_account(plan="tiny")
-    small = {"cpus": 0.5, "memory_mb": 512, "disk_size_mb": 64}
-    first = api.post("/workspace", {"config": small}).json()["workspace"]["id"]
-    api.post(f"/workspace/{first}/stop")
-    second = api.post("/workspace", {"config": {**small, "memory_mb": 768}}).json()["workspace"]["id"]
-    answer = api.post(f"/workspace/{first}/start")
-    assert (answer.status_code, answer.json()["code"]) == (402, "RUNNING_POOL_REACHED")
-    assert answer.json()["details"] == {"resource": "memory_mb", "current": 768, "requested": 512, "max": 1024}
-    api.post(f"/workspace/{second}/stop")
-    assert api.post(f"/workspace/{first}/start").status_code == 200
-
-
-@pytest.mark.parametrize("move", ["start", "stop", "restart", "pause", "reinstall"])
-def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, made: str, move: str) -> None:
-    if move == "start":
-        api.post("/workspace/the-box/stop")
-    before = Workspace.objects.get().status
-    for trouble in (
-        {"last_seen_at": timezone.now() - timedelta(seconds=60)},
-        {"last_seen_at": timezone.now(), "problem": "The hypervisor does not answer."},
-    ):
-        Host.objects.update(**trouble)
-        answer = api.post(f"/workspace/the-box/{move}")
-        assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-        assert Workspace.objects.get().status == before
-    assert not Operation.objects.filter(kind=move, state="queued").exists()
-
-
-def test_a_host_without_memory_refuses_a_start(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/the-box/stop")
-    Host.objects.update(memory_mb=600)
-    answer = api.post("/workspace/the-box/start")
-    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-
-
-@pytest.mark.parametrize(
-    ("by_hand", "by_quota", "status", "code"),
-    [
-        (True, False, 403, "namespace_suspended"),
-        (False, True, 402, "quota_exceeded"),
-        (True, True, 403, "namespace_suspended"),
-    ],
-)
-def test_a_suspended_namespace_refuses_creates_and_starts_only(
-    api: Caller, made: str, by_hand: bool, by_quota: bool, status: int, code: str
-) -> None:
-    api.account.namespaces.update(status="suspended", suspended_by_hand=by_hand, suspended_by_quota=by_quota)
-    assert api.post("/workspace/the-box/stop").status_code == 200
-    for answer in (api.post("/workspace/the-box/start"), api.post("/workspace", {})):
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert api.get("/workspace/the-box").status_code == 200
-    assert api.delete("/workspace/the-box").status_code == 200
-
-
-def test_a_start_that_fails_is_told_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/the-box/stop")
-    vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
-    answer = api.post("/workspace/the-box/start")
-    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    assert answer.json()["message"] == "The host has not enough free memory."
-    shown = api.get("/workspace/the-box").json()["workspace"]
-    assert (shown["info"]["status"], shown["info"]["error"]["code"]) == ("stopped", "no_room")
-    shown = api.post("/workspace/the-box/start").json()["workspace"]
-    assert (shown["info"]["status"], shown["info"]["error"]) == ("running", None)
-
-
-def test_a_stop_that_fails_leaves_the_workspace_running_and_is_forgotten_by_the_next(
-    api: Caller, vmhost: FakeHost, made: str
-) -> None:
-    vmhost.driver.fail_next("shutdown", BackendUnavailable("The hypervisor is away."), times=3)
-    answer = api.post("/workspace/the-box/stop")
-    assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    shown = api.get("/workspace/the-box").json()["workspace"]
-    assert (shown["info"]["status"], shown["ready"]) == ("running", True)
-    assert shown["info"]["error"]["code"] == "backend_unavailable"
-    shown = api.post("/workspace/the-box/stop").json()["workspace"]
-    assert (shown["info"]["status"], shown["info"]["error"]) == ("stopped", None)
-
-
-def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: str) -> None:
-    api.post("/workspace/the-box/stop")
-    vmhost.driver.fail_next("start", BackendUnavailable("The connection broke."), times=2)
-    shown = api.post("/workspace/the-box/start").json()["workspace"]
-    assert (shown["info"]["status"], shown["info"]["error"]) == ("running", None)
-    assert Operation.objects.get(kind="start").attempt == 3
-
-
-def test_a_stubborn_guest_is_ended_hard_and_that_is_told(api: Caller, vmhost: FakeHost, made: str) -> None:
-    vmhost.driver.make_stubborn(made)
-    assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
-    assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail
 
 
 def test_settings_changed_meanwhile_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:

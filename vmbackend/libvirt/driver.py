@@ -115,6 +115,9 @@ class LibvirtDriver(Driver):
         if state is MachineState.RUNNING:
             return
         if state is MachineState.PAUSED:
+            # Perhaps by a wake that was given up after its loading, and whose clean-up was refused.
+            self._admit(record)
+            self._sleeper.forget_loaded(files)
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)

@@ -86,6 +86,15 @@ class Sleeper:
             if domain.state_of(target) is MachineState.PAUSED:
                 target.resume()
 
+    def forget_loaded(self, files: MachineDir) -> None:
+        """Of a machine that is about to go on: memory that was loaded must not be loaded again.
+
+        A part of it is another thread's, which is writing it.
+        """
+        memory = SavedMemory(files)
+        if memory.whole:
+            memory.drop()
+
     def drop(self, files: MachineDir) -> None:
         """Remove every file of saved memory, that of a machine unknown to libvirt too. No process may be there."""
         SavedMemory(files).drop()
