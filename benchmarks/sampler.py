@@ -46,7 +46,7 @@ from accounts.services import account_create  # noqa: E402
 from vmbackend.fake import FakeDriver  # noqa: E402
 from vmbackend.models import Host  # noqa: E402
 from vmbackend.samples import GuestDisk, Sample  # noqa: E402
-from workspaces.models import MeterRecord, UsagePoint, Workspace  # noqa: E402
+from workspaces.models import Metered, MeterRecord, UsagePoint, Workspace  # noqa: E402
 from workspaces.usage import sampler as sampling  # noqa: E402
 from workspaces.usage.amounts import Amounts, Point  # noqa: E402
 from workspaces.usage.compaction import compact  # noqa: E402
@@ -145,7 +145,10 @@ class Written:
         words = sql.replace('"', "").split()
         if words[0] in ("INSERT", "UPDATE", "DELETE"):
             self.statements += 1
-            self.rows[f"{words[0].lower()} {words[1] if words[0] == 'UPDATE' else words[2]}"] += rows
+            table = (
+                words[1] if words[0] == "UPDATE" else words[min(map(words.index, {"INTO", "FROM"} & set(words))) + 1]
+            )
+            self.rows[f"{words[0].lower()} {table}"] += rows
 
 
 def share_of_a_core(seconds: float, run: Callable[[], None]) -> float:
@@ -210,8 +213,8 @@ def measure(driver: Moving, ids: list[str], seconds: float, client: redis.Redis)
 
 def a_day(entries: list[Entry]) -> None:
     """One day of ticks and compactions, as fast as they go; then the size of the file, with and without each part."""
-    MeterRecord.objects.all().delete()
-    UsagePoint.objects.all().delete()
+    for model in (MeterRecord, Metered, UsagePoint):
+        model.objects.all().delete()
     begun = time.monotonic()
     start = int(time.time()) // DAY * DAY + 2 * DAY
     base, rolled, moved = size(), 0, 0
@@ -219,15 +222,17 @@ def a_day(entries: list[Entry]) -> None:
         if minute == DAY // MINUTE - LAST_MINUTES:
             moved = bytes_written()
         at = start + minute * MINUTE
-        write({entry.workspace_id: _part(entry, minute, at) for entry in entries}, at * 1_000_000)
+        write({entry.workspace_id: _part(entry, minute, at, start) for entry in entries}, at * 1_000_000)
         if minute % 5 == 0:
             rolled += compact(at + MINUTE)
     moved = bytes_written() - moved
     compact(start + DAY)
     counts = Counter(UsagePoint.objects.values_list("tier", flat=True))
-    whole = size()
+    records, whole = MeterRecord.objects.count(), size()
     MeterRecord.objects.all().delete()
+    Metered.objects.all().delete()
     tiers = size() - base
+    bill = whole - base - tiers
     print(f"  a day of {len(entries)} workspaces, made in {time.monotonic() - begun:.0f} s:")
     print(f"    compaction wrote {rolled / (DAY // MINUTE):.0f} points a minute")
     print(f"    written to the database's files at its end: {moved / LAST_MINUTES / 1e6:.1f} MB a minute")
@@ -237,16 +242,19 @@ def a_day(entries: list[Entry]) -> None:
     each = tiers / max(sum(counts.values()), 1)
     full = len(entries) * sum(tier.window // tier.resolution for tier in TIERS[2:])
     print(f"    full tiers ({full} points, after 90 days) would take {each * full / 1e6:.0f} MB")
-    print(f"    metering records of the day (kept for billing): {(whole - base - tiers) / 1e6:.1f} MB")
+    print(f"    {records} metering records take {bill / 1e6:.1f} MB, {bill / max(records, 1):.0f} bytes a record")
+    print(f"    one day on disk, tiers and records: {(tiers + bill) / 1e6:.1f} MB")
 
 
-def _part(entry: Entry, minute: int, at: int) -> Part:
+def _part(entry: Entry, minute: int, at: int, start: int) -> Part:
     used = Amounts(30_000_000_000, 6_000_000, 12_000_000, 18_000_000, 24_000_000)
     counters = [value * minute for value in (used.cpu_time_ns, 6_000_000, 12_000_000, 18_000_000, 24_000_000)]
     point = Point(
         at, 60_000, used.cpu_time_ns, 60_000_000_000, 200 * 1024 * 60_000, 6_000_000, 12_000_000, 18_000_000, 24_000_000
     )
-    return Part(entry, Sample(at, "1a2b3c.17b8d0a1b2c3", *counters), used, used, 60_000, 512 * 60_000, [point])
+    sample = Sample(at, "1a2b3c.17b8d0a1b2c3", *counters)
+    after = (at - MINUTE) * 1_000_000 if at > start else 0
+    return Part(entry, sample, used, used, 60_000, 512 * 60_000, [point], after)
 
 
 def size() -> int:

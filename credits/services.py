@@ -52,8 +52,3 @@ class Rates:
             + units.network_gb * self.credits(Unit.NETWORK_GB, at)
         )
         return price.quantize(PLACES)
-
-
-def price_of(units: Units, at: datetime) -> Decimal:
-    """Credits for units that were used at that moment, by the rates that held then. One query."""
-    return Rates.load().price_of(units, at)

@@ -22,7 +22,7 @@ from django.urls import reverse
 
 from accounts.models import Account, Credential, Plan
 from tests.callers import Caller
-from tests.test_routes import ROUTES
+from tests.routes import ROUTES
 from tests.workspaces.rows import make_host, make_workspace
 from workspaces.models import Activity, Operation, Workspace
 

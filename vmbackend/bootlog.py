@@ -2,7 +2,8 @@
 
 Two files, `boot.log` and before it `boot.log.1`, bounded together. Each line begins with the time at which the host
 read its first byte. A guest has no honest clock on its console, so this is the only time that a console line has.
-Whoever wrote the line cannot have written the stamp: every line gets one, and a reader takes off exactly one.
+Whoever wrote the line cannot have written the stamp: every line gets one, as does the beginning of each file, and a
+reader takes off exactly one.
 """
 
 from __future__ import annotations

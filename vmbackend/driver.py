@@ -4,14 +4,12 @@ A driver knows machines and one host; it knows nothing of workspaces, accounts o
 per host (`vmhost`) opens a driver. Every backend passes the same suite, `tests/vmbackend/test_driver_contract.py`.
 
 Words used throughout:
-
 * *machine*: a micro-VM with its disk, its network port, its configuration and its log, named by an `id`
   (`[a-z0-9_]{1,40}`; the platform passes workspace ids).
 * *saved memory*: what `sleep` wrote and the next `start` loads; it belongs to the machine and goes with it.
 * *leftover*: anything of ours on the host (domain, disk, tap, firewall entry, saved memory) that no live machine needs.
 
 Rules that hold for every method:
-
 * Every method is safe to call again after it failed or after the process died in the middle of it; what it leaves
   behind on failure is said in its docstring.
 * Methods may be called from several threads at once, for different machines. Calls for one machine are made one at a
@@ -45,9 +43,7 @@ class EventKind(StrEnum):
     """What a driver reports without being asked."""
 
     READY = "ready"  # the guest finished its boot and its services answer
-    MAIN_EXITED = (
-        "main_exited"  # the machine's main process ended; `exit_code` is set; the VM powers off by itself next
-    )
+    MAIN_EXITED = "main_exited"  # its main process ended; `exit_code` is set; the VM powers off by itself next
     STOPPED = "stopped"  # the hypervisor process is gone; `reason` says why
 
 

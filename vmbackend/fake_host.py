@@ -59,6 +59,11 @@ class FakeHost:
         with self._store.locked():
             self._store.save_faults(self._store.faults() + [fault] * times)
 
+    def fail_no_more(self) -> None:
+        """Forget the failures that are still to come."""
+        with self._store.locked():
+            self._store.save_faults([])
+
     def kill(self, machine_id: str) -> None:
         """The machine's process dies."""
         self._end_of(machine_id, StopReason.CRASHED)

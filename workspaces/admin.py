@@ -135,7 +135,7 @@ class UsageAdmin(ReadOnlyAdmin):
 
 @admin.register(MeterRecord)
 class MeterRecordAdmin(ReadOnlyAdmin):
-    list_display = ("tick_id", "namespace_id", "period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes",
-                    "network_bytes")  # fmt: skip
-    search_fields = ("workspace_id", "namespace_id", "account_id")
+    list_display = ("tick_id", "metered", "period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
+    list_select_related = ("metered",)
+    search_fields = ("metered__workspace_id", "metered__namespace_id", "metered__account_id")
     show_full_result_count = False

@@ -25,6 +25,7 @@ from django.db import models
 from django.utils import timezone
 
 from common.errors import InvalidState
+from workspaces.network import kept
 
 if TYPE_CHECKING:
     from workspaces.models import Workspace
@@ -161,6 +162,8 @@ def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] |
         raise TransitionLost(f"{workspace.pk} cannot become {to}")
     for name, value in fields.items():
         setattr(workspace, name, value)
+    if to != Status.RUNNING:
+        kept.shut(workspace)
 
 
 def require(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:

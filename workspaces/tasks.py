@@ -6,8 +6,8 @@ from celery import current_app, shared_task
 
 from vmbackend.models import Host
 from workspaces.lifecycle.sweep import sweep
-from workspaces.logs import remote
-from workspaces.metrics import remote as metrics
+from workspaces.logs import console
+from workspaces.metrics import machine
 from workspaces.network.apply import apply
 from workspaces.operations import engine
 from workspaces.reconcile.operations import expire
@@ -50,7 +50,7 @@ def sweep_due() -> int:
 @shared_task
 def answer_boot_log(workspace_id: str, key: str, what: str, argument: int) -> None:
     """Rung on the queue of the workspace's host by who waits for its console log."""
-    answer(key, remote.answer(side().driver.boot_log(workspace_id), what, argument))
+    answer(key, console.answer(side().driver.boot_log(workspace_id), what, argument))
 
 
 @shared_task
@@ -62,7 +62,7 @@ def apply_network(workspace_id: str, key: str, close: list[int]) -> None:
 @shared_task
 def answer_machine_info(workspace_id: str, key: str) -> None:
     """Rung on the queue of the workspace's host by who wants to know how its machine is."""
-    metrics.answer(side().driver, workspace_id, key)
+    answer(key, machine.answer(side().driver, workspace_id))
 
 
 @shared_task

@@ -1,8 +1,8 @@
 """Request bodies as they come.
 
-Django's ASGI handler takes the whole body into a file on this host before a view runs. Where a body only passes
-through, to somebody who takes it in pieces, its view gets it from here instead: nothing is held but one piece, and a
-sender who is quicker than the receiver waits.
+Django's ASGI handler takes the whole body into a file on this host before anything else runs, so it is here that one
+which is too large ends. Where a body only passes through, to somebody who takes it in pieces, its view gets it from
+here instead: nothing is held but one piece, and a sender who is quicker than the receiver waits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
@@ -25,10 +26,12 @@ DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
 _PATHS = re.compile(r"/workspace/[^/]+/overlay/files")
 _KEY = "common.incoming"
+_TOO_LARGE = "common.incoming.too_large"
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+_NOTHING: Message = {"type": "http.request", "body": b"", "more_body": False}
 
 
 class RequestStalled(DomainError):
@@ -48,9 +51,11 @@ class SenderGone(DomainError):
 class IncomingBody:
     """One request's body. Every method is for the loop that serves the request."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, *, over: bool = False) -> None:
         self._receive = receive
         self._over = asyncio.Event()  # no more of it will come
+        if over:
+            self._over.set()
         self._gone = False
         self._turn = asyncio.Lock()
 
@@ -101,39 +106,89 @@ class IncomingBody:
 
 
 class StreamingHandler(ASGIHandler):
-    """Django's handler; the views of the paths above read raw bodies by `pieces`."""
+    """Django's handler; the views of the paths above read raw bodies by `pieces`, others are taken within bounds."""
 
     async def handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        if not _passes_through(scope):
-            await super().handle(scope, receive, send)
-            return
-        body = IncomingBody(receive)
-        told = False
-
-        async def receive_nothing() -> Message:
-            nonlocal told
-            if told:
-                return await body.after()
-            told = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+        limit = 0 if _passes_through(scope) else body_limit(scope["path"], _header(scope, b"content-type"))
+        handed = _Handed(scope, receive, limit)
 
         async def send_after(message: Message) -> None:
             if message["type"] == "http.response.start":
-                await body.drain()
+                await handed.drain()
             await send(message)
 
-        await super().handle({**scope, _KEY: body}, receive_nothing, send_after)
+        await super().handle(handed.scope, handed.receive, send_after)
+
+
+class _Handed:
+    """What Django's handler is given of a request. With a `limit` of 0 it gets no body, and the view does."""
+
+    def __init__(self, scope: Mapping[str, Any], receive: Receive, limit: int) -> None:
+        self.scope = dict(scope)
+        self._receive = receive
+        self._left = limit
+        self._rest: IncomingBody | None = None
+        if not limit:
+            self.scope[_KEY] = self._rest = IncomingBody(receive)
+        elif _announced(scope) > limit:
+            self._refuse(over=False)
+        self._told = self._rest is None
+
+    async def receive(self) -> Message:
+        if not self._told:
+            self._told = True
+            return _NOTHING
+        if self._rest is not None:
+            return await self._rest.after()
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left >= 0:
+            return message
+        self._refuse(over=not message.get("more_body", False))
+        return _NOTHING
+
+    async def drain(self) -> None:
+        if self._rest is not None:
+            await self._rest.drain()
+
+    def _refuse(self, *, over: bool) -> None:
+        self.scope[_TOO_LARGE] = True
+        self._rest = IncomingBody(self._receive, over=over)
 
 
 def _passes_through(scope: Mapping[str, Any]) -> bool:
     if scope["method"] != "POST" or _PATHS.fullmatch(scope["path"]) is None:
         return False
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    return bool(kinds) and is_raw(kinds[-1].decode("latin-1"))
+    return is_raw(_header(scope, b"content-type"))
+
+
+def _header(scope: Mapping[str, Any], name: bytes) -> str:
+    """The last one of this name; empty where there is none."""
+    found = [value for given, value in scope["headers"] if given == name]
+    return found[-1].decode("latin-1") if found else ""
+
+
+def _announced(scope: Mapping[str, Any]) -> int:
+    told = _header(scope, b"content-length")
+    return int(told) if re.fullmatch(r"[0-9]{1,18}", told) else 0
 
 
 def is_raw(content_type: str) -> bool:
     return content_type.split(";", 1)[0].strip().lower() == RAW
+
+
+def body_limit(path: str, content_type: str = "") -> int:
+    """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
+    if path.endswith("/overlay/files"):
+        if is_raw(content_type):
+            return settings.FILE_STREAM_LIMIT
+        return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
+    return settings.BODY_LIMIT
+
+
+def was_too_large(request: HttpRequest) -> bool:
+    """Whether a body was not taken because there was more of it than `body_limit`."""
+    return _TOO_LARGE in getattr(request, "scope", {})
 
 
 async def pieces(request: HttpRequest) -> AsyncIterator[bytes]:

@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.conf import settings
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from common import errors
-from common.incoming import is_raw
+from common.incoming import body_limit, was_too_large
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 
@@ -59,23 +58,13 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
 
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
-    """413 by the announced length; the parser counts where none is announced."""
+    """413 by the announced length, or where none was announced by what came."""
     limit = body_limit(request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
         return error_response(errors.ValidationError("The Content-Length header is not a number."))
-    if announced > limit:
-        return error_response(
-            errors.PayloadTooLarge(f"The body has {announced} bytes; at most {limit} are accepted here.")
-        )
-    return None
-
-
-def body_limit(path: str, content_type: str = "") -> int:
-    """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
-    if path.endswith("/overlay/files"):
-        if is_raw(content_type):
-            return settings.FILE_STREAM_LIMIT
-        return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
-    return settings.BODY_LIMIT
+    if announced <= limit and not was_too_large(request):
+        return None
+    has = f"{announced} bytes" if announced > limit else "more"
+    return error_response(errors.PayloadTooLarge(f"The body has {has}; at most {limit} bytes are accepted here."))

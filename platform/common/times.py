@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import overload
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 @overload
 def iso(moment: datetime) -> str: ...
@@ -27,4 +29,4 @@ def moment(seconds: float) -> datetime:
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC)
+        return EPOCH

@@ -6,12 +6,14 @@ The configuration is static on purpose: any change would cut every proxied WebSo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
 
 from edge.address import PublicAddress
+from edge.kept import kept_folder
 from edge.pages import page
 from edge.secret import edge_secret
 
@@ -25,9 +27,14 @@ def caddyfile(settings: Mapping[str, str], run_dir: Path) -> str:
     It holds a secret. Raises ValueError with a sentence for a PLATFORM_PUBLIC_URL that cannot be served.
     """
     behind = _behind_proxy(settings)
+    public = PublicAddress.of(settings["PLATFORM_PUBLIC_URL"])
     return Template(TEMPLATE.read_text()).substitute(
         address=_site_address(settings),
         machines=_machines_address(settings),
+        suffix=re.escape(public.suffix),
+        # Labels are counted from the right, from 0.
+        label=f"{{http.request.host.labels.{public.suffix.count('.')}}}",
+        kept=kept_folder(run_dir),
         certificate=_certificate(settings),
         bind=settings["PLATFORM_BIND"],
         base_host=urlsplit(settings["PLATFORM_BASE_URL"]).hostname,

@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from credits.models import Rate, Unit
-from credits.services import Rates, Units, price_of
+from credits.services import Rates, Units
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("db")]
 
@@ -29,23 +29,25 @@ def test_every_unit_has_a_price_from_the_beginning() -> None:
 def test_a_price_is_the_sum_over_the_units() -> None:
     for unit, credits in ((Unit.VCPU_HOUR, 10), (Unit.GB_HOUR, 5), (Unit.DISK_GB, 2), (Unit.NETWORK_GB, 4)):
         Rate.objects.create(unit=unit, credits=credits, effective_from=BEGIN + timedelta(days=1))
-    assert price_of(SOME, timezone.now()) == 20 + 5 + 6 + 2
-    assert price_of(Units(), timezone.now()) == 0
+    assert Rates.load().price_of(SOME, timezone.now()) == 20 + 5 + 6 + 2
+    assert Rates.load().price_of(Units(), timezone.now()) == 0
 
 
 def test_the_rate_that_held_at_that_moment_counts() -> None:
     change = timezone.now()
     Rate.objects.create(unit=Unit.VCPU_HOUR, credits=10, effective_from=change)
     hour = Units(cpu_time_minutes=Decimal(60))
-    assert price_of(hour, change - timedelta(microseconds=1)) == 1
-    assert price_of(hour, change) == 10
-    assert price_of(hour, BEGIN - timedelta(days=1)) == 0
+    assert Rates.load().price_of(hour, change - timedelta(microseconds=1)) == 1
+    assert Rates.load().price_of(hour, change) == 10
+    assert Rates.load().price_of(hour, BEGIN - timedelta(days=1)) == 0
     assert Rates.load().changes(change - timedelta(days=1), change + timedelta(days=1)) == [change]
 
 
 def test_many_small_prices_add_up_to_the_whole() -> None:
     second = Units(cpu_time_minutes=Decimal(1) / 60)
-    assert abs(sum(price_of(second, timezone.now()) for _ in range(100)) - Decimal(100) / 3600) < Decimal("0.00001")
+    assert abs(sum(Rates.load().price_of(second, timezone.now()) for _ in range(100)) - Decimal(100) / 3600) < Decimal(
+        "0.00001"
+    )
 
 
 def test_no_rate_is_negative_and_none_holds_twice_at_once() -> None:

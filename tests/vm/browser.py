@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 PROGRAM = "chromium"
 ANSWER_SECONDS = 60.0
+END_SECONDS = 10.0
 OPTIONS = (
     *("--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update"),
@@ -27,14 +30,21 @@ class Browser:
     def __init__(self, to: int, back: int) -> None:
         self._to, self._back = to, back
         self._number, self._rest = 0, b""
+        self._loaded: set[str] = set()
 
     def open(self, url: str) -> Page:
-        """A tab of its own with the page, as far as it is loaded."""
+        """A tab of its own with the page, loaded: its scripts have run."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
-        failed = page.call("Page.navigate", url=url).get("errorText")
-        assert not failed, f"{url}: {failed}"
+        page.call("Page.enable")
+        page.call("Page.setLifecycleEventsEnabled", enabled=True)
+        answer = page.call("Page.navigate", url=url)
+        assert "errorText" not in answer, f"{url}: {answer}"
+        until = time.monotonic() + ANSWER_SECONDS
+        while answer["loaderId"] not in self._loaded:
+            assert time.monotonic() < until, f"{url} is not loaded"
+            self._message()
         return page
 
     def call(self, method: str, session: str = "", **params: Any) -> dict[str, Any]:
@@ -57,6 +67,9 @@ class Browser:
             self._rest += more
         first, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(first)
+        told = message.get("params", {})
+        if message.get("method") == "Page.lifecycleEvent" and told["name"] == "load":
+            self._loaded.add(told["loaderId"])
         return message
 
 
@@ -89,18 +102,27 @@ def browser() -> Iterator[Browser]:
         process = subprocess.Popen(
             ["bash", "-c", 'exec "$@" 3<&"$IN" 4>&"$OUT"', "bash", *command],
             pass_fds=(theirs, answers),
-            env={**os.environ, "IN": str(theirs), "OUT": str(answers)},
+            env={**os.environ, "IN": str(theirs), "OUT": str(answers), "TMPDIR": profile},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         os.close(theirs)
         os.close(answers)
         try:
             yield Browser(to, back)
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             os.close(to)
             os.close(back)
     finally:
-        shutil.rmtree(profile, ignore_errors=True)
+        _remove(profile)
+
+
+def _remove(folder: str) -> None:
+    """Its processes are killed, and each may write until it has died of that."""
+    until = time.monotonic() + END_SECONDS
+    while Path(folder).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        assert time.monotonic() < until, f"{folder} does not go away"

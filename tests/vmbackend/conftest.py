@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -158,3 +160,11 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose path is short enough for the sockets of a machine."""
+    folder = Path(tempfile.mkdtemp(prefix="mvt", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)

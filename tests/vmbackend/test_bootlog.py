@@ -56,6 +56,15 @@ def test_what_a_guest_writes_never_passes_for_a_stamp_of_ours(path: Path) -> Non
     assert b"1999" not in b"".join((take_stamp(line)[0] or "").encode() for line in held(path).splitlines())
 
 
+@pytest.mark.parametrize("flood", [b"x" * 150, b"x" * 5000, b"x" * 5000 + b"\n"])
+def test_each_file_begins_with_a_stamp_also_in_the_middle_of_a_line(path: Path, flood: bytes) -> None:
+    log = BootLog(path, 400)
+    for _ in range(5):
+        log.append(flood)
+        for file in (former(path), path):
+            assert not file.exists() or take_stamp(file.read_bytes())[0]
+
+
 def test_the_files_hold_no_more_than_the_bound_and_the_newest_output(path: Path) -> None:
     log = BootLog(path, 2000)
     for number in range(500):

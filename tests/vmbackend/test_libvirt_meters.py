@@ -215,6 +215,16 @@ def test_nonsense_of_a_guest_is_no_disk(tmp_path: Path, monkeypatch: pytest.Monk
         make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 
 
+@pytest.mark.parametrize(
+    "answer", ["", "{", "[]", "7", '{"return": ' + "[" * 100_000, '{"return": ' + "9" * 5000 + "}"],
+    ids=["empty", "half", "list", "number", "deep", "long"],
+)  # fmt: skip
+def test_an_answer_that_is_none_is_a_silent_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr(agent.libvirt_qemu, "qemuAgentCommand", lambda *arguments: answer)
+    with pytest.raises(GuestUnreachable):
+        make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
+
+
 def test_a_machine_that_does_not_run_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "state_of", lambda target: None)
     with pytest.raises(InvalidMachineState):

@@ -1,10 +1,8 @@
 """The file side of a guest session: SFTP over an exec channel that runs the kit's sftp-server.
 
 dropbear's `sftp` subsystem path is compiled in and does not exist in images, so asyncssh's
-`SSHClientConnection.start_sftp_client` cannot be used. What it does beyond opening the subsystem is one
-call of
-`asyncssh.sftp.start_sftp_client(connection, loop, errors, reader, writer, encoding, errors, version)`,
-which is made
+`SSHClientConnection.start_sftp_client` cannot be used. What it does beyond opening the subsystem is one call of
+`asyncssh.sftp.start_sftp_client(connection, loop, errors, reader, writer, encoding, errors, version)`, which is made
 here with the streams of an exec channel (asyncssh 2.24; a test fails where that changes).
 
 Partial files of writes are noted inside the guest, as links in a folder of the channel's own. The shell that runs the

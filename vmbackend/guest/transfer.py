@@ -55,9 +55,8 @@ async def read(files: FileChannel, path: str, offset: int, length: int | None) -
 async def _pipeline(fetch: Callable[[int, int], Awaitable[bytes]], offset: int, end: int | None) -> Any:
     """Blocks in order, until an empty one. Sizes are not believed: files of /proc say 0 and files grow.
 
-    The number of requests in flight doubles with each full block, so that a small file costs two requests.
-    After
-    a short block those in flight ask for the wrong places, and are dropped.
+    The number of requests in flight doubles with each full block, so that a small file costs two requests. After a
+    short block those in flight ask for the wrong places, and are dropped.
     """
     pending: deque[tuple[int, asyncio.Task[bytes]]] = deque()
     position = ahead = offset

@@ -46,9 +46,8 @@ def translated(path: str = "") -> Iterator[None]:
     except UnicodeError as error:
         raise GuestPathInvalid("The path holds characters that cannot be sent.") from error
     except (ValueError, AssertionError, AttributeError) as error:
-        # asyncssh meets a channel that closed under it in several ways of its own (a writer that is None, a
-        # file
-        # object that says it is closed); all of them mean that the guest went away.
+        # asyncssh meets a channel that closed under it in several ways of its own (a writer that is None, a file object
+        # that says it is closed); all of them mean that the guest went away.
         raise GuestUnreachable(UNREACHABLE) from error
 
 
@@ -62,7 +61,6 @@ def _of_sftp(error: asyncssh.SFTPError, path: str) -> BackendError:
     if isinstance(error, asyncssh.SFTPPermissionDenied):
         return GuestPathInvalid(f"The machine does not permit the operation on {path!r}.")
     if isinstance(error, asyncssh.SFTPBadMessage) and error.reason != "Bad message":
-        # asyncssh's own word for a server that breaks the protocol; the server's word is exactly "Bad
-        # message".
+        # asyncssh's own word for a server that breaks the protocol; the server's word is exactly "Bad message".
         return GuestUnreachable("The machine's file server breaks the protocol.")
     return GuestPathInvalid(f"{path!r} is no path the machine accepts.")

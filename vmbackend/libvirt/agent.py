@@ -39,5 +39,5 @@ def ask(domain: Any, command: str, timeout: float, **arguments: object) -> objec
             raise
     try:
         return json.loads(answer).get("return")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise GuestUnreachable("The machine's agent answered nonsense.") from error

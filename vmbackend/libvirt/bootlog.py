@@ -31,13 +31,15 @@ class BootLog:
 
     def _append(self, data: bytes) -> None:
         size, last = self._end()
-        data = self._stamped(data, fresh=last == b"\n")
-        if size and size + len(data) > self._half:
+        stamped = self._stamped(data, fresh=last == b"\n")
+        if size and size + len(stamped) > self._half:
             with suppress(FileNotFoundError):  # cleared just now
                 self._path.replace(former(self._path))
+            # Each file begins with a stamp, also in the middle of a line: nobody could tell what stands there else.
+            stamped = self._stamped(data, fresh=True)
         descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "ab") as file:
-            file.write(_newest(data, self._half))
+            file.write(_newest(stamped, self._half))
 
     def _end(self) -> tuple[int, bytes]:
         """The file's size and its last byte; a file that is empty or missing ends with a line."""
@@ -57,8 +59,8 @@ class BootLog:
 
 
 def _newest(data: bytes, size: int) -> bytes:
-    """The last `size` bytes at most, from the start of a line where there is one."""
+    """The last `size` bytes at most, from the start of a line where there is one, else from a stamp."""
     if len(data) <= size:
         return data
-    kept = data[-size:]
-    return kept.split(b"\n", 1)[-1] or kept
+    kept, now = data[-size:], stamp()
+    return kept.split(b"\n", 1)[-1] if b"\n" in kept[:-1] else now + kept[len(now) :]

@@ -11,15 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vmbackend.driver import (
-    Capacity,
-    Driver,
-    Event,
-    Inventory,
-    MachineIdentity,
-    MachineSpec,
-    MachineState,
-)
+from vmbackend.driver import Capacity, Driver, Event, Inventory, MachineIdentity, MachineSpec, MachineState
 from vmbackend.errors import (
     BackendError,
     BackendUnavailable,
@@ -116,7 +108,7 @@ class LibvirtDriver(Driver):
             return
         if state is MachineState.PAUSED:
             # Perhaps by a wake that was given up after its loading, and whose clean-up was refused.
-            self._admit(record)
+            self._admission.admit(record, record)
             self._sleeper.forget_loaded(files)
             self.resume(machine_id)
             return

@@ -1,4 +1,4 @@
-"""Looks after what machines with a list of names need: learned addresses are forgotten in time, resolvers are up."""
+"""Looks after the network: the firewall is there, learned addresses are forgotten in time, resolvers are up."""
 
 from __future__ import annotations
 
@@ -41,13 +41,21 @@ class NamesKeeper:
         with self._network.lock:
             # Read under the lock: a machine that was deleted meanwhile must not get its resolver back.
             found = [record for files in self._directories() if (record := files.read_record()) is not None]
+            ports = [port_of(record) for record in found]
+            self._guard(ports)
             for record in found:
                 if record.network.names:
                     self._quietly(record, number)
             try:
-                self._network.keep_resolvers(port_of(record) for record in found)
+                self._network.keep_resolvers(ports)
             except (BackendError, OSError) as error:
                 log.warning("resolvers: %s", error)
+
+    def _guard(self, ports: list[Port]) -> None:
+        try:
+            self._network.guard(ports)
+        except (BackendError, OSError) as error:
+            log.error("the firewall: %s", error)
 
     def _quietly(self, record: Record, number: int) -> None:
         try:

@@ -71,6 +71,16 @@ class Network:
         for tap in self.taps():
             run(["bridge", "link", "set", "dev", tap, "isolated", "on"])
 
+    def guard(self, ports: Sequence[Port]) -> None:
+        """Install anew where a table is gone: a restart of the host's own firewall drops all tables, and what was left
+        would neither keep the machines apart nor let them out. Nothing happens while both are there.
+        """
+        with self.lock:
+            there = run(["nft", "list", "tables"]).split("\n")
+            if not {f"table {family} {self.table}" for family in ("inet", "bridge")} <= set(there):
+                log.error("somebody removed the firewall's tables; they are made anew")
+                self.install(ports)
+
     def admit(self, port: Port, former: Port | None = None) -> None:
         """Let a machine's frames through as its policy says; what `former` had is taken back."""
         with self.lock:

@@ -77,7 +77,7 @@ def wanted_part(headers: Mapping[str, str], size: int, validators: Validators) -
 
     Raises RangeNotSatisfiable.
     """
-    match = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (headers.get("Range") or "").strip())
+    match = re.fullmatch(r"(?i:bytes)=(\d{0,18})-(\d{0,18})", (headers.get("Range") or "").strip())
     whole = Part(length=size)
     if match is None or match.groups() == ("", "") or not validators.is_still(headers.get("If-Range")):
         return whole

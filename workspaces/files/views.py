@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -17,7 +16,7 @@ from common.connections import release_connection
 from common.errors import ValidationError
 from common.openapi import MessageResponse
 from common.responses import ok
-from common.times import iso
+from common.times import iso, moment
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import DiskUsage, Entry, GuestAddress
 from workspaces import selectors
@@ -102,7 +101,7 @@ def entry_body(entry: Entry) -> dict[str, Any]:
         "type": entry.type,
         "size": entry.size,
         "mode": entry.mode & 0o7777,
-        "modified": iso(_moment(entry.modified)),
+        "modified": iso(moment(entry.modified)),
     }
     if entry.target is not None:
         body["target"] = shown(entry.target)
@@ -118,13 +117,6 @@ def usage_body(found: DiskUsage) -> dict[str, Any]:
         "available_bytes": found.available_bytes,
         "percent": round(100 * found.used_bytes / found.total_bytes, 1) if found.total_bytes else 0.0,
     }
-
-
-def _moment(seconds: float) -> datetime:
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):  # the guest may claim any time
-        return datetime.fromtimestamp(0, UTC)
 
 
 def _cursor(name: str) -> str:

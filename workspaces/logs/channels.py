@@ -14,9 +14,8 @@ from django.db import transaction
 from common.sse.frames import GAP, MESSAGE, one_line
 from common.sse.window import Channel, forget, hold, restart
 from common.times import iso
-from vmbackend.bootlog import take_stamp
 from workspaces.logs.follow import Look, Place
-from workspaces.logs.lines import console_entry, entry
+from workspaces.logs.lines import entry
 from workspaces.logs.sources import LogSource
 
 logger = logging.getLogger(__name__)
@@ -27,13 +26,10 @@ def log_channel(workspace_id: str, source: str) -> Channel:
 
 
 def events_of(look: Look, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
-    """Events of what a look found. A program's line that came while somebody followed has the time of the look."""
+    """Events of what a look found. A line without a time that came while somebody followed has that of the look."""
     now = iso(datetime.now(UTC)) if live else None
     gap = [(GAP, one_line({"gap": True}))] if look.gap else []
-    if source.is_console:
-        shown = [console_entry(line, source.name) for line in look.lines if take_stamp(line)[1]]
-    else:
-        shown = [entry(line, source.name, now) for line in look.lines]
+    shown = [entry(line, source.name, console=source.is_console, now=now) for line in look.lines]
     return gap + [(MESSAGE, one_line(one)) for one in shown]
 
 

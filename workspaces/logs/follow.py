@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from workspaces.logs.lines import split_lines, whole_lines
+from workspaces.logs.lines import Line, split_lines, whole_characters, whole_lines
 
 MARK_BYTES = 64
 # What is read at a look, and how many lines of it are taken. With four looks a second: 256 KiB, 2,000 lines.
@@ -27,10 +27,13 @@ PARTIAL_SECONDS = 1.0
 
 
 class LogFiles(Protocol):
-    """One log: the file that is written to (age 0), and the older ones."""
+    """One log: the file that is written to (age 0), and the older ones. A `console`'s lines begin with their times."""
 
     @property
     def oldest(self) -> int: ...
+
+    @property
+    def console(self) -> bool: ...
 
     async def size(self, age: int) -> int | None:
         """Bytes; None where there is no such file."""
@@ -54,6 +57,11 @@ class Place:
         offset, _, mark = text.partition(":")
         return cls(int(offset), bytes.fromhex(mark))
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is in the middle of a line."""
+        return bool(self.mark) and not self.mark.endswith(b"\n")
+
     def after(self, read: bytes) -> Place:
         return Place(self.offset + len(read), (self.mark + read)[-MARK_BYTES:])
 
@@ -62,7 +70,7 @@ class Place:
 class Look:
     """What came, and where the log is read on from once that was told. `gap`: before these lines some are missing."""
 
-    lines: list[bytes]
+    lines: list[Line]
     place: Place
     gap: bool = False
 
@@ -106,13 +114,13 @@ class Follower:
         """Whole lines of a block, so many at most; a part of one where it is long or nothing follows."""
         end = _lines_end(data)
         if not end and (len(data) >= STEP_BYTES or time.monotonic() - self._changed >= PARTIAL_SECONDS):
-            end = len(data)
-        return _look(data, end, self._place) if end else None
+            end = _end(data)
+        return self._look(data, end, self._place) if end else None
 
     async def _skip_to(self, size: int) -> Look:
         data = await self._files.read(0, size - SEED_BYTES, SEED_BYTES)
         place = Place(size - SEED_BYTES).after(data)
-        return Look(split_lines(whole_lines(data))[-STEP_LINES:], place, gap=True)
+        return Look(_lines_of(data, self._files, cut=True)[-STEP_LINES:], place, gap=True)
 
     async def _moved(self) -> Look:
         """On in an older file, which is the one that was read until now, or in what followed that."""
@@ -123,17 +131,22 @@ class Follower:
             if data.startswith(place.mark):
                 rest = data[skip:]
                 # Nothing is added to an older file: what is left without an end is told as it is.
-                return _look(rest, _lines_end(rest) or len(rest), place) if rest else await self._begin(age - 1)
+                return self._look(rest, _end(rest), place) if rest else await self._begin(age - 1)
         return Look([], Place(), gap=True)
 
     async def _begin(self, age: int) -> Look:
         """The beginning of a file; of the newest the next look reads it."""
         data = await self._files.read(age, 0, STEP_BYTES) if age else b""
-        return _look(data, _lines_end(data) or len(data), Place())
+        return self._look(data, _end(data), Place())
+
+    def _look(self, data: bytes, end: int, place: Place) -> Look:
+        lines = split_lines(data[:end], console=self._files.console, inside=place.is_inside)
+        return Look(lines, place.after(data[:end]))
 
 
-def _look(data: bytes, end: int, place: Place) -> Look:
-    return Look(split_lines(data[:end]), place.after(data[:end]))
+def _end(data: bytes) -> int:
+    """Behind the last whole line that is taken; of a line that has no end yet, behind its last whole character."""
+    return _lines_end(data) or whole_characters(data) or len(data)
 
 
 def _lines_end(data: bytes) -> int:
@@ -153,7 +166,7 @@ async def seed(files: LogFiles) -> Look:
     start = max(0, size - SEED_BYTES)
     data = await files.read(0, start, size - start) if size else b""
     end = data.rfind(b"\n") + 1
-    lines = split_lines(whole_lines(data[:end]) if start else data[:end])
+    lines = _lines_of(data[:end], files, cut=start > 0)
     for age in range(1, files.oldest + 1):
         if start or len(lines) >= SEED_LINES:
             break
@@ -162,9 +175,14 @@ async def seed(files: LogFiles) -> Look:
     return Look(lines[-SEED_LINES:], Place(size - len(data)).after(data[:end]))
 
 
-async def _end_of(files: LogFiles, age: int) -> tuple[int, list[bytes]]:
+async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:
     """From where an older file was read, and its lines."""
     size = await files.size(age)
     start = max(0, (size or 0) - SEED_BYTES)
     data = await files.read(age, start, SEED_BYTES) if size else b""
-    return start, split_lines(whole_lines(data) if start else data)
+    return start, _lines_of(data, files, cut=start > 0)
+
+
+def _lines_of(data: bytes, files: LogFiles, *, cut: bool) -> list[Line]:
+    """The lines of a block; of one that was `cut` anywhere without its first, if there are more."""
+    return split_lines(whole_lines(data) if cut else data, console=files.console, inside=cut and b"\n" not in data)

@@ -49,6 +49,7 @@ class ConsoleFiles:
     """A console log's two files as a follower reads them. One that cannot be read is as good as none."""
 
     oldest = 1
+    console = True
 
     def __init__(self, path: Path) -> None:
         self._paths = (path, former(path))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from vmbackend.bootlog import take_stamp
 
@@ -12,10 +13,47 @@ MAX_LINE = 8192
 MAX_TAIL_BYTES = 1 << 20
 
 
-def split_lines(data: bytes) -> list[bytes]:
-    """Lines of at most MAX_LINE bytes, without their ends; empty ones are left out."""
-    found = (line.rstrip(b"\r") for line in data.split(b"\n"))
-    return [line[start : start + MAX_LINE] for line in found for start in range(0, len(line), MAX_LINE)]
+class Line(NamedTuple):
+    """The text of one entry; `time` is what a console's log says of it."""
+
+    text: bytes
+    time: str | None = None
+
+
+def split_lines(data: bytes, *, console: bool = False, inside: bool = False) -> list[Line]:
+    """Lines without their ends, in pieces of at most MAX_LINE bytes that have the time of their line; none is empty.
+
+    A console's lines begin with their times, but for the first where the data begins `inside` of a line: what is there
+    the guest wrote, whatever it looks like.
+    """
+    found: list[Line] = []
+    for line in data.split(b"\n"):
+        time, text = take_stamp(line) if console and not inside else (None, line)
+        found += [Line(piece, time) for piece in _pieces(text.rstrip(b"\r"))]
+        inside = False
+    return found
+
+
+def _pieces(text: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(text):
+        piece = text[start : start + MAX_LINE]
+        if start + MAX_LINE < len(text):
+            piece = piece[: whole_characters(piece)]
+        yield piece
+        start += len(piece)
+
+
+def whole_characters(data: bytes) -> int:
+    """How many bytes of a block end with a whole character of UTF-8; all of them where its end is none."""
+    for back in range(1, min(4, len(data) + 1)):
+        byte = data[-back]
+        if byte >= 0xC0:
+            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return len(data) - back if back < length else len(data)
+        if byte < 0x80:
+            break
+    return len(data)
 
 
 def whole_lines(data: bytes) -> bytes:
@@ -25,19 +63,14 @@ def whole_lines(data: bytes) -> bytes:
 
 def entries(data: bytes, source: str, *, console: bool, last: int) -> list[dict[str, Any]]:
     """The last entries of a block of a log. A console's lines carry their times, a program's have none."""
-    return [console_entry(line, source) if console else entry(line, source, None) for line in _last(data, last)]
+    lines = split_lines(data, console=console)[-last:] if last else []
+    return [entry(line, source, console=console) for line in lines]
 
 
-def entry(line: bytes, source: str, timestamp: str | None, stream: str = "stdout") -> dict[str, Any]:
-    """Bytes that are no UTF-8 are replaced. A program's two streams share a log, so all of it is `stdout`."""
-    text = line.decode("utf-8", errors="replace")
-    return {"line": text, "message": text, "timestamp": timestamp, "stream": stream, "source": source}
+def entry(line: Line, source: str, *, console: bool, now: str | None = None) -> dict[str, Any]:
+    """Bytes that are no UTF-8 are replaced. A program's two streams share a log, so all of it is `stdout`.
 
-
-def console_entry(line: bytes, source: str) -> dict[str, Any]:
-    timestamp, text = take_stamp(line)
-    return entry(text, source, timestamp, "console")
-
-
-def _last(data: bytes, count: int) -> list[bytes]:
-    return [line for line in split_lines(data) if take_stamp(line)[1]][-count:] if count else []
+    `now`: when the line came, where it has no time of its own.
+    """
+    text, stream = line.text.decode("utf-8", errors="replace"), "console" if console else "stdout"
+    return {"line": text, "message": text, "timestamp": line.time or now, "stream": stream, "source": source}

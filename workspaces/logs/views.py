@@ -27,7 +27,7 @@ from workspaces import selectors
 from workspaces.api.schemas import refused
 from workspaces.files.use import Use
 from workspaces.guests import guest_errors
-from workspaces.logs import inside, remote, schemas
+from workspaces.logs import console, inside, schemas
 from workspaces.logs.channels import clearing
 from workspaces.logs.lines import entries
 from workspaces.logs.reach import log_address
@@ -67,7 +67,7 @@ class LogsViewSet(ViewSet):
     def files(self, request: ApiRequest, workspace_id: str) -> Response:
         """The log files, older ones (`.1` to `.3`) included."""
         workspace = selectors.get(request.user, workspace_id, whole=True)
-        found = remote.files(workspace)
+        found = console.files(workspace)
         complete = workspace.status == Status.RUNNING
         if complete:
             sources = list(sources_of(workspace).values())
@@ -90,7 +90,7 @@ class LogsViewSet(ViewSet):
             if address is not None:
                 inner = list(sources.values())
                 guest_pool().call(address, lambda session: inside.clear(session, inner), CLEAR_SECONDS)
-            remote.clear_all(workspace)
+            console.clear_all(workspace)
         return ok(message="The logs were cleared.")
 
 
@@ -103,7 +103,7 @@ def _named(workspace: Workspace, name: str) -> LogSource:
 
 def _tail(workspace: Workspace, source: LogSource, lines: int) -> bytes:
     if source.path is None:
-        return remote.tail(workspace, lines)
+        return console.tail(workspace, lines)
     path, address = source.path, log_address(workspace)
     release_connection()
     with guest_errors():
@@ -129,8 +129,8 @@ def _locate(request: HttpRequest, workspace_id: str, name: str) -> bytes | tuple
     """A file of the console whole, as it is bounded; of another its place in the guest."""
     actor = require(actor_of(request), RESOURCE_SCOPES)
     workspace = selectors.get(actor, workspace_id, whole=True)
-    if name in remote.NAMES:
-        return remote.content(workspace, name)
+    if name in console.NAMES:
+        return console.content(workspace, name)
     path = inside.path_of(name, sources_of(workspace).values())
     if path is None:
         raise NotFound("There is no such log file; /logs/list names them.")

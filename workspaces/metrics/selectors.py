@@ -26,8 +26,10 @@ def stats_of(workspace: Workspace) -> dict[str, Any]:
     """
     look, count = _look(workspace.pk)
     running = workspace.is_running
+    # The look at a process that ended just before this one began is not one at this one.
+    fresh = look if look and workspace.started_at and look.at >= workspace.started_at.timestamp() else None
     return {
-        **(_measured(look) if running and look else _nothing(workspace.memory_mb if running else 0)),
+        **(_measured(fresh) if running and fresh else _nothing(workspace.memory_mb if running else 0)),
         "uptime": workspace.uptime(),
         "apiCalls": count,
     }

@@ -15,7 +15,7 @@ from workspaces import selectors
 from workspaces.api import bodies
 from workspaces.api.schemas import refused
 from workspaces.metrics import schemas
-from workspaces.metrics.remote import machine_info
+from workspaces.metrics.machine import machine_info
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
 

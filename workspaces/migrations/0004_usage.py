@@ -12,14 +12,25 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name='Metered',
+            fields=[
+                ('id', models.AutoField(primary_key=True, serialize=False)),
+                ('workspace_id', models.CharField(max_length=24)),
+                ('namespace_id', models.CharField(max_length=24)),
+                ('account_id', models.CharField(max_length=24)),
+            ],
+            options={
+                'verbose_name_plural': 'metered',
+                'constraints': [models.UniqueConstraint(fields=('workspace_id', 'namespace_id', 'account_id'), name='one_of_each_metered')],
+            },
+        ),
+        migrations.CreateModel(
             name='MeterRecord',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('account_id', models.CharField(max_length=24)),
-                ('namespace_id', models.CharField(max_length=24)),
-                ('workspace_id', models.CharField(max_length=24)),
-                ('tick', models.BigIntegerField()),
+                ('metered', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='records', to='workspaces.metered')),
                 ('period_ms', models.PositiveIntegerField()),
+                ('tick', models.BigIntegerField()),
                 ('cpu_time_ns', models.BigIntegerField()),
                 ('memory_mb_ms', models.BigIntegerField()),
                 ('disk_bytes', models.BigIntegerField()),
@@ -27,7 +38,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['id'],
-                'constraints': [models.UniqueConstraint(fields=('workspace_id', 'tick'), name='metered_once')],
+                'constraints': [models.UniqueConstraint(fields=('metered', 'tick'), name='metered_once')],
             },
         ),
         migrations.CreateModel(

@@ -4,7 +4,17 @@ from workspaces.images.models import CatalogEntry
 from workspaces.models.activity import Activity
 from workspaces.models.operation import Operation
 from workspaces.models.public_port import PublicPort
-from workspaces.models.usage import MeterRecord, Usage, UsagePoint
+from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
 from workspaces.models.workspace import Workspace
 
-__all__ = ["Activity", "CatalogEntry", "MeterRecord", "Operation", "PublicPort", "Usage", "UsagePoint", "Workspace"]
+__all__ = [
+    "Activity",
+    "CatalogEntry",
+    "MeterRecord",
+    "Metered",
+    "Operation",
+    "PublicPort",
+    "Usage",
+    "UsagePoint",
+    "Workspace",
+]

@@ -19,6 +19,8 @@ NAME_HELP = "Give a name such as api.example.com, or *.example.com for all names
 
 def network(text: str) -> str:
     """A network in CIDR form; a single address is one too. Raises ValidationError."""
+    if "%" in text:
+        raise ValidationError("An address of one interface (%) is no network.")
     try:
         return str(ip_network(text.strip()))
     except ValueError:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from common.errors import DomainError, NotFound
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
 from workspaces.models import PublicPort, Workspace
+from workspaces.network import kept
 from workspaces.network.apply import POLICY
 from workspaces.remote import ask
 from workspaces.services.activity import record
@@ -37,6 +38,7 @@ def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any])
     shut = {"public_access", "ingress"} & new.keys()
     stale = {"network_stale": True} if set(POLICY) & new.keys() else {}
     _write(workspace, "network_changed", f"Changed: {', '.join(sorted(new))}.", actor, **new, **stale)
+    kept.shut(workspace)
     return [port.port for port in workspace.public_ports.all()] if shut else []
 
 
@@ -52,6 +54,7 @@ def port_publish(
     given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
     found = workspace.public_ports.filter(port=port).first()
     if found is not None:
+        kept.shut(workspace, kept.names(found.slug, found.hash))
         for name, value in given.items():
             setattr(found, name, value)
         found.save(update_fields=list(given))
@@ -69,8 +72,11 @@ def port_publish(
 def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     """Take a port's public address back, for good: a later one is another. Raises PublicPortNotFound."""
     _lock(workspace)
-    if not workspace.public_ports.filter(port=port).delete()[0]:
+    found = workspace.public_ports.filter(port=port).first()
+    if found is None:
         raise PublicPortNotFound
+    kept.shut(workspace, kept.names(found.slug, found.hash))
+    found.delete()
     left = workspace.public_ports.count()
     _write(workspace, "port_withdrawn", f"Port {port} has no public address any more.", actor, published_ports=left)
 

@@ -13,6 +13,7 @@ from vmbackend.errors import SavedMemoryUnusable
 from workspaces.guests import ssh_is_open
 from workspaces.lifecycle import activity
 from workspaces.models.operation import OperationState
+from workspaces.network import kept
 from workspaces.operations import queue
 from workspaces.operations.context import Context
 from workspaces.operations.create import ensure_image, wait_for_guest
@@ -41,6 +42,9 @@ def check_idle(context: Context) -> None:
 
 
 def save_memory(context: Context) -> None:
+    # Whoever asked for the sleep has seen to that, unless it died right then. A request that the edge sent to a machine
+    # without asking would wake nobody.
+    kept.shut_now(context.workspace)
     context.driver.sleep(context.workspace.pk)
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from common.errors import VMUnavailable
 from vmbackend.models import ALIVE_FOR, Host
 from workspaces.models import Workspace
+from workspaces.network.kept import answers
 from workspaces.services.quota import Amount
 from workspaces.states import USES_RUNNING_POOL
 
@@ -86,6 +87,8 @@ def free_address(host: Host) -> str:
     # The first address is the host's, the last is broadcast.
     first, last = int(network.network_address) + 2, int(network.broadcast_address) - 1
     taken = set(Workspace.objects.filter(host=host, ip__isnull=False).values_list("ip", flat=True))
+    # One that was given back just now, and where the edge may still send its former owner's visitors.
+    taken |= answers().addresses()
     for _ in range(64):
         candidate = str(IPv4Address(random.randint(first, last)))  # noqa: S311 no secret
         if candidate not in taken:

@@ -129,6 +129,7 @@ class GuestFiles:
     """A log inside a guest as a follower reads it."""
 
     oldest = OLD_FILES
+    console = False
 
     def __init__(self, address: GuestAddress, path: str) -> None:
         self._address = address

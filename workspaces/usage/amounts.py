@@ -40,10 +40,9 @@ class Amounts:
 def since(before: Sample | None, now: Sample) -> Amounts:
     """What was used between two samples; never negative.
 
-    Counters of another process began at zero, so all of them count. Where the backend cannot name the process, one
-    counter that went down tells of another.
+    Counters of another process began at zero, so all of them count.
     """
-    if before is None or before.run != now.run or (not now.run and _went_down(before, now)):
+    if before is None or _is_another_process(before, now):
         return Amounts(now.cpu_time_ns, now.disk_read_bytes, now.disk_write_bytes, now.net_rx_bytes, now.net_tx_bytes)
     return Amounts(
         max(0, now.cpu_time_ns - before.cpu_time_ns),
@@ -54,7 +53,10 @@ def since(before: Sample | None, now: Sample) -> Amounts:
     )
 
 
-def _went_down(before: Sample, now: Sample) -> bool:
+def _is_another_process(before: Sample, now: Sample) -> bool:
+    """By its name. Where the backend could not name one of the two, one counter that went down tells of another."""
+    if before.run and now.run:
+        return before.run != now.run
     return (
         now.cpu_time_ns < before.cpu_time_ns
         or now.disk_read_bytes < before.disk_read_bytes

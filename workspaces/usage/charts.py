@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import redis
-from django.db.models import Case, IntegerField, Min, Sum, Value, When
+from django.db.models import Case, IntegerField, Min, QuerySet, Sum, Value, When
 
-from common.times import from_epoch, iso
+from common.times import EPOCH, from_epoch, iso
 from credits.services import Rates
 from workspaces.models import MeterRecord
 from workspaces.models.usage import units_of
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 POINTS = 7
 KEPT_SECONDS = 60
-MICRO = 1_000_000
+MICRO, MICROSECOND = 1_000_000, timedelta(microseconds=1)
 _SUMS = ("cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
 
 
@@ -59,7 +60,7 @@ def draw(workspace_id: str, now: float) -> dict[str, Any]:
 
     Buckets begin with the first that has anything; later ones without use are zero. Three queries.
     """
-    first = _first(workspace_id, GRANULARITIES[-1].floor(now) - (POINTS - 1) * DAY)
+    first = _first(workspace_id, GRANULARITIES[-1].floor(now) - (POINTS - 1) * DAY, now)
     if first is None:
         return {"granularity": GRANULARITIES[0].name, "data": [], "total": 0}
     chosen = next((g for g in GRANULARITIES if g.floor(first) > g.floor(now) - POINTS * g.seconds), GRANULARITIES[-1])
@@ -69,25 +70,28 @@ def draw(workspace_id: str, now: float) -> dict[str, Any]:
     return {"granularity": chosen.name, "data": data, "total": float(sum(burned.values(), Decimal(0)))}
 
 
-def _first(workspace_id: str, since: int) -> float | None:
-    metered = MeterRecord.objects.filter(workspace_id=workspace_id, tick__gte=since * MICRO)
-    tick = metered.aggregate(first=Min("tick"))["first"]
+def _first(workspace_id: str, since: int, now: float) -> float | None:
+    """What a clock that is ahead metered later than `now` waits."""
+    tick = _metered(workspace_id, since * MICRO, int(now * MICRO) + 1).aggregate(first=Min("tick"))["first"]
     return None if tick is None else tick / MICRO
 
 
 def _burned(workspace_id: str, starts: list[int], size: int) -> dict[int, Decimal]:
-    """Credits by bucket. A bucket in which a price changed is summed in two parts."""
+    """Credits by bucket. A bucket in which a price changed is summed in two parts, to the microsecond."""
     rates = Rates.load()
     until = starts[-1] + size
-    changes = [int(change.timestamp()) for change in rates.changes(from_epoch(starts[0]), from_epoch(until))]
-    edges = sorted({*starts, *changes})
-    slots = [When(tick__lt=end * MICRO, then=Value(number)) for number, end in enumerate([*edges[1:], until])]
-    metered = MeterRecord.objects.filter(
-        workspace_id=workspace_id, tick__gte=starts[0] * MICRO, tick__lt=until * MICRO
-    ).annotate(slot=Case(*slots, output_field=IntegerField()))
+    changes = [(change - EPOCH) // MICROSECOND for change in rates.changes(from_epoch(starts[0]), from_epoch(until))]
+    edges = sorted({*(start * MICRO for start in starts), *changes})
+    slots = [When(tick__lt=end, then=Value(number)) for number, end in enumerate([*edges[1:], until * MICRO])]
+    metered = _metered(workspace_id, edges[0], until * MICRO).annotate(slot=Case(*slots, output_field=IntegerField()))
     burned = dict.fromkeys(starts, Decimal(0))
     for slot, *sums in metered.order_by().values_list("slot").annotate(*(Sum(name) for name in _SUMS)):
         begin = edges[slot]
-        bucket = starts[0] + (begin - starts[0]) // size * size
-        burned[bucket] += rates.price_of(units_of(*(int(value) for value in sums)), from_epoch(begin))
+        bucket = starts[0] + (begin // MICRO - starts[0]) // size * size
+        burned[bucket] += rates.price_of(units_of(*(int(value) for value in sums)), EPOCH + begin * MICROSECOND)
     return burned
+
+
+def _metered(workspace_id: str, since: int, until: int) -> QuerySet[MeterRecord]:
+    """In microseconds."""
+    return MeterRecord.objects.filter(metered__workspace_id=workspace_id, tick__gte=since, tick__lt=until)

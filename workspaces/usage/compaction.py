@@ -1,8 +1,8 @@
 """Rolling tiers up and letting the old go: tier 3 from 2, 4 from 3, 5 from 4. Rung by beat.
 
 A bucket is made from all of the finer ones it holds and replaces what was there, so making it again is harmless: a
-compaction that dies in the middle is simply done again. The newest bucket of each tier is made again every time, for
-what came late. Finer points go only when a coarser bucket holds them.
+compaction that dies in the middle is simply done again. The newest bucket of each tier is made again every time; what
+comes later than that its writer adds to the buckets itself. Finer points go only when a coarser bucket holds them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from django.db import connection, transaction
-from django.db.models import Max, Min, Sum
+from django.db.models import Min, Sum
 
 from workspaces.models import Usage, UsagePoint
 from workspaces.usage.amounts import SUMS
+from workspaces.usage.buckets import newest, sql_points
 from workspaces.usage.tiers import STORED, Tier
-from workspaces.usage.writer import sql_points
 
 # After a bucket's end, for the ticks that hold its last minute.
 LATE_SECONDS = 180
@@ -34,14 +34,6 @@ def compact(now: float | None = None) -> int:
     for tier, coarse in zip(STORED, [*STORED[1:], None], strict=True):
         _expire(tier, coarse, now)
     return written
-
-
-def newest(tier: Tier, now: float) -> int | None:
-    """The start of the newest bucket there is. A clock that was ahead may have left later ones: they wait."""
-    found: int | None = UsagePoint.objects.filter(tier=tier.number, start__lte=int(now)).aggregate(at=Max("start"))[
-        "at"
-    ]
-    return found
 
 
 def _roll_up(fine: Tier, coarse: Tier, now: float) -> int:

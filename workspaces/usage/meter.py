@@ -22,6 +22,8 @@ from workspaces.usage.tiers import MINUTE
 # Samples that are further apart are no series. More than one that is late, less than a start takes.
 GAP_SECONDS = 5.0
 TEN = 10
+# That wait for a database which does not answer; of more the oldest go, from the series alone.
+MAX_MINUTES = 60
 
 
 class Entry(NamedTuple):
@@ -38,7 +40,9 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """What a tick writes of one machine. `period_ms`, `memory_mb_ms`: while it was seen."""
+    """What a tick writes of one machine. `period_ms`, `memory_mb_ms`: while it was seen. `after`: the tick before it,
+    with whose counters the amounts begin; 0: none was.
+    """
 
     entry: Entry
     sample: Sample
@@ -47,6 +51,7 @@ class Part:
     period_ms: int
     memory_mb_ms: int
     points: list[Point]
+    after: int
 
 
 @dataclass(slots=True)
@@ -80,6 +85,10 @@ class Meter:
     # Handed to the writer and not known to be written: part by tick.
     in_flight: dict[int, Part] = field(default_factory=dict)
     touched: bool = False  # since the last part was taken
+    handed: int = field(init=False)  # the tick of that part, written or not
+
+    def __post_init__(self) -> None:
+        self.handed = self.tick
 
     def take(self, sample: Sample, entry: Entry, now: float) -> tuple[Point | None, Point | None]:
         """Count one sample; `now` on the monotonic clock. Returns the second's point and the ten seconds that ended."""
@@ -127,10 +136,12 @@ class Meter:
         if self.last is None or not (self.touched or ended):
             return None
         points = [self.minutes.pop(start) for start in sorted(ended)]
-        part = Part(self.entry, self.last, self.totals, self.billing, self.period_ms, self.memory_mb_ms, points)
+        part = Part(
+            self.entry, self.last, self.totals, self.billing, self.period_ms, self.memory_mb_ms, points, self.handed
+        )
         self.totals, self.billing = Amounts(), Amounts()
         self.period_ms = self.memory_mb_ms = 0
-        self.touched = False
+        self.touched, self.handed = False, tick
         self.in_flight[tick] = part
         return part
 
@@ -153,6 +164,8 @@ class Meter:
     def _into_buckets(self, point: Point) -> Point | None:
         minute = point.start // MINUTE * MINUTE
         self.minutes.setdefault(minute, Point(minute)).add(point)
+        if len(self.minutes) > MAX_MINUTES:
+            del self.minutes[next(iter(self.minutes))]
         start, ended = point.start // TEN * TEN, None
         if self.ten is not None and self.ten.start != start:
             ended, self.ten = self.ten, None

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 
 from common.durations import parse_duration
 from common.errors import ValidationError
+from common.times import EPOCH
 from workspaces.usage.tiers import HOUR, TIERS, Tier, tier_reaching
 
 DEFAULT_SECONDS = HOUR
@@ -20,7 +21,7 @@ ACTIVITY_DAYS = 1
 
 
 class Moment(serializers.DateTimeField):
-    """ISO 8601; without a zone it is UTC. A `+` that was sent as it is comes as a space."""
+    """ISO 8601; without a zone it is UTC. A `+` that was sent as it is comes as a space. Nothing was before 1970."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(default_timezone=UTC, **kwargs)
@@ -28,7 +29,7 @@ class Moment(serializers.DateTimeField):
     def to_internal_value(self, value: Any) -> datetime:
         if isinstance(value, str):
             value = re.sub(r" (\d\d:?\d\d)$", r"+\1", value)
-        return super().to_internal_value(value)
+        return max(EPOCH, super().to_internal_value(value))
 
 
 class WindowQuery(serializers.Serializer):
@@ -92,10 +93,11 @@ def window_of(request: Request) -> Window:
 
 
 def activity_window(request: Request) -> tuple[datetime, datetime]:
-    """Default: the last day. Raises a validation_error."""
+    """Default: the last day; what is still to come is none of it. Raises a validation_error."""
     data = _valid(WindowQuery, request)
-    end = data.get("to", timezone.now())
-    return data.get("from", end - timedelta(days=ACTIVITY_DAYS)), end
+    now = timezone.now()
+    end = data.get("to", now)
+    return data.get("from", min(end, now) - timedelta(days=ACTIVITY_DAYS)), end
 
 
 def _valid(serializer: type[serializers.Serializer], request: Request) -> dict[str, Any]:

@@ -38,10 +38,11 @@ def roster(host_name: str) -> dict[str, Entry]:
 def counted(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:
     """Up to where these workspaces' use is counted, and by which tick; None: nothing ever was."""
     found = {row.workspace_id: row for row in Usage.objects.filter(workspace_id__in=list(workspace_ids))}
-    return {key: (_sample(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
+    return {key: (counted_by(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
 
 
-def _sample(row: Usage) -> Sample | None:
+def counted_by(row: Usage) -> Sample | None:
+    """The counters up to which a row counts; None: it never did."""
     if not row.tick:
         return None
     return Sample(

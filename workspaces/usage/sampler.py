@@ -108,7 +108,8 @@ class Sampler:
         now = self._monotonic()
         self._publish(self._measure(self._samples(), now), now)
         if now >= self._flush_at:
-            self.flush()
+            if not self.writer.behind:
+                self.flush()
             self._flush_at = now + settings.ENV.metering_seconds
 
     def flush(self, *, everything: bool = False) -> None:

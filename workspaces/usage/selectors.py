@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from datetime import datetime
 
 import redis
 from django.db.models import Q, QuerySet, Sum
@@ -173,12 +173,15 @@ def _segments(since: float, until: float, now: float) -> Q:
     return wanted
 
 
-def history(actor: Actor, since: Any, until: Any) -> list[Activity]:
-    """What happened to the actor's workspaces, newest first; for an account those that are gone, too. Bounded."""
+def history(actor: Actor, since: datetime, until: datetime) -> tuple[list[Activity], bool]:
+    """What happened to the actor's workspaces, newest first; for an account those that are gone, too. Bounded, and
+    whether there is more.
+    """
     found = Activity.objects.filter(account=actor.account, at__gte=since, at__lte=until)
     if actor.scope is not Scope.ACCOUNT:
         found = found.filter(workspace_id__in=_reached(actor).values("pk"))
-    return list(found.order_by("-at", "-id")[:HISTORY_LIMIT])
+    entries = list(found.order_by("-at", "-id")[: HISTORY_LIMIT + 1])
+    return entries[:HISTORY_LIMIT], len(entries) > HISTORY_LIMIT
 
 
 def _reached(actor: Actor) -> QuerySet[Workspace]:

@@ -40,12 +40,11 @@ class AllUsageViewSet(ViewSet):
         Sums are as fine as the tier of usage that reaches back to `from`: the bucket that holds `from` counts whole.
         """
         begin, end = requests.activity_window(request)
-        entries = usage.history(request.user, begin, end)
+        entries, truncated = usage.history(request.user, begin, end)
         sums = usage.window_by_workspace(request.user, begin.timestamp(), end.timestamp(), timezone.now().timestamp())
         history: dict[str, list[dict[str, Any]]] = {}
         for entry in entries:
             history.setdefault(entry.workspace_id, []).append(_entry_body(entry))
-        truncated = len(entries) >= usage.HISTORY_LIMIT
         window = {"from": iso(begin), "to": iso(end)}
         return ok(**window, history=history, truncated=truncated, window_aggregated=sums)
 

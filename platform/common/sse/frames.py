@@ -38,7 +38,7 @@ def frame(event_id: EventId, kind: str, data: str) -> bytes:
 
 def comment(text: str) -> bytes:
     """A line that clients ignore and people read."""
-    return b": " + text.encode("ascii", "replace").replace(b"\n", b" ") + b"\n\n"
+    return b": " + " ".join(text.split()).encode("ascii", "replace") + b"\n\n"
 
 
 def one_line(value: Any) -> str:

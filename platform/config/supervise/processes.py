@@ -6,6 +6,7 @@ keeps the two in step.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ def _api(instance: Instance, settings: Mapping[str, str]) -> Process:
             *("--workers", settings.get("PLATFORM_API_WORKERS", "2")),
             *("--blocking-threads", settings.get("PLATFORM_API_THREADS", "32")),
             *("--respawn-failed-workers", "--workers-kill-timeout", "10"),
+            # Also ends connections that idle so long (ms; the most it takes): the edge must have given them up before.
+            *("--http1-header-read-timeout", "60000"),
             "--no-access-log",
         ),
         stop_seconds=15,
@@ -93,6 +96,9 @@ def _streams(instance: Instance) -> Process:
             *("--uds", f"{instance.run_dir}/streams.sock"),
             # Without it open event streams hold a stopping process for minutes.
             *("--timeout-graceful-shutdown", "3"),
+            # Longer than the edge keeps an idle connection. One that is closed here while a request comes in on it is
+            # a 503 to the caller, as the edge repeats nothing with a body.
+            *("--timeout-keep-alive", "180"),
             *("--no-access-log", "--no-server-header"),
             # Only Caddy can open the socket, so its X-Forwarded-* are true.
             *("--proxy-headers", "--forwarded-allow-ips", "*"),
@@ -161,6 +167,11 @@ def _edge(instance: Instance) -> Process:
                 "env",
                 f"XDG_CONFIG_HOME={instance.state}/edge/config",
                 f"XDG_DATA_HOME={instance.state}/edge/data",
+                # The machines have the other half of the processors; and what an idle one costs to be kept at hand is a
+                # third of a request (docs/decisions.md, Public ports).
+                f"GOMAXPROCS={max(1, len(os.sched_getaffinity(0)) // 2)}",
+                # Some 20 MiB more for fewer collections.
+                "GOGC=400",
             ),
             *("caddy", "run", "--config", f"{instance.run_dir}/Caddyfile", "--adapter", "caddyfile"),
         ),

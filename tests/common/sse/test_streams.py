@@ -5,32 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from django.conf import settings
 from redis import Redis
 
 from common.sse import runtime as runtimes
 from common.sse import stream
-from common.sse.client import open_client
-from common.sse.frames import EventId, comment, frame, one_line, parse_id
+from common.sse.frames import EventId
 from common.sse.runtime import Reader
-from common.sse.window import Channel, Superseded, Window, forget, hold
 from tests.common.sse.reading import Writer, body_of, fresh, no_source, nobody_lost, reading, until
-
-
-def test_a_frame_has_its_kind_its_id_and_one_line_of_data() -> None:
-    data = one_line({"line": 'a\nb\r\u2028"\x00é', "n": 1})
-    text = frame(EventId("0a1b2c3d", 7), "message", data)
-    assert text.endswith(b"\n\n")
-    assert text.count(b"\n") == 4
-    assert text.isascii()
-    assert text.startswith(b"event: message\nid: 0a1b2c3d-7\ndata: {")
-    assert comment("bad\nline") == b": bad line\n\n"
-
-
-@pytest.mark.parametrize(
-    "text", [None, "", "7", "0a1b2c3d", "0a1b2c3d-", "0A1b2c3d-1", "x" * 5000, "0a1b2c3d-1\n", "é"]
-)
-def test_an_id_that_is_none_of_ours_is_none(text: str | None) -> None:
-    assert parse_id(text) is None
 
 
 def test_events_come_once_and_in_order_to_every_client() -> None:
@@ -129,36 +111,6 @@ def test_an_id_from_the_future_waits_for_the_next_event() -> None:
     asyncio.run(run())
 
 
-def test_a_window_holds_no_more_than_its_channel_allows() -> None:
-    async def run() -> None:
-        channel = Channel(fresh().name, events=10, size=1000)
-        async with reading(channel) as (_, runtime):
-            writer = Writer(runtime.window, channel)
-            await writer.write(*range(100))
-            assert await runtime.client.llen(channel.keys[1]) == 10
-            await writer.write("x" * 400, "y" * 400, "z" * 400)
-            assert await runtime.client.llen(channel.keys[1]) == 2
-            await writer.write("w" * 5000)
-            assert await runtime.client.llen(channel.keys[1]) == 1
-            assert 0 < await runtime.client.ttl(channel.keys[1]) <= channel.keep
-
-    asyncio.run(run())
-
-
-def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() -> None:
-    async def run() -> None:
-        channel = fresh()
-        async with reading(channel) as (client, runtime):
-            one, two = Writer(runtime.window, channel), Writer(runtime.window, channel)
-            await one.write("a")
-            with pytest.raises(Superseded):
-                await two.write("a")
-            assert (await client.next()).data == "a"
-            assert await client.nothing()
-
-    asyncio.run(run())
-
-
 def test_a_heartbeat_comes_beside_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.2)
 
@@ -182,10 +134,6 @@ def test_a_heartbeat_comes_beside_events_too(monkeypatch: pytest.MonkeyPatch) ->
             assert len([text for text in texts if text.startswith("event: message")]) > 10
 
     asyncio.run(run())
-
-
-def test_the_heartbeat_is_that_of_the_contract() -> None:
-    assert (stream.HEARTBEAT_SECONDS, stream.HEARTBEAT, stream.RETRY) == (15.0, b": heartbeat\n\n", b"retry: 2000\n\n")
 
 
 def test_a_client_that_does_not_read_costs_a_short_queue_and_then_gets_a_gap() -> None:
@@ -265,38 +213,7 @@ def test_nothing_is_left_when_the_last_stream_is_over() -> None:
         assert asyncio.all_tasks() == before
         assert not runtimes._runtimes.get(asyncio.get_running_loop())
         assert not runtime.hub.listeners_by_channel
-        with Redis.from_url(settings_url()) as client:
+        with Redis.from_url(settings.REDIS_URL) as client:
             assert client.exists(f"{channel.keys[0]}:lease") == 0
-
-    asyncio.run(run())
-
-
-def settings_url() -> str:
-    from django.conf import settings
-
-    return str(settings.REDIS_URL)
-
-
-def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -> None:
-    async def run() -> None:
-        channel = fresh()
-        async with open_client() as client:
-            window = Window(client)
-            await window.keep(channel)
-            assert not await client.exists(*channel.keys)
-            writer = Writer(window, channel)
-            await writer.write(1)
-            await client.expire(channel.keys[0], 5)
-            await window.keep(channel)
-            assert await client.ttl(channel.keys[0]) > 5
-            with Redis.from_url(settings_url()) as other:
-                hold(other, channel)
-                await client.expire(channel.keys[0], 5)
-                await window.keep(channel)
-                assert await client.ttl(channel.keys[0]) <= 5
-                with pytest.raises(Superseded):
-                    await writer.write(2)
-                forget(other, channel)
-            assert not await client.exists(*channel.keys)
 
     asyncio.run(run())

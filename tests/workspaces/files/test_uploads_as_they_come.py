@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings as django_settings
+from django.core.handlers.asgi import ASGIHandler
 
 from common import incoming
 from common.incoming import PIECE, StreamingHandler
@@ -201,6 +203,50 @@ def test_a_sender_quicker_than_the_guest_waits(api: Caller, disk: Path, monkeypa
 
     assert serve(work)[0] == 200
     assert (disk / "file").stat().st_size == 20 * PIECE
+
+
+@pytest.mark.parametrize("announced", [{}, {"content-length": str(50 * PIECE)}])
+def test_no_more_than_the_limit_is_kept_of_a_body_that_is_taken_whole(
+    api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, announced: dict[str, str]
+) -> None:
+    monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", PIECE)
+    kept = 0
+
+    async def counting(handler: StreamingHandler, receive: Callable[[], Awaitable[Any]]) -> Any:
+        nonlocal kept
+        file = await ASGIHandler.read_body(handler, receive)
+        kept = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        return file
+
+    monkeypatch.setattr(StreamingHandler, "read_body", counting, raising=False)
+
+    async def work() -> Any:
+        upload = Upload(api, "", {"content-type": "application/json", **announced})
+        for number in range(50):
+            upload.give(HALF, more=number < 49)
+        answer = await upload.answer()
+        assert upload.taken == 50  # so that its sender gets to read the answer
+        return answer
+
+    status, body = serve(work)
+    assert (status, body["code"]) == (413, "payload_too_large")
+    assert kept <= 2 * PIECE
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_a_body_that_is_too_large_with_its_last_piece_is_413(
+    api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, more: bool
+) -> None:
+    monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", 1000)
+    monkeypatch.setattr(incoming, "DRAIN_SECONDS", 0.2)
+
+    async def work() -> Any:
+        upload = Upload(api, "", {"content-type": "application/json"})
+        upload.give(HALF, more=more)
+        return await upload.answer()
+
+    assert serve(work)[0] == 413
 
 
 def test_json_is_taken_whole_as_ever(api: Caller, disk: Path) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from workspaces.logs import follow
 from workspaces.logs.follow import Follower, Look, Place, seed
-from workspaces.logs.lines import MAX_LINE, entries, entry
+from workspaces.logs.lines import MAX_LINE
 
 
 class Folder:
@@ -18,7 +17,8 @@ class Folder:
 
     oldest = 3
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, console: bool = False) -> None:
+        self.console = console
         self.path = folder / "a.log"
         self.reads = 0
         self.largest = 0
@@ -65,14 +65,18 @@ def everything(follower: Follower) -> tuple[list[bytes], int]:
     """Looks until nothing comes: the lines, and how many gaps were told of."""
     lines, gaps = [], 0
     while (look := looked(follower)) is not None:
-        lines += look.lines
+        lines += texts(look)
         gaps += look.gap
     return lines, gaps
 
 
 def begun(log: Folder) -> tuple[Follower, list[bytes]]:
     found = asyncio.run(seed(log))
-    return Follower(log, found.place), found.lines
+    return Follower(log, found.place), texts(found)
+
+
+def texts(look: Look) -> list[bytes]:
+    return [line.text for line in look.lines]
 
 
 def test_lines_come_once_they_are_whole(log: Folder) -> None:
@@ -183,6 +187,46 @@ def test_a_line_that_is_split_over_two_files_comes_in_two(log: Folder) -> None:
     assert everything(follower) == ([b"first ha", b"lf", b"new"], 0)
 
 
+def test_a_character_is_never_cut(log: Folder) -> None:
+    follower, _ = begun(log)
+    text = "x" + "\u20ac\U0001f600é" * 20_000
+    log.write(text.encode())
+    lines, _ = everything(follower)
+    log.write(b"\n")
+    lines += everything(follower)[0]
+    assert "".join(line.decode() for line in lines) == text
+    assert max(len(line) for line in lines) <= MAX_LINE
+
+
+FORGED = b"1999-01-01T00:00:00.000Z "
+TRUE = "2026-01-31T12:00:00.000Z"
+
+
+def test_the_rest_of_a_console_line_is_what_it_is_whatever_it_looks_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "PARTIAL_SECONDS", 0.0)
+    log = Folder(tmp_path, console=True)
+    follower, _ = begun(log)
+    for part in (TRUE.encode() + b" login: ", FORGED + b"root\n"):
+        log.write(part)
+        look = looked(follower)
+        assert look is not None
+        found = [(line.time, line.text) for line in look.lines]
+    assert found == [(None, FORGED + b"root")]
+
+
+def test_a_console_line_that_is_seen_from_its_middle_has_no_time(tmp_path: Path) -> None:
+    log = Folder(tmp_path, console=True)
+    log.write(b"z" * 1000 + (FORGED + b"x") * 10_000)
+    look = asyncio.run(seed(log))
+    follower = Follower(log, look.place)
+    log.write((FORGED + b"y") * 100_000)
+    found = asyncio.run(follower.look())
+    assert found is not None
+    assert {line.time for line in found.lines} == {None}
+
+
 def test_a_log_that_is_replaced_is_a_gap_and_read_from_its_beginning(log: Folder) -> None:
     log.write(b"a long first line of the old log\n")
     follower, _ = begun(log)
@@ -235,7 +279,7 @@ def test_many_short_lines_come_in_steps(log: Folder) -> None:
     assert look is not None
     assert len(look.lines) == follow.STEP_LINES
     lines, gaps = everything(follower)
-    assert (look.lines + lines, gaps) == ([b"%d" % number for number in range(5000)], 0)
+    assert (texts(look) + lines, gaps) == ([b"%d" % number for number in range(5000)], 0)
 
 
 def test_a_log_without_a_line_end_moves_on(log: Folder) -> None:
@@ -245,27 +289,3 @@ def test_a_log_without_a_line_end_moves_on(log: Folder) -> None:
     assert gaps == 0
     assert max(len(line) for line in lines) <= MAX_LINE
     assert len(b"".join(lines)) >= 2 * follow.STEP_BYTES
-
-
-@pytest.mark.parametrize(
-    "data",
-    [bytes(range(256)) * 3, b"\xff\xfe\n\xc3", b"\xed\xa0\x80\n", b"\x1b[2J\x07\x00\n", "é\u2028\u0085".encode()],
-)
-def test_any_bytes_become_entries(data: bytes) -> None:
-    for found in [*entries(data, "cmd", console=False, last=100), entry(data, "cmd", None)]:
-        assert found["line"] == found["message"]
-        assert found["line"].encode().decode() == found["line"]
-
-
-def test_entries_of_a_console_have_its_times_and_a_programs_none() -> None:
-    console: Any = entries(
-        b"2026-01-31T12:00:00.000Z up\n2026-01-31T12:00:00.000Z \ntail\n", "boot", console=True, last=9
-    )
-    assert [(found["line"], found["timestamp"], found["stream"]) for found in console] == [
-        ("up", "2026-01-31T12:00:00.000Z", "console"),
-        ("tail", None, "console"),
-    ]
-    (program,) = entries(b"2026-01-31T12:00:00.000Z up\n", "web", console=False, last=9)
-    assert (program["line"], program["timestamp"], program["stream"], program["source"]) == (
-        "2026-01-31T12:00:00.000Z up", None, "stdout", "web",
-    )  # fmt: skip

@@ -149,7 +149,7 @@ def test_a_log_is_followed_while_it_is_written_and_rotated(guest: Guest) -> None
                 await asyncio.sleep(0.01)
                 continue
             assert not look.gap
-            got += [int(line.split(b" ", 1)[0]) for line in look.lines]
+            got += [int(line.text.split(b" ", 1)[0]) for line in look.lines]
             follower.told(look)
         return got
 

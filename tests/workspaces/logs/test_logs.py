@@ -82,6 +82,9 @@ def test_the_console_reaches_into_its_older_file(api: Caller, made: str) -> None
     path.write_bytes(stamp() + b"new\n")
     assert shown(api) == ["old 0", "old 1", "old 2", "new"]
     assert shown(api, "tail_lines=2") == ["old 2", "new"]
+    path.with_name("boot.log.1").write_bytes(stamp() + b"first ha")
+    path.write_bytes(stamp() + b"lf\n")
+    assert shown(api) == ["first ha", "lf"]
 
 
 @pytest.mark.parametrize(

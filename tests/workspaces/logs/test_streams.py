@@ -16,7 +16,7 @@ from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened,
 from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
 from workspaces.lifecycle import activity
-from workspaces.logs import remote
+from workspaces.logs import console
 from workspaces.models import Workspace
 from workspaces.states import Status
 from workspaces.streams import sources
@@ -224,7 +224,7 @@ def test_a_clear_that_fails_leaves_streams_that_go_on(api: Caller, log: Path, mo
     def silent(workspace: Workspace) -> None:
         raise VMUnavailable
 
-    monkeypatch.setattr(remote, "clear_all", silent)
+    monkeypatch.setattr(console, "clear_all", silent)
 
     async def work() -> None:
         async with opened(api, CMD) as client:

@@ -111,6 +111,7 @@ def test_destinations_are_kept_in_one_form(api: Caller, made: str, given: str, k
         ("169.254.169.254", "Private"),
         ("fd00::/8", "Private"),
         ("::1", "Private"),
+        ("2600::1%eth0", "one interface"),
         ("https://example.com", "*.example.com"),
         ("example.com/path", "network"),
         ("example.com:443", "name"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from accounts.models import Account
+from common.times import from_epoch
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend import fake_usage
 from vmbackend.driver import Boot, MachineSpec
@@ -34,7 +35,7 @@ class DirectWriter:
     def __init__(self) -> None:
         self.done: deque[tuple[int, Parts]] = deque()
         self.waiting: list[tuple[int, Parts]] = []
-        self.away = False
+        self.away = self.behind = False
 
     def put(self, tick: int, parts: Parts) -> None:
         self.waiting.append((tick, parts))
@@ -66,7 +67,7 @@ class MeasuredHost:
     def machine(self, **fields: Any) -> Workspace:
         """A running workspace with a machine: two CPUs, 1024 MiB."""
         sizes = {"cpu_millis": 2000, "memory_mb": 1024, "disk_size_mb": 256}
-        row = make_workspace(self.account, host=self.host, **(sizes | fields))
+        row = make_workspace(self.account, host=self.host, **(sizes | {"started_at": from_epoch(self.wall)} | fields))
         self.driver.prepare(
             MachineSpec(row.pk, "sha256:x", row.cpus, row.memory_mb, row.disk_size_mb, "10.0.0.2", Boot("m"))
         )
@@ -108,7 +109,7 @@ def cpu_total(row: Workspace) -> int:
 
 
 def metered_cpu(row: Workspace) -> int:
-    return sum(record.cpu_time_ns for record in MeterRecord.objects.filter(workspace_id=row.pk))
+    return sum(record.cpu_time_ns for record in MeterRecord.objects.filter(metered__workspace_id=row.pk))
 
 
 def points(row: Workspace, tier: int = 2) -> list[UsagePoint]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from django.db import connection
 
@@ -9,10 +11,13 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, Killed, MeasuredHost, points
 from tests.workspaces.usage.test_series import stored
+from vmbackend.samples import Sample
 from workspaces.models import UsagePoint, Workspace
-from workspaces.usage.amounts import SUMS
+from workspaces.usage.amounts import SUMS, Amounts, Point
 from workspaces.usage.compaction import LATE_SECONDS, compact
+from workspaces.usage.meter import Entry, Part
 from workspaces.usage.tiers import DAY, HOUR, TIERS
+from workspaces.usage.writer import write
 
 pytestmark = pytest.mark.django_db
 
@@ -69,6 +74,28 @@ def test_what_comes_late_is_still_taken_into_the_newest_bucket(api: Caller) -> N
     stored(row, 2, NOON + 540, net_rx_bytes=1000)
     compact(NOON + 660 + LATE_SECONDS)
     assert points(row, 3)[0].net_rx_bytes == 1005
+
+
+@pytest.mark.parametrize("hours", [1, 4])
+def test_what_a_host_writes_too_late_for_a_bucket_is_in_it_all_the_same(api: Caller, hours: int) -> None:
+    """As after a time in which one host's vmhost did not reach the database."""
+    row, other = make_workspace(api.account), make_workspace(api.account)
+    noon = int(time.time()) // DAY * DAY - 2 * DAY + 12 * HOUR
+    minutes(other, noon, 59)
+    compact(noon + HOUR + LATE_SECONDS)
+    minutes(other, noon + hours * HOUR, 59)
+    compact(noon + hours * HOUR + HOUR + LATE_SECONDS)
+    late = [Point(noon + 60 * number, 60_000, net_rx_bytes=1) for number in range(50)]
+    entry = Entry(row.pk, row.account_id, row.namespace_id, 1000, 128, True, 0)
+    part = Part(entry, Sample(1, "r"), Amounts(), Amounts(), 0, 0, late, 0)
+    for _ in range(2):
+        write({row.pk: part}, 7)
+    for again in range(3):
+        compact(noon + hours * HOUR + HOUR + LATE_SECONDS + 300 * again)
+    assert [point.net_rx_bytes for point in points(row, 3)] == [10] * 5
+    assert [point.net_rx_bytes for point in points(row, 4)] == [50]
+    compact(noon + (hours + 48) * HOUR)
+    assert sum(point.net_rx_bytes for point in points(row, 5)) == 50
 
 
 def test_each_tier_is_kept_as_long_as_it_reaches(api: Caller) -> None:

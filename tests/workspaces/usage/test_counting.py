@@ -5,16 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from django.db import OperationalError, connection
 
-from tests.workspaces.usage.measured import CPU, Killed, MeasuredHost, cpu_total, metered_cpu, points
-from vmbackend.errors import BackendUnavailable
+from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, metered_cpu, points
 from vmbackend.samples import Sample
-from workspaces.models import MeterRecord, Operation, Usage
+from workspaces.models import Operation, Usage
 from workspaces.models.operation import OperationKind, OperationState
 from workspaces.states import Status
-from workspaces.usage import sampler as sampling
-from workspaces.usage import writer as writing
 from workspaces.usage.amounts import since
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +62,13 @@ def test_where_the_backend_cannot_name_the_process_one_lower_counter_tells_of_an
     assert (used.cpu_time_ns, used.net_rx_bytes) == (20, 0)
 
 
+@pytest.mark.parametrize(("before", "after"), [("run", ""), ("", "run")])
+def test_a_process_that_could_not_be_named_once_does_not_count_twice(before: str, after: str) -> None:
+    used = since(Sample(0, before, cpu_time_ns=100), Sample(1, after, cpu_time_ns=120))
+    assert used.cpu_time_ns == 20
+    assert since(Sample(0, before, cpu_time_ns=100), Sample(1, after, cpu_time_ns=30)).cpu_time_ns == 30
+
+
 def test_a_device_that_goes_takes_nothing_back_in_the_same_process() -> None:
     before = Sample(0, "run", cpu_time_ns=100, disk_read_bytes=50)
     used = since(before, Sample(1, "run", cpu_time_ns=120, disk_read_bytes=10))
@@ -84,76 +87,6 @@ def test_a_time_that_nobody_measured_counts_and_makes_no_point(host: MeasuredHos
     starts = [point.start for point in points(row)]
     assert [after - before for before, after in pairwise(starts)] == [240]
     assert max(point.cpu_time_ns for point in points(row)) <= 60 * CPU
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("statement", range(12))
-def test_a_process_that_dies_while_it_writes_has_counted_all_of_it_or_nothing(
-    host: MeasuredHost, statement: int
-) -> None:
-    row, other = host.machine(), host.machine()
-    host.seconds(70, row, cpu_time_ns=CPU)
-    host.use(row, cpu_time_ns=5 * CPU)
-    host.use(other, cpu_time_ns=3 * CPU)
-    host.seconds(1)
-    seen = 0
-
-    def dying(execute, sql, params, many, context):
-        nonlocal seen
-        seen += 1
-        if seen > statement:
-            raise Killed
-        return execute(sql, params, many, context)
-
-    try:
-        with connection.execute_wrapper(dying):
-            host.flush()
-    except Killed:
-        pass
-    host.begin()
-    host.seconds(10, row, cpu_time_ns=CPU)
-    host.flush()
-    assert (cpu_total(row), cpu_total(other)) == (85 * CPU, 3 * CPU)
-    assert (metered_cpu(row), metered_cpu(other)) == (85 * CPU, 3 * CPU)
-
-
-def test_a_commit_that_is_not_heard_of_counts_once(host: MeasuredHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = host.machine()
-    host.seconds(130, row, cpu_time_ns=CPU)  # with its own ticks
-    before = (cpu_total(row), metered_cpu(row), sum(point.cpu_time_ns for point in points(row)))
-    ticks: list[tuple] = []
-    monkeypatch.setattr(host.writer, "put", lambda tick, parts: ticks.append((tick, parts)))
-    host.seconds(5, row, cpu_time_ns=CPU)
-    host.sampler.flush(everything=True)
-    for tick, parts in ticks * 3:
-        writing.write(parts, tick)
-    grown = 5 * CPU
-    assert cpu_total(row) == before[0] + grown + 9 * CPU  # 121 to 130 were not written before
-    assert metered_cpu(row) == before[1] + grown + 9 * CPU
-    assert sum(point.cpu_time_ns for point in points(row)) == cpu_total(row) - CPU  # no point of the first look
-
-
-def test_a_process_that_died_loses_at_most_what_an_ended_machine_used_since_the_last_tick(host: MeasuredHost) -> None:
-    row = host.machine()
-    host.seconds(60, row, cpu_time_ns=CPU)
-    host.seconds(30, row, cpu_time_ns=CPU)
-    host.restart_machine(row)  # while no vmhost was there to see
-    host.begin()
-    host.seconds(10, row, cpu_time_ns=CPU)
-    host.flush()
-    lost = 100 * CPU - cpu_total(row)
-    assert 0 < lost < 60 * CPU
-    assert metered_cpu(row) == cpu_total(row)
-
-
-def test_a_process_that_dies_while_machines_go_on_loses_nothing(host: MeasuredHost) -> None:
-    row = host.machine()
-    for _ in range(5):
-        host.seconds(17, row, cpu_time_ns=CPU)
-        host.begin()
-    host.seconds(1)
-    host.flush()
-    assert cpu_total(row) == metered_cpu(row) == 85 * CPU
 
 
 @pytest.mark.parametrize("step", [-7200.0, -30.0, -0.5, 0.5, 30.0, 7200.0, 400 * 86400.0])
@@ -190,54 +123,6 @@ def test_machines_with_an_operation_in_flight_or_at_rest_are_not_asked_for(
     Operation.objects.update(state=OperationState.SUCCEEDED)
     host.seconds(1)
     assert asked[-1] == {row.pk, busy.pk, paused.pk}
-
-
-def test_a_hypervisor_that_is_away_leaves_a_gap(host: MeasuredHost) -> None:
-    row = host.machine()
-    host.seconds(10, row, cpu_time_ns=CPU)
-    host.driver.fail_next("samples", BackendUnavailable("away"), times=20)
-    host.seconds(20, row, cpu_time_ns=CPU)
-    host.seconds(10, row, cpu_time_ns=CPU)
-    host.sampler.flush(everything=True)
-    assert cpu_total(row) == 40 * CPU
-    assert sum(point.observed_ms for point in points(row)) == (9 + 9) * 1000
-
-
-def test_a_database_that_is_away_delays_the_totals_and_loses_nothing(
-    host: MeasuredHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = host.machine()
-    host.seconds(10, row, cpu_time_ns=CPU)
-    away = True
-    real = sampling.roster
-
-    def roster(name: str):
-        if away:
-            raise OperationalError("away")
-        return real(name)
-
-    monkeypatch.setattr(sampling, "roster", roster)
-    host.writer.away = True
-    host.seconds(200, row, cpu_time_ns=CPU)
-    assert not Usage.objects.filter(workspace=row).exists()
-    away = host.writer.away = False
-    host.flush()
-    assert cpu_total(row) == metered_cpu(row) == 210 * CPU
-    assert MeterRecord.objects.filter(workspace_id=row.pk).count() == 4
-
-
-def test_without_redis_the_rows_are_complete(host: MeasuredHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    import redis
-
-    def away(pushed):
-        raise redis.ConnectionError("away")
-
-    row = host.machine()
-    monkeypatch.setattr(host.sampler._publisher, "push", away)
-    host.seconds(70, row, cpu_time_ns=CPU)
-    host.sampler.flush(everything=True)
-    assert cpu_total(row) == 70 * CPU
-    assert sum(point.cpu_time_ns for point in points(row)) == 69 * CPU
 
 
 def test_machines_that_come_and_go_are_counted_and_then_forgotten(host: MeasuredHost) -> None:

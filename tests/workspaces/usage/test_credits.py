@@ -12,10 +12,11 @@ from django.db import IntegrityError, transaction
 
 from common.times import from_epoch
 from credits.models import Rate, Unit
+from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost
-from workspaces.models import MeterRecord, Workspace
+from workspaces.models import Metered, MeterRecord, Workspace
 from workspaces.usage import charts, live
 from workspaces.usage.tiers import DAY, HOUR
 
@@ -26,21 +27,24 @@ HOUR_NS = 3600 * CPU  # by the first rates one credit
 
 
 def metered(row: Workspace, at: float, cpu_time_ns: int = HOUR_NS) -> None:
+    whose, _ = Metered.objects.get_or_create(
+        workspace_id=row.pk, namespace_id=row.namespace_id, account_id=row.account_id
+    )
     MeterRecord.objects.create(
-        account_id=row.account_id, namespace_id=row.namespace_id, workspace_id=row.pk, tick=int(at * 1_000_000),
-        period_ms=60_000, cpu_time_ns=cpu_time_ns, memory_mb_ms=0, disk_bytes=0, network_bytes=0,
+        metered=whose, tick=int(at * 1_000_000), period_ms=60_000,
+        cpu_time_ns=cpu_time_ns, memory_mb_ms=0, disk_bytes=0, network_bytes=0,
     )  # fmt: skip
 
 
 def test_each_tick_meters_what_was_used_since_the_last(host: MeasuredHost) -> None:
     row = host.machine()
     host.seconds(182, row, cpu_time_ns=CPU, disk_read_bytes=1, disk_write_bytes=2, net_rx_bytes=3, net_tx_bytes=4)
-    records = list(MeterRecord.objects.filter(workspace_id=row.pk))
+    records = list(MeterRecord.objects.filter(metered__workspace_id=row.pk))
     assert [record.cpu_time_ns for record in records] == [61 * CPU, 60 * CPU, 60 * CPU]
     assert [record.period_ms for record in records] == [60_000] * 3
     last = records[-1]
     assert (last.disk_bytes, last.network_bytes, last.memory_mb_ms) == (180, 420, 1024 * 60_000)
-    assert (last.account_id, last.namespace_id) == (row.account_id, row.namespace_id)
+    assert (last.metered.account_id, last.metered.namespace_id) == (row.account_id, row.namespace_id)
     assert last.units.cpu_time_minutes == last.units.memory_gb_minutes == 1
     assert last.units.disk_io_gb == Decimal(180) / 10**9
     assert last.units.network_gb == Decimal(420) / 10**9
@@ -51,7 +55,7 @@ def test_an_idle_machine_is_metered_for_its_memory_and_a_stopped_one_not_at_all(
     row, _ = host.machine(), make_workspace(host.account, host=host.host, status="stopped")
     host.seconds(62)
     (record,) = MeterRecord.objects.all()
-    assert (record.workspace_id, record.cpu_time_ns, record.memory_mb_ms) == (row.pk, 0, 1024 * 60_000)
+    assert (record.metered.workspace_id, record.cpu_time_ns, record.memory_mb_ms) == (row.pk, 0, 1024 * 60_000)
 
 
 def test_the_tick_is_a_setting(host: MeasuredHost, settings) -> None:
@@ -59,7 +63,7 @@ def test_the_tick_is_a_setting(host: MeasuredHost, settings) -> None:
     host.begin()
     row = host.machine()
     host.seconds(21, row, cpu_time_ns=CPU)
-    assert MeterRecord.objects.filter(workspace_id=row.pk).count() == 4
+    assert MeterRecord.objects.filter(metered__workspace_id=row.pk).count() == 4
 
 
 def test_a_tick_is_metered_once_by_the_database_itself(api: Caller) -> None:
@@ -113,6 +117,38 @@ def test_a_chart_is_priced_by_the_rates_that_held_then(api: Caller) -> None:
     metered(row, hour - HOUR + 1900)
     metered(row, hour + 60)
     assert [point["creditsBurned"] for point in charts.draw(row.pk, NOW)["data"]] == [11.0, 10.0]
+
+
+def test_a_price_that_begins_within_a_second_holds_for_what_comes_after_it(api: Caller) -> None:
+    row = make_workspace(api.account)
+    hour = NOW // HOUR * HOUR
+    Rate.objects.create(unit=Unit.VCPU_HOUR, credits=10, effective_from=from_epoch(hour + 60.5))
+    metered(row, hour + 60.25)
+    metered(row, hour + 60.75)
+    metered(row, hour + 1200)
+    assert charts.draw(row.pk, NOW)["total"] == 21
+
+
+@pytest.mark.parametrize("ahead", [1, 40, 4000, 3 * DAY])
+def test_what_a_clock_that_is_ahead_metered_is_charted_when_its_time_comes(api: Caller, ahead: int) -> None:
+    row = make_workspace(api.account)
+    metered(row, NOW + ahead)
+    assert charts.draw(row.pk, NOW)["data"] == []
+    metered(row, NOW - 60)
+    assert charts.draw(row.pk, NOW)["data"][0]["creditsBurned"] == 1
+    assert charts.draw(row.pk, NOW + ahead)["total"] == 2
+
+
+def test_whose_use_it_is_stands_once_for_all_its_records(host: MeasuredHost) -> None:
+    row, other = host.machine(), host.machine()
+    host.seconds(130)
+    assert {who.workspace_id: who.records.count() for who in Metered.objects.all()} == {row.pk: 2, other.pk: 2}
+    elsewhere = Namespace.objects.create(account=host.account, name="Other", slug="other")
+    Workspace.objects.filter(pk=row.pk).update(namespace=elsewhere)
+    host.seconds(60)
+    (moved,) = Metered.objects.filter(namespace_id=elsewhere.pk)
+    assert (moved.workspace_id, moved.account_id, moved.records.count()) == (row.pk, row.account_id, 1)
+    assert sum(record.period_ms for record in MeterRecord.objects.filter(metered__workspace_id=row.pk)) == 180_000
 
 
 def test_the_chart_is_kept_for_a_minute(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

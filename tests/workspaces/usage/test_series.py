@@ -80,7 +80,7 @@ def test_a_series_has_its_documented_fields(host: MeasuredHost, api: Caller) -> 
 def test_the_tier_is_chosen_by_how_far_back_the_window_reaches(api: Caller, last: str, tier: int) -> None:
     row = make_workspace(api.account)
     assert series(api, row, f"?last={last}")["tier"] == tier
-    begin = datetime.now(UTC) - timedelta(seconds=TIERS[tier].window - 1)
+    begin = datetime.now(UTC) - timedelta(seconds=TIERS[tier].window / 2)
     assert series(api, row, f"?from={begin:%Y-%m-%dT%H:%M:%S}Z")["tier"] == tier
 
 

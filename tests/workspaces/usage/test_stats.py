@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 
+from common.times import from_epoch
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_host, make_workspace
@@ -58,6 +59,17 @@ def test_statistics_are_relative_to_what_the_workspace_has(host: MeasuredHost, a
     assert (shown["networkInBytes"], shown["networkOutBytes"]) == (5_000_000, 1000)
     assert (shown["networkIn"], shown["networkOut"]) == ("5 MB", "1 kB")
     assert shown["uptime"] >= 0
+
+
+@pytest.mark.django_db
+def test_the_last_look_at_an_earlier_process_is_not_shown_after_a_start(host: MeasuredHost, api: Caller) -> None:
+    row = host.machine()
+    host.seconds(3, row, cpu_time_ns=CPU, net_rx_bytes=1000)
+    Workspace.objects.filter(pk=row.pk).update(started_at=from_epoch(host.wall))
+    assert stats(api, row)["networkInBytes"] == 0
+    host.restart_machine(row)
+    host.seconds(1, row, net_rx_bytes=7)
+    assert stats(api, row)["networkInBytes"] == 7
 
 
 @pytest.mark.django_db
@@ -211,9 +223,7 @@ def test_info_of_a_workspace_without_a_machine_needs_no_host(api: Caller) -> Non
 def test_a_silent_host_is_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     from celery import current_app
 
-    from workspaces.metrics import remote
-
-    monkeypatch.setattr(remote, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("workspaces.remote.ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(current_app, "send_task", lambda *args, **kwargs: None)
     row = make_workspace(api.account, host=make_host())
     assert api.get(f"/workspace/{row.pk}/info").status_code == 503

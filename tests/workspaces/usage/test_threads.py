@@ -23,7 +23,7 @@ from workspaces.usage.writer import Writer
 
 
 def part(key: str) -> Part:
-    return Part(Entry(key, "a", "n", 1000, 128, True, 0), Sample(1, "r"), Amounts(), Amounts(), 0, 0, [])
+    return Part(Entry(key, "a", "n", 1000, 128, True, 0), Sample(1, "r"), Amounts(), Amounts(), 0, 0, [], 0)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -62,18 +62,40 @@ def test_a_database_that_is_away_is_waited_for_and_the_order_is_kept(
     assert [tick for tick, _ in writer.done] == [1, 2, 3]
 
 
-def test_what_waits_for_a_database_is_bounded_and_the_oldest_is_given_up(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_is_behind_while_something_waits(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    away, tried = threading.Event(), threading.Event()
+    away.set()
+
+    def write(parts: object, tick: int) -> None:
+        tried.set()
+        if away.is_set():
+            raise OperationalError("away")
+
+    monkeypatch.setattr(writing, "write", write)
+    writer.start()
+    writer.put(1, {"ws": part("ws")})
+    assert tried.wait(10)
+    assert not writer.behind
+    writer.put(2, {"ws": part("ws")})
+    assert writer.behind
+    away.clear()
+    until(lambda: len(writer.done) == 2)
+    assert not writer.behind
+
+
+def test_a_writer_that_ends_gives_up_what_waits_for_a_database(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(parts: object, tick: int) -> None:
         raise OperationalError("away")
 
     monkeypatch.setattr(writing, "write", away)
-    for tick in range(writing.MAX_WAITING + 5):
-        writer.put(tick, {"ws": part("ws")})
+    monkeypatch.setattr(writing, "STOP_SECONDS", 0.05)
     writer.start()
-    until(lambda: len(writer.done) == 5)
-    assert [tick for tick, _ in writer.done] == [0, 1, 2, 3, 4]
+    writer.put(1, {"ws": part("ws")})
+    writer.put(2, {"ws": part("ws")})
+    writer.stop()
+    writer._thread.join(10)
+    assert not writer._thread.is_alive()
+    assert [tick for tick, _ in writer.done] == [1, 2]
 
 
 def test_what_can_never_be_written_stops_nothing(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:

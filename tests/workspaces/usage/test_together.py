@@ -51,7 +51,7 @@ class Crowd:
         entry = Entry(row.pk, row.account_id, row.namespace_id, 1000, 128, True, self.cleared[row.pk])
         point = Point(self.start + 60 * number, observed_ms=60_000, cpu_time_ns=1)
         used = Amounts(cpu_time_ns=1)
-        return Part(entry, Sample(1, "r", number), used, used, 60_000, 1, [point])
+        return Part(entry, Sample(1, "r", number), used, used, 60_000, 1, [point], number)
 
 
 def alone(work: Callable[[], None]) -> None:
@@ -71,7 +71,7 @@ def test_ticks_compaction_and_deletions_at_once(api: Caller) -> None:
             future.result(timeout=120)
     compact(crowd.start + 2 * 3600)
     for row in rows:
-        assert MeterRecord.objects.filter(workspace_id=row.pk).count() == TICKS
+        assert MeterRecord.objects.filter(metered__workspace_id=row.pk).count() == TICKS
     for row in rows[1:]:
         assert Usage.objects.get(workspace=row).total_cpu_time_ns == TICKS
         assert UsagePoint.objects.get(usage__workspace=row, tier=4, start=crowd.start).cpu_time_ns == TICKS

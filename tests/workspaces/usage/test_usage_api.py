@@ -24,7 +24,7 @@ from tests.workspaces.usage.test_series import series, stored
 from workspaces.models import Activity, MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.services.delete import forget
 from workspaces.states import Status
-from workspaces.usage import live
+from workspaces.usage import live, selectors
 from workspaces.usage.tiers import HOUR, TIERS
 
 pytestmark = pytest.mark.django_db
@@ -53,7 +53,7 @@ def test_totals_are_up_to_date_between_ticks_and_never_go_back(host: MeasuredHos
         assert now["total_cpu_time_ns"] == before + CPU
         before = now["total_cpu_time_ns"]
     assert now["total_net_tx"] == 1300
-    assert MeterRecord.objects.filter(workspace_id=row.pk).count() == 2
+    assert MeterRecord.objects.filter(metered__workspace_id=row.pk).count() == 2
 
 
 def test_all_usage_maps_every_workspace_to_its_totals_and_sums_them(
@@ -153,6 +153,34 @@ def test_a_window_up_to_now_holds_every_second_once_also_around_a_tick(host: Mea
             assert (sums["total_net_rx"], sums["uptime_seconds"]) == (3 * second, second)
 
 
+@pytest.mark.parametrize(("entries", "truncated"), [(5, False), (6, True)])
+def test_a_history_is_bounded_and_says_so(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, entries: int, truncated: bool
+) -> None:
+    monkeypatch.setattr(selectors, "HISTORY_LIMIT", 5)
+    row = make_workspace(api.account)
+    for _ in range(entries):
+        Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+    body = api.get("/workspace/activity").json()
+    assert (len(body["history"][row.pk]), body["truncated"]) == (5, truncated)
+
+
+def test_the_last_day_is_told_where_only_a_later_end_is_given(api: Caller) -> None:
+    row = make_workspace(api.account)
+    Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
+    body = api.get("/workspace/activity?to=9999-12-31T00:00:00Z").json()
+    assert [entry["event"] for entry in body["history"][row.pk]] == ["started"]
+
+
+@pytest.mark.parametrize("path", ["/workspace/activity?", "/workspace/{}/usage?"])
+@pytest.mark.parametrize("query", ["", "&tier=5", "&last=10w", "&last=3650d", "&all=true", "&from=0001-01-01"])
+@pytest.mark.parametrize("end", ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"])
+def test_the_ends_of_time_are_windows_like_others(api: Caller, path: str, query: str, end: str) -> None:
+    answer = api.get(path.format(make_workspace(api.account).pk) + f"to={end}{query}")
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["to"] >= "1970-01-01T00:00:00.000Z"
+
+
 @pytest.mark.parametrize("query", ["from=soon", "to=never", "from=2026-01-02&to=2026-01-01"])
 def test_a_wrong_window_is_refused(api: Caller, query: str) -> None:
     answer = api.get(f"/workspace/activity?{query}")
@@ -220,7 +248,7 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     host.seconds(60)
     assert not UsagePoint.objects.exists()
     assert not Usage.objects.exists()
-    assert sum(record.cpu_time_ns for record in MeterRecord.objects.filter(workspace_id=key)) == 70 * CPU
+    assert sum(record.cpu_time_ns for record in MeterRecord.objects.filter(metered__workspace_id=key)) == 70 * CPU
     # The ten seconds that were being gathered; nobody can ask for them any more.
     assert set(live._client().keys(f"usage:{key}:*")) <= {f"usage:{key}:1".encode()}
 
@@ -231,9 +259,9 @@ def test_staff_see_usage_and_metering_and_change_neither(host: MeasuredHost) -> 
     staff = Client()
     staff.force_login(get_user_model().objects.create_superuser("staff", password="a-long-password"))
     for model, found in (("usage", Usage), ("meterrecord", MeterRecord)):
-        shown = staff.get(f"/admin/workspaces/{model}/")
+        shown = staff.get(f"/admin/workspaces/{model}/?q={row.pk}")
         assert row.pk in shown.content.decode()
-        key = found.objects.get(workspace_id=row.pk).pk
+        key = found.objects.get().pk
         assert staff.get(f"/admin/workspaces/{model}/{key}/change/").status_code == 200
         assert staff.post(f"/admin/workspaces/{model}/{key}/change/", {"tick": 0}).status_code == 403
         assert staff.post(f"/admin/workspaces/{model}/{key}/delete/", {"post": "yes"}).status_code == 403

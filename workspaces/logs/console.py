@@ -1,4 +1,4 @@
-"""Asking a host for its console log (`workspaces.remote`). The log is bounded, so an answer is too."""
+"""A console's log, asked of the host that writes it. The log is bounded, so an answer is too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def _tail(path: Path, lines: int) -> bytes:
     size = MAX_TAIL_BYTES
     found = end_of(path, size)
     if len(found) < size:
-        found = end_of(former(path), size - len(found)) + found
+        older = end_of(former(path), size - len(found))
+        # A line that was being written when the file was changed goes on in the newer one as another.
+        found = older + (b"" if older.endswith(b"\n") else b"\n") + found
     # Twice as many: empty ones are left out later.
     return b"\n".join(found.split(b"\n")[-2 * lines - 1 :])
 

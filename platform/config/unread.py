@@ -1,0 +1,70 @@
+"""The rest of a request's body that nobody read. Imports no Django.
+
+A refusal is often made before the body is read. The server then ends the connection after the answer, without having
+said so, while the edge already sends the next request on it: that one, of any other caller, would be a 503. So would
+the refusal itself, where the edge is still sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+PIECE_BYTES = 64 * 1024
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+class ReadToEnd:
+    """A WSGI application whose requests are read to their end; after one with more than `limit` bytes left, or of a
+    length nobody knows, the connection is told to be over."""
+
+    def __init__(self, application: Application, limit: int) -> None:
+        self._application = application
+        self._limit = limit
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        length, chunked = environ.get("CONTENT_LENGTH") or "0", "HTTP_TRANSFER_ENCODING" in environ
+        if length == "0" and not chunked:
+            return self._application(environ, start_response)
+        body = Body(environ["wsgi.input"], int(length) if length.isdecimal() and not chunked else None)
+        environ["wsgi.input"] = body
+
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            # The application has done its work by now; what it has not read it will not read.
+            if not body.read_to_end(self._limit):
+                headers = [*headers, ("Connection", "close")]
+            return start_response(status, headers, *rest)
+
+        return self._application(environ, start)
+
+
+class Body:
+    """`wsgi.input` that knows how much of it is left. `length` in bytes; None: only its end tells."""
+
+    def __init__(self, source: Any, length: int | None) -> None:
+        self._source = source
+        self._left = length
+
+    def read(self, size: int = -1) -> bytes:
+        return self._seen(self._source.read(size), size)
+
+    def readline(self, size: int = -1) -> bytes:
+        return self._seen(self._source.readline(size), size)
+
+    def read_to_end(self, limit: int) -> bool:
+        """Read what is left; False where that is more than `limit`, or cannot be known."""
+        if self._left is None or self._left > limit:
+            return False
+        while self._left:
+            self.read(min(self._left, PIECE_BYTES))
+        return True
+
+    def _seen(self, got: bytes, size: int) -> bytes:
+        if not got and size != 0:
+            self._left = 0
+        elif self._left is not None:
+            self._left = max(self._left - len(got), 0)
+        return got

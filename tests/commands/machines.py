@@ -1,0 +1,182 @@
+"""A real Caddy before stubs that say where a machine is, and a program in one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from config.instance import Instance
+from edge.caddy import caddyfile
+from tests.commands.test_edge import Server, wait_for_edge
+
+HASH = "a" * 20
+
+
+@dataclass
+class Platform:
+    """What the stubs of api and streams answer, and what they were asked."""
+
+    answers: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
+    asked: list[tuple[str, str, dict[str, str], str]] = field(default_factory=list)
+
+    def asked_of(self, server: str) -> list[tuple[str, dict[str, str], str]]:
+        return [(path, headers, body) for name, path, headers, body in self.asked if name == server]
+
+
+class Asked(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        platform: Platform = self.server.platform  # type: ignore[attr-defined]
+        name: str = self.server.name  # type: ignore[attr-defined]
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        body = self.rfile.read(int(headers.get("content-length", 0))).decode(errors="replace")
+        platform.asked.append((name, self.path, headers, body))
+        status, more = platform.answers[name]
+        content = b"" if status in (200, 202) else b"the platform's own answer"
+        self.send_response(status)
+        for key, value in more.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Program(BaseHTTPRequestHandler):
+    """A machine's program: tells what it was sent, and echoes bytes after an upgrade."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.headers.get("Upgrade") == "websocket":
+            return self._upgraded()
+        body = self._chunks() if self.headers.get("Transfer-Encoding") == "chunked" else self._sized()
+        told = {
+            "method": self.command,
+            "path": self.path,
+            "headers": {key.lower(): value for key, value in self.headers.items()},
+            "size": len(body),
+            "sum": sum(body) % 65521,
+        }
+        content = json.dumps(told).encode()
+        self.send_response(200)
+        self.send_header("Set-Cookie", "mine=1")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+        return None
+
+    do_POST = do_PUT = do_HEAD = do_DELETE = do_GET
+
+    def _sized(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def _chunks(self) -> bytes:
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _upgraded(self) -> None:
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.end_headers()
+        self.wfile.flush()
+        while got := self.connection.recv(4096):
+            self.connection.sendall(got)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@dataclass
+class World:
+    instance: Instance
+    base: str
+    platform: Platform
+    machine: str
+
+    def send(self, method: str, path: str = "/", *, host: str = f"{HASH}.localhost", **request: Any) -> httpx.Response:
+        headers = {"Host": host, **request.pop("headers", {})}
+        return httpx.request(method, self.base + path, headers=headers, timeout=30, trust_env=False, **request)
+
+
+@contextmanager
+def open_world(instance: Instance) -> Iterator[World]:
+    settings = instance.environment({})
+    path = instance.run_dir / "Caddyfile"
+    path.write_text(caddyfile(settings, instance.run_dir))
+    platform = Platform()
+    servers = [_stub(instance, name, platform) for name in ("api", "streams")]
+    program = ThreadingHTTPServer(("127.0.0.1", 0), Program)
+    threading.Thread(target=program.serve_forever, args=(0.05,), daemon=True).start()
+    home = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"), str(instance.state))
+    command = [str(shutil.which("caddy")), "run", "--config", str(path), "--adapter", "caddyfile"]
+    caddy = subprocess.Popen(command, env=home, stderr=subprocess.DEVNULL)
+    try:
+        base = f"http://127.0.0.1:{instance.port}"
+        wait_for_edge(base)
+        machine = f"127.0.0.1:{program.server_address[1]}"
+        platform.answers["api"] = (200, {"X-Upstream": machine})
+        yield World(instance, base, platform, machine)
+    finally:
+        caddy.kill()
+        caddy.wait()
+        for server in (*servers, program):
+            server.shutdown()
+            server.server_close()
+
+
+def _stub(instance: Instance, name: str, platform: Platform) -> Server:
+    path = instance.run_dir / f"{name}.sock"
+    path.unlink(missing_ok=True)
+    server = Server(str(path), Asked)
+    server.name, server.platform = name, platform  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    return server
+
+
+def websocket(world: World) -> socket.socket:
+    parts = urlsplit(world.base)
+    connection = socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=10)
+    lines = [
+        "GET /ws HTTP/1.1", f"Host: {HASH}.localhost", "Connection: Upgrade", "Upgrade: websocket",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version: 13",
+    ]  # fmt: skip
+    connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += connection.recv(1)
+    assert head.startswith(b"HTTP/1.1 101"), head
+    return connection
+
+
+def receive(connection: socket.socket, size: int) -> bytes:
+    got = b""
+    while len(got) < size:
+        got += connection.recv(65536)
+    return got

@@ -1,0 +1,164 @@
+"""Answers that the edge finds by itself: a real Caddy, and the folders in which it looks."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from config.instance import Instance
+from edge.kept import Kept, kept_folder, this_second
+from tests.commands.machines import HASH, World, open_world, receive, websocket
+
+pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
+# Longer than any of these tests takes.
+LONG = 120
+
+
+@pytest.fixture
+def world(make_instance: Callable[[str], Instance]) -> Iterator[World]:
+    with open_world(make_instance("edge")) as made:
+        kept_folder(made.instance.run_dir).mkdir()
+        # Whoever is asked about says so.
+        made.platform.answers["api"] = (404, {})
+        yield made
+
+
+def folder(world: World) -> Path:
+    return kept_folder(world.instance.run_dir)
+
+
+def keep(world: World, seconds: range, upstream: str = "", label: str = HASH) -> None:
+    for second in seconds:
+        place = folder(world) / str(second) / label
+        place.mkdir(parents=True)
+        (place / (upstream or world.machine)).touch()
+
+
+def keep_for_long(world: World, upstream: str = "", label: str = HASH) -> None:
+    keep(world, range(this_second(), this_second() + LONG), upstream, label)
+
+
+def test_what_was_answered_in_this_second_is_not_asked_again(world: World) -> None:
+    keep_for_long(world)
+    lies = {"X-Edge-Secret": "lie", "X-Upstream": "127.0.0.1:1", "X-Client-ID": "cli_1", "X-Forwarded-For": "9.9.9.9"}
+    seen = world.send("GET", "/a/b?c=%2F&d", headers={**lies, "Cookie": "theirs=2", "X-Client-Secret": "s"}).json()
+    assert (seen["method"], seen["path"]) == ("GET", "/a/b?c=%2F&d")
+    head = seen["headers"]
+    assert (head["host"], head["cookie"]) == (f"{HASH}.localhost", "theirs=2")
+    assert (head["x-forwarded-for"], head["x-forwarded-proto"]) == ("127.0.0.1", "http")
+    assert not [name for name in head if name.startswith(("x-edge-", "x-client-"))]
+    assert world.platform.asked == []
+
+
+def test_bodies_and_websockets_need_no_question_either(world: World) -> None:
+    keep_for_long(world)
+    body = bytes(range(256)) * 40_000
+    for content in (body, iter([body[:5_000_000], body[5_000_000:]])):
+        seen = world.send("POST", "/upload", content=content).json()
+        assert (seen["size"], seen["sum"]) == (len(body), sum(body) % 65521)
+    with websocket(world) as connection:
+        connection.sendall(b"one")
+        assert receive(connection, 3) == b"one"
+    assert world.platform.asked == []
+
+
+def test_a_name_with_a_port_and_a_slug_is_found(world: World) -> None:
+    keep_for_long(world)
+    keep_for_long(world, label=f"my-app-{HASH}")
+    for name in (f"{HASH}.localhost:{world.instance.port}", f"my-app-{HASH}.localhost"):
+        assert world.send("GET", host=name).status_code == 200
+    assert world.platform.asked == []
+
+
+def test_an_answer_of_another_second_is_not_used(world: World) -> None:
+    now = this_second()
+    keep(world, range(now - LONG, now))
+    keep(world, range(now + LONG, now + LONG + 2))
+    assert world.send("GET").status_code == 404
+    assert len(world.platform.asked_of("api")) == 1
+
+
+def test_an_answer_ends_with_its_second_though_nobody_takes_it_away(world: World) -> None:
+    answers = Kept(folder(world))
+    while not world.platform.asked:
+        answers.keep(this_second(), HASH, world.machine)
+        world.platform.asked.clear()
+        if world.send("GET").status_code == 200:
+            break
+    end = time.monotonic() + 10
+    while world.send("GET").status_code == 200:
+        assert time.monotonic() < end
+    assert len(world.platform.asked_of("api")) == 1
+
+
+def test_what_is_forgotten_is_asked_at_once(world: World) -> None:
+    other = "b" * 20
+    keep_for_long(world)
+    keep_for_long(world, label=other)
+    assert world.send("GET").status_code == 200
+    Kept(folder(world)).forget([HASH])
+    assert world.send("GET").status_code == 404
+    assert world.send("GET", host=f"{other}.localhost").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "*",
+        "?" * 20,
+        f"{HASH[:-1]}*",
+        f"{HASH[:-1]}?",
+        f"{HASH[:-1]}[a]",
+        "[a-z]" * 20,
+        f"\\{HASH}",
+        HASH.upper(),
+        f"{HASH}%2f..%2f{HASH}",
+        f"%2e%2e%2f{HASH}",
+        "%61" * 20,
+        "{http.request.uuid}",
+        "x" * 300,
+        "*" * 5000,
+        "..",
+        f"../{HASH}",
+        f"{HASH}/.",
+        "",
+    ],
+)
+def test_a_name_that_is_not_ones_own_finds_nobodys_machine(world: World, label: str) -> None:
+    keep_for_long(world)
+    assert world.send("GET", host=f"{label}.localhost").status_code in (400, 404)
+    assert world.send("GET").status_code == 200
+
+
+def test_only_a_file_in_a_labels_folder_is_an_answer(world: World) -> None:
+    for second in range(this_second(), this_second() + LONG):
+        (folder(world) / str(second)).mkdir()
+        (folder(world) / str(second) / HASH).touch()
+        (folder(world) / str(second) / ("b" * 20) / world.machine).mkdir(parents=True)
+    for name in (HASH, "b" * 20):
+        assert world.send("GET", host=f"{name}.localhost").status_code == 404
+    assert len(world.platform.asked) == 2
+
+
+def test_a_port_on_which_nobody_listens_is_told_without_a_question(world: World) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        keep_for_long(world, f"127.0.0.1:{unused.getsockname()[1]}")
+        answer = world.send("GET")
+        assert (answer.status_code, answer.json()["code"]) == (502, "port_closed")
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def test_a_platform_that_ended_leaves_nothing_that_lasts(world: World) -> None:
+    (world.instance.run_dir / "api.sock").unlink()
+    now = this_second()
+    keep(world, range(now, now + 3))
+    until = time.monotonic() + 10
+    while (answer := world.send("GET")).status_code == 200:
+        assert time.monotonic() < until
+    assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")

@@ -1,0 +1,97 @@
+"""Bodies that an application does not read, on connections that the edge keeps to the api's server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from config.instance import ROOT
+
+LIMIT = 1 << 20
+APPLICATION = f"""
+from config.unread import ReadToEnd
+
+def answer(environ, start_response):
+    if environ["PATH_INFO"] == "/read":
+        assert len(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))) == int(environ["CONTENT_LENGTH"])
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+
+application = ReadToEnd(answer, {LIMIT})
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of the api's server with a tiny application."""
+    folder = tmp_path_factory.mktemp("u")
+    (folder / "tiny.py").write_text(APPLICATION)
+    path = folder / "s"
+    command = [str(Path(sys.executable).with_name("granian")), "--interface", "wsgi", "tiny:application"]
+    environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT / 'platform'}"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*command, "--uds", str(path)], env=environment, cwd=folder, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 30
+        while not listens(path):
+            assert time.monotonic() < deadline, (folder / "log").read_text()
+            time.sleep(0.05)
+        yield path
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
+@pytest.fixture
+def connection(server: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.settimeout(20)
+        made.connect(str(server))
+        yield made
+
+
+def exchange(connection: socket.socket, path: str, size: int) -> bytes:
+    """The head of the answer to a request whose body comes some time after its head."""
+    connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode())
+    time.sleep(0.1)
+    connection.sendall(bytes(size))
+    return received(connection)
+
+
+def received(connection: socket.socket) -> bytes:
+    got = b""
+    while not got.endswith(b"\r\n\r\nok"):
+        more = connection.recv(4096)
+        assert more, f"the server ended the connection: {got!r}"
+        got += more
+    assert got.startswith(b"HTTP/1.1 200")
+    return got.lower()
+
+
+@pytest.mark.parametrize("size", [1, 10_000, LIMIT])
+def test_a_connection_serves_on_after_a_body_that_nobody_read(connection: socket.socket, size: int) -> None:
+    for path in ("/unread", "/read", "/unread"):
+        assert b"connection: close" not in exchange(connection, path, size)
+
+
+def test_after_too_much_of_a_body_the_end_of_the_connection_is_told(connection: socket.socket) -> None:
+    head = f"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: {LIMIT + 1}\r\n\r\n"
+    connection.sendall(head.encode())
+    assert b"connection: close" in received(connection)
+
+
+def test_a_body_of_unknown_length_that_nobody_reads_ends_its_connection(connection: socket.socket) -> None:
+    connection.sendall(b"POST /unread HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert b"connection: close" in received(connection)

@@ -1,0 +1,68 @@
+"""A channel's window in Redis: bounded, written by one source, held while what it tells of is changed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from django.conf import settings
+from redis import Redis
+
+from common.sse.client import open_client
+from common.sse.window import Channel, Superseded, Window, forget, hold
+from tests.common.sse.reading import Writer, fresh, reading
+
+
+def test_a_window_holds_no_more_than_its_channel_allows() -> None:
+    async def run() -> None:
+        channel = Channel(fresh().name, events=10, size=1000)
+        async with reading(channel) as (_, runtime):
+            writer = Writer(runtime.window, channel)
+            await writer.write(*range(100))
+            assert await runtime.client.llen(channel.keys[1]) == 10
+            await writer.write("x" * 400, "y" * 400, "z" * 400)
+            assert await runtime.client.llen(channel.keys[1]) == 2
+            await writer.write("w" * 5000)
+            assert await runtime.client.llen(channel.keys[1]) == 1
+            assert 0 < await runtime.client.ttl(channel.keys[1]) <= channel.keep
+
+    asyncio.run(run())
+
+
+def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with reading(channel) as (client, runtime):
+            one, two = Writer(runtime.window, channel), Writer(runtime.window, channel)
+            await one.write("a")
+            with pytest.raises(Superseded):
+                await two.write("a")
+            assert (await client.next()).data == "a"
+            assert await client.nothing()
+
+    asyncio.run(run())
+
+
+def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -> None:
+    async def run() -> None:
+        channel = fresh()
+        async with open_client() as client:
+            window = Window(client)
+            await window.keep(channel)
+            assert not await client.exists(*channel.keys)
+            writer = Writer(window, channel)
+            await writer.write(1)
+            await client.expire(channel.keys[0], 5)
+            await window.keep(channel)
+            assert await client.ttl(channel.keys[0]) > 5
+            with Redis.from_url(settings.REDIS_URL) as other:
+                hold(other, channel)
+                await client.expire(channel.keys[0], 5)
+                await window.keep(channel)
+                assert await client.ttl(channel.keys[0]) <= 5
+                with pytest.raises(Superseded):
+                    await writer.write(2)
+                forget(other, channel)
+            assert not await client.exists(*channel.keys)
+
+    asyncio.run(run())

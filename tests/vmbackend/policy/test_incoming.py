@@ -1,0 +1,105 @@
+"""Who reaches a guest, and what is left of one that is revoked."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from tests.vmbackend.policy.guests import NOTHING, Guest, connects, give
+from vmbackend.libvirt import sockets
+from vmbackend.libvirt.firewall import Port
+from vmbackend.libvirt.names import NamesKeeper
+from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
+from vmbackend.libvirt.resolver import _running
+from vmbackend.policy import NetworkPolicy
+
+pytestmark = pytest.mark.host
+
+
+SERVE = """
+import socket, sys
+listeners = []
+for port in map(int, sys.argv[1:]):
+    s = socket.socket(); s.bind(("0.0.0.0", port)); s.listen(); listeners.append(s)
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def serving(guest: Guest, *ports: int) -> Iterator[None]:
+    """Somebody in the guest listens on these ports."""
+    command = ["nsenter", "-t", str(guest.pid), "-n", sys.executable, "-c", SERVE, *map(str, ports)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            assert server.stdout.readline() == "up\n"
+            yield
+        finally:
+            server.kill()
+
+
+def test_the_host_reaches_listed_ports_only(network: Network, guest: Guest) -> None:
+    ports = [22, 8080, 9090, 10022]
+    with serving(guest, *ports):
+        give(network, guest)
+        assert [port for port in ports if connects(guest.ip, port)] == ports
+        give(network, guest, ingress_ports=(8080,))
+        assert [port for port in ports if connects(guest.ip, port)] == [22, 8080, 10022]
+        # What it asked for itself still comes back.
+        assert guest.resolve("www.example.com") != NOTHING
+
+
+def test_the_hosts_connections_to_a_guest_are_counted_and_ended(network: Network, guest: Guest) -> None:
+    give(network, guest)
+    with serving(guest, 22, 8080, 9090), ExitStack() as stack:
+        open_ = {port: stack.enter_context(socket.create_connection((guest.ip, port), 2)) for port in (22, 8080, 9090)}
+        assert sockets.count(guest.ip) == 2
+        sockets.end(guest.ip, [8080, 4444])
+        assert sockets.count(guest.ip) == 1
+        open_[8080].settimeout(2)
+        with pytest.raises(ConnectionError):
+            open_[8080].recv(1)
+        open_[9090].sendall(b"x")
+
+
+@pytest.mark.parametrize("family", ["inet", "bridge"])
+def test_a_table_that_somebody_removed_is_made_anew(network: Network, guest: Guest, family: str) -> None:
+    policy = NetworkPolicy(ingress_ports=(8080,))
+    folder = network._settings.machines_dir
+    MachineDir(folder, "m5").write_record(Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy))
+    network.admit(Port("m5", guest.ip, policy))
+    before = _tables(network)
+    keeper = NamesKeeper(network, lambda: machine_dirs(folder))
+    keeper.turn(0)
+    assert _tables(network) == before
+    subprocess.run(["nft", "delete", "table", family, network.table], check=True)
+    with serving(guest, 8080, 9090):
+        keeper.turn(1)
+        assert [port for port in (8080, 9090) if connects(guest.ip, port)] == [8080]
+    assert _tables(network) == before
+
+
+def test_nothing_of_a_revoked_machine_is_left(network: Network, guest: Guest) -> None:
+    before = _tables(network)
+    give(network, guest, allow_internet=False, egress=("one.test", "192.0.2.0/24"), ingress_ports=(80,))
+    assert _tables(network) != before
+    for _ in range(2):
+        network.revoke(guest.ip, "m5")
+        assert _tables(network) == before
+    assert [conf.parent.name for _, conf in _running(network._settings.machines_dir)] == [".network"]
+
+
+def _tables(network: Network) -> str:
+    """Without counters and times."""
+    shown = [
+        subprocess.run(["nft", "-s", "list", "table", family, network.table], capture_output=True, text=True).stdout
+        for family in ("inet", "bridge")
+    ]
+    return "".join(shown).replace("elements = {  }", "")

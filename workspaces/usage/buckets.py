@@ -1,0 +1,28 @@
+"""The stored buckets of the series: how one is written, and how far each tier is made."""
+
+from __future__ import annotations
+
+from django.db.models import Max
+
+from workspaces.models import UsagePoint
+from workspaces.usage.amounts import SUMS
+from workspaces.usage.tiers import Tier
+
+
+def newest(tier: Tier, now: float) -> int | None:
+    """The start of the newest bucket there is. A clock that was ahead may have left later ones: they wait."""
+    there = UsagePoint.objects.filter(tier=tier.number, start__lte=int(now))
+    found: int | None = there.aggregate(at=Max("start"))["at"]
+    return found
+
+
+def sql_points(*, adding: bool) -> str:
+    """Insert buckets; one that is there already grows by the new sums (`adding`), or is replaced by them."""
+    table = UsagePoint._meta.db_table
+    columns = ("usage_id", "tier", "start", *SUMS)
+    before = f"{table}.{{0}} + " if adding else ""
+    changes = ", ".join(f"{name} = {before.format(name)}excluded.{name}" for name in SUMS)
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(['%s'] * len(columns))})"  # noqa: S608
+        f" ON CONFLICT (tier, start, usage_id) DO UPDATE SET {changes}"
+    )
