@@ -18,6 +18,7 @@ DEFINITION = DomainDefinition(
     domain_type="qemu",
     vcpus=2,
     memory_mb=512,
+    firmware=Path("/f/qboot.rom"),
     kernel=Path("/k/vmlinux"),
     initrd=Path("/k/initrd"),
     kernel_args="console=ttyS0 quiet",

@@ -80,6 +80,14 @@ def run(machine: harness.Machine, *commands: str) -> list[tuple[int | None, str]
     return over_ssh(machine, work)
 
 
+def until(machine: harness.Machine, command: str, wanted: str, seconds: float = 15.0) -> None:
+    """Wait until the command says so."""
+    deadline = time.monotonic() + seconds
+    while (said := run(machine, command)[0][1]) != wanted:
+        assert time.monotonic() < deadline, f"{said!r}, not {wanted!r}: {machine.console()}"
+        time.sleep(0.2)
+
+
 def test_a_machine_gets_ready_and_powers_off_at_the_power_button(start: Start) -> None:
     machine = start()
     assert machine.line() == "ready"
@@ -201,9 +209,9 @@ def test_a_main_process_that_cannot_start_exits_with_127(start: Start) -> None:
 
 
 def test_the_main_process_is_asked_to_end_at_the_power_button(start: Start) -> None:
-    machine = start(cmd=("sh", "-c", "trap 'echo bye; exit 9' TERM; while :; do sleep 0.1; done"))
+    machine = start(cmd=("sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.1; done"))
     assert machine.line() == "ready"
-    time.sleep(1)
+    until(machine, "cat /var/log/workspace/cmd.log", "up\n")
     machine.qmp("system_powerdown")
     assert machine.line() == "exit 9 0"
     assert machine.wait_off() < 5
@@ -212,6 +220,7 @@ def test_the_main_process_is_asked_to_end_at_the_power_button(start: Start) -> N
 def test_an_entrypoints_end_changes_nothing(start: Start) -> None:
     machine = start(entrypoint=("sh", "-c", "echo once >> /root/starts"))
     assert machine.line() == "ready"
+    until(machine, "cat /root/starts", "once\n")
     time.sleep(2)
     assert run(machine, "cat /root/starts") == [(0, "once\n")]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.vmbackend import vm_harness as harness
-from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image
+from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image, until
 from tests.vmbackend.test_guest_ssh import kit, ready, start
 from vmbackend.driver import Workload, WorkloadRestart
 
@@ -21,14 +21,6 @@ FOREVER = "while :; do sleep 0.1; done"
 
 def script(name: str, text: str, **options: object) -> Workload:
     return Workload(name, ("sh", "-c", text), **options)
-
-
-def until(machine: harness.Machine, command: str, wanted: str, seconds: float = 15.0) -> None:
-    """Wait until the command says so."""
-    deadline = time.monotonic() + seconds
-    while (said := run(machine, command)[0][1]) != wanted:
-        assert time.monotonic() < deadline, f"{said!r}, not {wanted!r}: {machine.console()}"
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="session")
@@ -127,7 +119,8 @@ def test_in_an_empty_image_workloads_fail_and_the_machine_stands(start: Start, e
 
 
 def test_a_workloads_end_is_not_the_machines(start: Start) -> None:
-    machine = ready(start(cmd=("sh", "-c", FOREVER), workloads=(script("short", "exit 0"), script("other", "exit 5"))))
+    ending = (script("short", "exit 0"), script("other", "exit 5"))
+    machine = ready(start(cmd=("sh", "-c", FOREVER), workloads=ending, wait_for_init=True))
     time.sleep(2)
     assert run(machine, "echo alive")[0] == (0, "alive\n")
     with pytest.raises(TimeoutError):

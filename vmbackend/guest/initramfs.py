@@ -120,10 +120,9 @@ def _furniture() -> list[cpio.Node]:
 
 
 def _services() -> list[cpio.Node]:
-    """runit's service directories. `down`: the stage starts the main process, after SSH and agent answer."""
+    """runit's service directories. `down`: the stage starts the main process, once the agent serves."""
     service = f"{KIT}/service"
     return [
-        _script(f"{service}/control/run", "control"),
         _script(f"{service}/agent/run", "agent"),
         _script(f"{service}/main/run", "process"),
         _script(f"{service}/main/finish", "finish"),

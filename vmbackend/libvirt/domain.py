@@ -142,14 +142,21 @@ def define(connection: Any, xml: str) -> None:
         connection.defineXML(xml)
 
 
-def start(domain: Any) -> None:
-    """Harmless where it runs. On failure it is off."""
+def start(domain: Any, flags: int) -> None:
+    """Harmless where it has a process. On failure it is off. With VIR_DOMAIN_START_PAUSED its CPUs stay stopped."""
     try:
         with translated("start"):
-            domain.create()
+            domain.createWithFlags(flags)
     except InvalidMachineState:
-        if state_of(domain) is not MachineState.RUNNING:
+        if state_of(domain) not in (MachineState.RUNNING, MachineState.PAUSED):
             raise BackendUnavailable("The hypervisor could not start the machine.") from None
+
+
+def go_on(domain: Any) -> None:
+    """Let the CPUs of a machine that was brought up with them stopped go on."""
+    with translated("resume"):
+        if state_of(domain) is MachineState.PAUSED:
+            domain.resume()
 
 
 def destroy(domain: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from pathlib import Path
 from typing import Any, Literal
 
 from vmbackend.bootlog import clear
@@ -20,6 +21,10 @@ from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
 from vmbackend.libvirt.sleep import Sleeper
+
+# QEMU's own small firmware for direct kernel boots, which leaves to the kernel what SeaBIOS does twice: 0.1 s of a boot
+# under emulation. It comes with QEMU; a host that lacks it boots as before.
+FIRMWARE = Path("/usr/share/qemu/qboot.rom")
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +138,7 @@ class Preparer:
             domain_type=self.domain_type,
             vcpus=vcpus_for(spec.cpus),
             memory_mb=spec.memory_mb,
+            firmware=FIRMWARE if FIRMWARE.exists() else None,
             kernel=kit.kernel,
             initrd=kit.initrd,
             kernel_args=KERNEL_ARGS,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
+
+import libvirt
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, SavedMemoryUnusable
@@ -36,7 +39,7 @@ class Power:
         self._quota_works = True
 
     def start(self, target: Any, files: MachineDir, admit: Callable[[], None], *, asleep: bool) -> None:
-        """Cold, or from saved memory; `admit` lets the machine into its network before it runs.
+        """Cold, or from saved memory; `admit` lets the machine into its network and has come to its end before it runs.
 
         Raises SavedMemoryUnusable, BackendUnavailable and what `admit` does.
         """
@@ -45,12 +48,20 @@ class Power:
             if asleep:
                 self._sleeper.wake(self._host.connection, target, files, admit)
             else:
-                admit()
                 SavedMemory(files).drop()  # a part that a save left whose process died in it
-                domain.start(target)
+                self._start(target, admit)
         except BaseException as error:
             self._give_up(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
+
+    def _start(self, target: Any, admit: Callable[[], None]) -> None:
+        """Process and network come up beside each other. A death in between leaves a paused machine that never ran."""
+        flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED  # which the mock does not know
+        with ThreadPoolExecutor(1) as beside:
+            admitted = beside.submit(admit)
+            domain.start(target, flags)
+        admitted.result()
+        domain.go_on(target)
 
     def press(self, target: Any, machine_id: str, grace: float) -> bool:
         """Press the power button of a machine that runs; whether it went by itself within `grace` seconds.

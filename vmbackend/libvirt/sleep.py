@@ -82,9 +82,7 @@ class Sleeper:
             domain.destroy(target)
         admitted.result()
         memory.drop()
-        with domain.translated("resume"):
-            if domain.state_of(target) is MachineState.PAUSED:
-                target.resume()
+        domain.go_on(target)
 
     def forget_loaded(self, files: MachineDir) -> None:
         """Of a machine that is about to go on: memory that was loaded must not be loaded again.

@@ -24,9 +24,13 @@ struct pollfd;
 #define LOG_ATTENDS "attends" /* in a log's directory: it reads, and outlives SIGTERM */
 #define WORKLOAD_PREFIX "w-" /* of a workload's service, so that its name is never that of another */
 #define SSH_SERVER_NAME "user-ssh"
+#define SSH_PORT 22
+#define SSH_KEYS "/ssh/.ssh/authorized_keys" /* the users' server is wanted where this exists */
 #define CONFIG_MAX (256 << 10) /* bytes; bootconfig.py holds to it */
 #define SERVICES_WAIT_MS 15000
 #define INIT_WAIT_MS 30000
+#define AGENT_WAIT_MS 3000
+#define BEHIND 19 /* niceness: the least that there is */
 #define SERVICE_NAME_ROOM 80 /* workload names have at most 64 characters */
 #define SERVICE_ROOM 256     /* paths below SERVICES */
 #define KEY_ROOM 128         /* configuration keys of workloads */
@@ -43,6 +47,7 @@ bool write_value(const char *path, const char *value);                       /* 
 bool ensure_dir(const char *path, mode_t mode); /* replaces anything that is no directory */
 void sleep_ms(long milliseconds);
 long long now_ms(void); /* monotonic */
+int sooner(int one, int other); /* of two waits in milliseconds; negative: none */
 int make_node(const char *sys_dir, const char *name, mode_t type); /* /dev/NAME from SYS_DIR/NAME/dev */
 int find_port(const char *wanted, char *name, size_t size);       /* virtio-serial port -> vportNpM */
 void enter_guest(void);    /* into the mount namespace of PID 1, the one the user sees; exits on failure */
@@ -69,7 +74,6 @@ bool reseed_random(const char *hex);
 int open_requests(void); /* -1 where the machine has no such port */
 void answer_requests(int fd);
 /* tcp.c */
-bool port_listens(unsigned port);
 bool process_listens(pid_t pid, unsigned port);
 /* user.c */
 int become_user(const char *spec); /* 0, or -1 after a line on stderr; sets HOME, USER and LOGNAME where unset */
@@ -84,11 +88,12 @@ void terminal_exec(char **argv) __attribute__((noreturn)); /* says that it start
 void terminal_die_of(int number); /* returns where the SSH server could not tell that signal */
 
 /* services.c */
-bool services_ready(void);
+bool agent_ready(void); /* it holds its port, or the machine has none */
 void send_event(const char *line);
 bool tell_service(const char *service, const char *command); /* letters of runsv's control pipe; false: not there */
 bool service_is(const char *service, const char *wanted); /* run, finish or down */
-pid_t start_supervisor(void);
+pid_t start_supervisor(int niceness);      /* a process group of its own, with all that it starts */
+void level_supervisor(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
 void programs_prepare(void);
 bool programs_start(bool late); /* true once every supervisor was told; called until then */
@@ -100,10 +105,12 @@ const char *workload_name(bool of_log); /* by the working directory, which is it
 const char *workload_get(const char *name, const char *field, const char *otherwise);
 /* logger.c */
 void remove_logs(void);
+/* servers.c */
+int servers_attend(void); /* starts or stops them as wanted; milliseconds until it is to be called, or -1 */
+void server_ended(pid_t child);
+bool servers_ready(void); /* those that are wanted listen */
+bool user_ssh_listens(void);
 /* ssh.c */
-int user_ssh_attend(void); /* starts or stops the server as wanted; milliseconds until it is to be called, or -1 */
-void user_ssh_ended(pid_t child);
-bool user_ssh_ready(void); /* true too where it is not wanted */
 bool write_user_keys(const char *lines, size_t size);
 /* sessions.c */
 bool end_sessions(void);
@@ -118,7 +125,6 @@ int stage_main(const char *kit_namespace);
 int shell_main(int argc, char **argv);
 int login_main(int argc, char **argv);
 int run_main(int argc, char **argv);
-int control_main(void);
 int agent_main(void);
 int process_main(void);
 int log_main(void);

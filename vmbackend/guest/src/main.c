@@ -8,9 +8,9 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static int (*const SERVICE_APPLETS[])(void) = {control_main, agent_main, process_main, log_main, workload_main,
+static int (*const SERVICE_APPLETS[])(void) = {agent_main, process_main, log_main, workload_main,
 						workload_log_main};
-static const char *const SERVICE_NAMES[] = {"control", "agent", "process", "log", "workload", "workload-log"};
+static const char *const SERVICE_NAMES[] = {"agent", "process", "log", "workload", "workload-log"};
 
 static int applet_main(int argc, char **argv)
 {

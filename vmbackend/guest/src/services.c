@@ -9,16 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-int control_main(void)
-{
-	/* No password, no forwarding, sessions that died are dropped after three silent half minutes. */
-	execl(KIT "/bin/dropbear", "dropbear", "-F", "-s", "-j", "-k", "-m", "-K", "30", "-W", "524288", "-P", "/control.pid",
-	      "-r", HOST_KEY, "-p", TEXT_OF(CONTROL_PORT), NULL);
-	die(EXIT_CANNOT_RUN, "cannot start dropbear: %s", strerror(errno));
-}
 
 int agent_main(void)
 {
@@ -51,10 +44,10 @@ static bool agent_runs(void)
 	return found;
 }
 
-bool services_ready(void)
+bool agent_ready(void)
 {
 	char port[64];
-	return port_listens(CONTROL_PORT) && user_ssh_ready() && (agent_runs() || find_port(AGENT_PORT, port, sizeof port));
+	return agent_runs() || find_port(AGENT_PORT, port, sizeof port);
 }
 
 void send_event(const char *line)
@@ -90,7 +83,7 @@ bool service_is(const char *service, const char *wanted)
 	return is;
 }
 
-pid_t start_supervisor(void)
+pid_t start_supervisor(int niceness)
 {
 	pid_t child = fork();
 	if (child)
@@ -99,12 +92,18 @@ pid_t start_supervisor(void)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
+	setpriority(PRIO_PROCESS, 0, niceness);
 	/* runsvdir waits a second where its folder changed within the current one, as it did when it was unpacked. */
 	struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
 	utimensat(AT_FDCWD, KIT "/service", old, 0);
 	char *environment[] = {"PATH=" KIT "/bin:" DEFAULT_PATH, NULL};
 	execle(KIT "/bin/runsvdir", "runsvdir", KIT "/service", NULL, environment);
 	die(EXIT_CANNOT_RUN, "cannot start runsvdir: %s", strerror(errno));
+}
+
+void level_supervisor(pid_t supervisor)
+{
+	setpriority(PRIO_PGRP, (id_t)supervisor, 0);
 }
 
 int enter_main(char **argv)

@@ -19,75 +19,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SSH_PORT 22
-#define KEYS "/ssh/.ssh/authorized_keys"
 #define LOCK "/ssh/lock"
-#define PID_FILE "/ssh.pid"
-#define PASSWD "/etc/passwd.ssh"
-#define RESTART_MS 1000
 #define LISTEN_WAIT_MS 10000
-
-static pid_t server; /* 0: none */
-static long long restart_at;
-
-static void run_server(void)
-{
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	setsid();
-	set_oom("0");
-	unlink(PID_FILE); /* the server writes it once it listens */
-	if (unshare(CLONE_NEWNS) || mount(PASSWD, "/etc/passwd", NULL, MS_BIND, NULL))
-		die(EXIT_CANNOT_RUN, "cannot prepare the users' SSH: %s", strerror(errno));
-	execl(KIT "/bin/dropbear", SSH_SERVER_NAME, "-F", "-s", "-m", "-K", "30", "-W", "524288", "-P", PID_FILE, "-r",
-	      HOST_KEY, "-p", "0.0.0.0:" TEXT_OF(SSH_PORT), NULL); /* with IPv6 too it would be content with either */
-	die(EXIT_CANNOT_RUN, "cannot start dropbear: %s", strerror(errno));
-}
-
-int user_ssh_attend(void)
-{
-	bool wanted = !access(KEYS, F_OK);
-	if (!wanted && server)
-		kill(server, SIGKILL);
-	if (!wanted || server)
-		return -1;
-	long long rest = restart_at - now_ms();
-	if (rest > 0)
-		return (int)rest;
-	server = fork();
-	if (!server)
-		run_server();
-	if (server > 0)
-		return -1;
-	user_ssh_ended(server);
-	return RESTART_MS;
-}
-
-void user_ssh_ended(pid_t child)
-{
-	if (child != server)
-		return;
-	server = 0;
-	restart_at = now_ms() + RESTART_MS;
-}
-
-static bool listens(void)
-{
-	char *pid = read_file(PID_FILE, NULL);
-	bool found = pid && process_listens(atoi(pid), SSH_PORT);
-	free(pid);
-	return found;
-}
-
-bool user_ssh_ready(void)
-{
-	return access(KEYS, F_OK) || listens();
-}
 
 bool write_user_keys(const char *lines, size_t size)
 {
-	return write_file(KEYS ".new", lines, size, 0600) && !rename(KEYS ".new", KEYS);
+	return write_file(SSH_KEYS ".new", lines, size, 0600) && !rename(SSH_KEYS ".new", SSH_KEYS);
 }
 
 /* Works from the user's mount namespace as from the kit's, and needs no /proc, which a user may have unmounted. */
@@ -132,7 +69,7 @@ static int turn_on(void)
 	if (!write_user_keys(lines, size))
 		die(EXIT_CANNOT_RUN, "cannot write the keys: %s", strerror(errno));
 	kill(stage, SIGHUP);
-	for (long long until = now_ms() + LISTEN_WAIT_MS; !listens(); sleep_ms(10))
+	for (long long until = now_ms() + LISTEN_WAIT_MS; !user_ssh_listens(); sleep_ms(10))
 		if (now_ms() > until)
 			die(EXIT_CANNOT_RUN, "the SSH server cannot listen: is port " TEXT_OF(SSH_PORT) " taken?");
 	return 0;
@@ -142,7 +79,7 @@ static int turn_off(void)
 {
 	pid_t stage = begin_change();
 	signal(SIGHUP, SIG_IGN); /* of our own terminal, where that is one of the sessions that we end */
-	if (unlink(KEYS) && errno != ENOENT)
+	if (unlink(SSH_KEYS) && errno != ENOENT)
 		die(EXIT_CANNOT_RUN, "cannot remove the keys: %s", strerror(errno));
 	kill(stage, SIGHUP);
 	if (!end_sessions())

@@ -1,4 +1,4 @@
-/* The one child of tini: runs runsvdir and the users' SSH server, says `ready`, and powers the machine off in order.
+/* The one child of tini: runs the SSH servers and runsvdir, says `ready`, and powers the machine off in order.
  *
  * It lives as long as the machine: if it ended, tini would end and the kernel would panic. It therefore does the last
  * steps of a power-off itself instead of leaving them to something that its own signals would kill.
@@ -19,21 +19,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READY_POLL_MS 10
+#define READY_POLL_MS 2 /* a look at a file */
+#define START_POLL_MS 10
 #define REQUESTS_REST_MS 1000
 #define MAX_BUTTONS 8
 
 enum { SIGNALS, REQUESTS, BUTTONS }; /* what is polled, in this order */
 
+/* SSH servers, `ready`, runit with the agent, programs: in this order, or `ready` last where it is to wait for them. */
 struct start {
-	bool answered; /* the services do, or have had their time */
+	bool answered; /* the SSH servers do, or have had their time */
+	bool level;    /* runit and the agent no longer come behind everything else */
 	bool told;     /* every program's supervisor */
 	bool announced;
-	long long until; /* of the present step */
+	pid_t supervisor; /* not yet where it is not positive */
+	long long until;  /* of the present step */
 };
 
 /* What busybox's and sysvinit's poweroff, halt and reboot send to PID 1; tini forwards it. */
-static void handle_signal(int fd, pid_t *supervisor)
+static void handle_signal(int fd, struct start *start)
 {
 	struct signalfd_siginfo info;
 	if (read(fd, &info, sizeof info) != sizeof info)
@@ -44,10 +48,10 @@ static void handle_signal(int fd, pid_t *supervisor)
 		end_machine(RB_AUTOBOOT);
 	pid_t ended;
 	while ((ended = waitpid(-1, NULL, WNOHANG)) > 0) {
-		user_ssh_ended(ended);
-		if (ended == *supervisor) {
+		server_ended(ended);
+		if (ended == start->supervisor) {
 			sleep_ms(100); /* a supervisor that cannot start must not burn the machine's CPU */
-			*supervisor = start_supervisor();
+			start->supervisor = start_supervisor(0);
 		}
 	}
 }
@@ -71,18 +75,37 @@ static void announce(struct start *start)
 	write_file(READY_FILE, "", 0, 0644);
 }
 
+static bool advance_servers(struct start *start)
+{
+	if (!servers_ready() && now_ms() < start->until)
+		return false;
+	start->until = now_ms() + AGENT_WAIT_MS;
+	if (!*config_get("wait_for_init"))
+		announce(start);
+	return true;
+}
+
+/* Two big programs that nobody waits for, while whoever waited for `ready` sends a command at once: they come up behind
+ * everything else. Before the user's programs, which may take all the CPU there is. */
+static bool advance_agent(struct start *start)
+{
+	if (start->supervisor <= 0)
+		start->supervisor = start_supervisor(start->announced ? BEHIND : 0);
+	if (!agent_ready() && now_ms() < start->until)
+		return false;
+	level_supervisor(start->supervisor);
+	start->until = now_ms() + INIT_WAIT_MS;
+	return true;
+}
+
 /* One look at how far the start has come. Every step has an end: a kit whose agent or SSH never comes up must still
  * start the user's programs, and one that hangs at its start must not keep `ready` back. */
 static void advance(struct start *start)
 {
-	if (!start->answered) {
-		if (!services_ready() && now_ms() < start->until)
-			return;
-		start->answered = true;
-		start->until = now_ms() + INIT_WAIT_MS;
-		if (!*config_get("wait_for_init"))
-			announce(start);
-	}
+	start->answered = start->answered || advance_servers(start);
+	start->level = start->level || (start->answered && advance_agent(start));
+	if (!start->level)
+		return;
 	bool late = now_ms() > start->until;
 	if (!start->told)
 		start->told = programs_start(late) || late;
@@ -114,20 +137,14 @@ static int attend_requests(struct pollfd *source, bool starting)
 	return -1;
 }
 
-static int sooner(int one, int other)
-{
-	return one < 0 || (other >= 0 && other < one) ? other : one;
-}
-
 static void serve(struct pollfd *sources, int count)
 {
-	pid_t supervisor = start_supervisor();
 	struct start start = {.until = now_ms() + SERVICES_WAIT_MS};
 	for (;;) {
 		bool starting = !start.told || !start.announced;
-		int wait = sooner(user_ssh_attend(), attend_requests(&sources[REQUESTS], starting));
+		int wait = sooner(servers_attend(), attend_requests(&sources[REQUESTS], starting));
 		if (starting)
-			wait = READY_POLL_MS;
+			wait = start.answered ? START_POLL_MS : READY_POLL_MS;
 		if (poll(sources, (nfds_t)count, wait) < 0)
 			for (int i = 0; i < count; i++)
 				sources[i].revents = 0;
@@ -135,7 +152,7 @@ static void serve(struct pollfd *sources, int count)
 			if (sources[i].revents && power_pressed(sources[i].fd))
 				end_machine(RB_POWER_OFF);
 		if (sources[SIGNALS].revents)
-			handle_signal(sources[SIGNALS].fd, &supervisor);
+			handle_signal(sources[SIGNALS].fd, &start);
 		if (starting)
 			advance(&start);
 	}

@@ -36,11 +36,6 @@ static int sockets(unsigned port, unsigned state, unsigned long *inodes, int roo
 	return count + scan("/proc/net/tcp6", port, state, inodes + kept, room - kept);
 }
 
-bool port_listens(unsigned port)
-{
-	return sockets(port, LISTEN, NULL, 0) > 0;
-}
-
 bool process_listens(pid_t pid, unsigned port)
 {
 	unsigned long inodes[MAX_LISTENERS];

@@ -36,6 +36,11 @@ void boot_say(const char *format, ...)
 	dprintf(STDERR_FILENO, "[%5lld.%03lld] kit: %s\n", now / 1000, now % 1000, line);
 }
 
+int sooner(int one, int other)
+{
+	return one < 0 || (other >= 0 && other < one) ? other : one;
+}
+
 char *read_file(const char *path, size_t *size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -1,0 +1,106 @@
+/* The two SSH servers, the control plane's and the users'. The stage itself starts them and keeps them running: whoever
+ * waits for `ready` waits for the first one alone, and runit takes longer to come up than both.
+ */
+#define _GNU_SOURCE
+#include "guest.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#define CONTROL_PID "/control.pid" /* the servers write these once they listen */
+#define SSH_PID "/ssh.pid"
+#define PASSWD "/etc/passwd.ssh"
+#define RESTART_MS 1000
+
+struct server {
+	pid_t pid; /* 0: none */
+	long long restart_at;
+	const char *pid_file;
+	void (*run)(void);
+};
+
+static void run_control(void)
+{
+	/* No password, no forwarding, sessions that died are dropped after three silent half minutes. */
+	execl(KIT "/bin/dropbear", "dropbear", "-F", "-s", "-j", "-k", "-m", "-K", "30", "-W", "524288", "-P", CONTROL_PID,
+	      "-r", HOST_KEY, "-p", TEXT_OF(CONTROL_PORT), NULL);
+}
+
+static void run_ssh(void)
+{
+	set_oom("0");
+	if (unshare(CLONE_NEWNS) || mount(PASSWD, "/etc/passwd", NULL, MS_BIND, NULL))
+		die(EXIT_CANNOT_RUN, "cannot prepare the users' SSH: %s", strerror(errno));
+	execl(KIT "/bin/dropbear", SSH_SERVER_NAME, "-F", "-s", "-m", "-K", "30", "-W", "524288", "-P", SSH_PID, "-r",
+	      HOST_KEY, "-p", "0.0.0.0:" TEXT_OF(SSH_PORT), NULL); /* with IPv6 too it would be content with either */
+}
+
+static struct server control = {.pid_file = CONTROL_PID, .run = run_control};
+static struct server ssh = {.pid_file = SSH_PID, .run = run_ssh};
+
+static void run_server(const struct server *server)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	unlink(server->pid_file);
+	server->run();
+	die(EXIT_CANNOT_RUN, "cannot start dropbear: %s", strerror(errno));
+}
+
+static void ended(struct server *server)
+{
+	server->pid = 0;
+	server->restart_at = now_ms() + RESTART_MS;
+}
+
+static int attend(struct server *server, bool wanted)
+{
+	if (!wanted && server->pid)
+		kill(server->pid, SIGKILL);
+	if (!wanted || server->pid)
+		return -1;
+	long long rest = server->restart_at - now_ms();
+	if (rest > 0)
+		return (int)rest;
+	server->pid = fork();
+	if (!server->pid)
+		run_server(server);
+	if (server->pid > 0)
+		return -1;
+	ended(server);
+	return RESTART_MS;
+}
+
+int servers_attend(void)
+{
+	return sooner(attend(&control, true), attend(&ssh, !access(SSH_KEYS, F_OK)));
+}
+
+void server_ended(pid_t child)
+{
+	if (child == control.pid)
+		ended(&control);
+	else if (child == ssh.pid)
+		ended(&ssh);
+}
+
+bool servers_ready(void)
+{
+	return !access(CONTROL_PID, F_OK) && (access(SSH_KEYS, F_OK) || user_ssh_listens());
+}
+
+/* By the process, as the port may be a program's of the image. */
+bool user_ssh_listens(void)
+{
+	char *pid = read_file(SSH_PID, NULL);
+	bool found = pid && process_listens(atoi(pid), SSH_PORT);
+	free(pid);
+	return found;
+}
