@@ -10,7 +10,7 @@ SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m config.supervise
 MANAGE := $(SUPERVISE) manage --
 # Kit and images of the tests are shared by all test runs; they take minutes to make.
 TEST_CACHE := $(abspath var/test-cache)
-PYTEST := env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(PYTHON) -m pytest
+TESTS := env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) scripts/tests.sh
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -46,16 +46,16 @@ clean-instance: ## remove this instance: machines, bridge, firewall, state (CONF
 	@$(SUPERVISE) clean
 
 test: setup ## every test, on SQLite
-	$(PYTEST) $(ARGS)
+	$(TESTS) $(ARGS)
 
 test-kernel: setup ## build the small guest kernel into the cache of the tests (about 5 minutes)
 	@env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(SUPERVISE) kernel
 
 test-fast: setup ## the tests that boot no machine
-	$(PYTEST) -m "not vm" $(ARGS)
+	$(TESTS) --fast $(ARGS)
 
 test-postgres: setup ## every test, on a PostgreSQL of its own
-	scripts/postgres.sh $(PYTEST) $(ARGS)
+	scripts/postgres.sh $(TESTS) $(ARGS)
 
 lint: setup ## formatting, lint, types, floors, layout
 	.venv/bin/ruff check .
