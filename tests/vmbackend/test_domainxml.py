@@ -84,7 +84,14 @@ def test_boot_devices_have_slots_of_their_own():
     addresses = [
         (a.get("bus"), a.get("slot"), a.get("function")) for a in _parsed().findall("devices/*/address[@type='pci']")
     ]
-    assert len(addresses) == len(set(addresses)) == 10
+    assert len(addresses) == len(set(addresses)) == 6
+    assert not _parsed().findall("devices/controller[@model='pcie-root-port']")
+
+
+def test_firmware_is_the_one_that_is_named_or_the_hypervisors_own():
+    loader = _parsed().find("os/loader")
+    assert (loader.text, loader.get("type"), loader.get("readonly")) == ("/f/qboot.rom", "rom", "yes")
+    assert _parsed(firmware=None).find("os/loader") is None
 
 
 @pytest.mark.parametrize(("cpus", "whole"), [(0.1, 1), (1.0, 1), (1.5, 2), (4.0, 4)])

@@ -29,7 +29,7 @@ struct pollfd;
 #define CONFIG_MAX (256 << 10) /* bytes; bootconfig.py holds to it */
 #define SERVICES_WAIT_MS 15000
 #define INIT_WAIT_MS 30000
-#define AGENT_WAIT_MS 3000
+#define AGENT_WAIT_MS 500
 #define BEHIND 19 /* niceness: the least that there is */
 #define SERVICE_NAME_ROOM 80 /* workload names have at most 64 characters */
 #define SERVICE_ROOM 256     /* paths below SERVICES */
