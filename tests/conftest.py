@@ -29,7 +29,10 @@ def pytest_configure() -> None:
 @pytest.fixture(autouse=True)
 def plans(request: pytest.FixtureRequest) -> None:
     """A transactional test flushes the tables, and with them the plans that a migration made."""
-    if "transactional_db" not in request.fixturenames and "db" not in request.fixturenames:
+    marker = request.node.get_closest_marker("django_db")
+    if marker is not None:
+        request.getfixturevalue("transactional_db" if marker.kwargs.get("transaction") else "db")
+    elif "transactional_db" not in request.fixturenames and "db" not in request.fixturenames:
         return
     if Plan.objects.exists():
         return

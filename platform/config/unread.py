@@ -7,10 +7,13 @@ the refusal itself, where the edge is still sending.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 PIECE_BYTES = 64 * 1024
+# Threads of a process that read such rests at once: a sender may be as slow as it likes, and holds one of them.
+READERS = 4
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -18,12 +21,16 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 class ReadToEnd:
-    """A WSGI application whose requests are read to their end; after one with more than `limit` bytes left, or of a
-    length nobody knows, the connection is told to be over."""
+    """A WSGI application whose requests are read to their end.
+
+    After one with more than `limit` bytes left, or of a length nobody knows, or where too many others are read just
+    then, the connection is told to be over.
+    """
 
     def __init__(self, application: Application, limit: int) -> None:
         self._application = application
         self._limit = limit
+        self._places = threading.BoundedSemaphore(READERS)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         length, chunked = environ.get("CONTENT_LENGTH") or "0", "HTTP_TRANSFER_ENCODING" in environ
@@ -34,11 +41,21 @@ class ReadToEnd:
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             # The application has done its work by now; what it has not read it will not read.
-            if not body.read_to_end(self._limit):
+            if not self._read_to_end(body):
                 headers = [*headers, ("Connection", "close")]
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
+
+    def _read_to_end(self, body: Body) -> bool:
+        if body.is_at_end():
+            return True
+        if not self._places.acquire(blocking=False):
+            return False
+        try:
+            return body.read_to_end(self._limit)
+        finally:
+            self._places.release()
 
 
 class Body:
@@ -53,6 +70,9 @@ class Body:
 
     def readline(self, size: int = -1) -> bytes:
         return self._seen(self._source.readline(size), size)
+
+    def is_at_end(self) -> bool:
+        return self._left == 0
 
     def read_to_end(self, limit: int) -> bool:
         """Read what is left; False where that is more than `limit`, or cannot be known."""

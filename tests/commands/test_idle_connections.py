@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is 
 # Caddy's own, where its configuration says nothing.
 DEFAULT_SECONDS = 120.0
 # The option of a server after which it ends an idle connection, and how many of its units are a second.
-OPTIONS = {"streams": ("--timeout-keep-alive", 1)}
+OPTIONS = {"streams": ("--timeout-keep-alive", 1), "api": ("--http1-header-read-timeout", 1000)}
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from config.instance import ROOT
+from config.unread import READERS
 
 LIMIT = 1 << 20
 APPLICATION = f"""
@@ -35,6 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "tiny.py").write_text(APPLICATION)
     path = folder / "s"
     command = [str(Path(sys.executable).with_name("granian")), "--interface", "wsgi", "tiny:application"]
+    command += ["--blocking-threads", str(READERS + 2)]
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT / 'platform'}"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, "--uds", str(path)], env=environment, cwd=folder, stdout=log, stderr=log)
@@ -95,3 +99,20 @@ def test_after_too_much_of_a_body_the_end_of_the_connection_is_told(connection: 
 def test_a_body_of_unknown_length_that_nobody_reads_ends_its_connection(connection: socket.socket) -> None:
     connection.sendall(b"POST /unread HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
     assert b"connection: close" in received(connection)
+
+
+def test_slow_senders_hold_few_threads_and_others_are_answered(server: Path) -> None:
+    head = b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    with ExitStack() as opened:
+        held = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(READERS + 1)]
+        for one in held:
+            one.settimeout(20)
+            one.connect(str(server))
+            one.sendall(head)
+        answered, _, _ = select.select(held, [], [], 20)
+        (refused,) = answered
+        assert b"connection: close" in received(refused)
+        for one in held:
+            if one is not refused:
+                one.sendall(bytes(10))
+                assert b"connection: close" not in received(one)

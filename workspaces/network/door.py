@@ -1,4 +1,4 @@
-"""The edge's question for each request, answered before Django's own handling, which costs more than the answer.
+"""The edge's question about a request, answered before Django's own handling, which costs more than the answer.
 
 Only the ordinary answer is given here: the workspace runs. Everything else, trouble included, goes the usual way.
 Where the port is open to everybody, the answer is kept for the edge until the second ends.

@@ -1,4 +1,5 @@
-"""The edge's questions: where does a request to a public port go? Asked for each request, so kept short.
+"""The edge's questions: where does a request to a public port go? Asked once a second and port at least, and for each
+request where not everybody may come in; so kept short.
 
 Answers: 200 with `X-Upstream` (it runs), 202 (it sleeps; the edge asks the streams process, which waits), else what the
 visitor sees. Nothing of the request but the host's name decides; the edge proves itself by its secret, and routes
@@ -97,7 +98,7 @@ _COLUMNS = [
 
 @require_GET
 def port(request: HttpRequest) -> HttpResponse:
-    """For every request to a public port; in the api process."""
+    """For a request to a public port; in the api process."""
     try:
         target = _target(request)
         if target.runs:
