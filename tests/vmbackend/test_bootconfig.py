@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import stat
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,6 +175,13 @@ def test_a_host_key_is_private_and_stays_the_same(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert generate_host_key(path) == line
     assert generate_host_key(tmp_path / "other") != line
+
+
+@pytest.mark.skipif(shutil.which("dropbearkey") is None, reason="dropbear is not installed")
+def test_a_host_key_is_one_for_dropbear(tmp_path: Path) -> None:
+    line = generate_host_key(tmp_path / "key")
+    read = subprocess.run(["dropbearkey", "-y", "-f", tmp_path / "key"], capture_output=True, check=True, text=True)
+    assert line in [" ".join(said.split()[:2]) for said in read.stdout.splitlines()]
 
 
 def test_a_broken_host_key_is_an_error_of_the_backend(tmp_path: Path) -> None:

@@ -6,9 +6,12 @@ secrets, so it goes through a fw_cfg file that only root of the host can read.
 
 from __future__ import annotations
 
-import subprocess
+import os
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from vmbackend.driver import Boot
 from vmbackend.errors import BackendUnavailable
@@ -17,7 +20,8 @@ from vmbackend.guest import records
 FW_CFG_NAME = "opt/org.microvm.workspace/config"
 CONTROL_PORT = 10022
 MAX_BYTES = 256 << 10  # of a whole configuration; the guest refuses a larger one
-HOST_KEY_TIMEOUT = 30.0  # seconds; making an ed25519 key takes milliseconds
+KEY_HEAD = b"\0\0\0\x0bssh-ed25519\0\0\0\x40"  # of dropbear's file; then the seed and the public key, 32 bytes each
+SEED_BYTES = 32
 INTERACTIVE_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox"})
 
 
@@ -56,17 +60,28 @@ def generate_host_key(path: Path) -> str:
     An existing file is kept and its line returned, so a repeated call is harmless. Raises BackendUnavailable.
     A key cut off by a crash has the name `PATH.new` and is replaced by the next call.
     """
-    if not path.exists():
-        aside = path.with_name(path.name + ".new")
-        aside.unlink(missing_ok=True)
-        _dropbearkey("-t", "ed25519", "-f", str(aside))
-        aside.chmod(0o600)
-        aside.rename(path)
-    lines = _dropbearkey("-y", "-f", str(path)).splitlines()
-    public = next((line for line in lines if line.startswith("ssh-ed25519 ")), None)
-    if public is None:
+    try:
+        if not path.exists():
+            _write_key(path)
+        return _public_line(path.read_bytes())
+    except OSError as error:
+        raise BackendUnavailable("A machine's host key could not be written or read.") from error
+
+
+def _write_key(path: Path) -> None:
+    key = Ed25519PrivateKey.generate()
+    aside = path.with_name(path.name + ".new")
+    aside.unlink(missing_ok=True)
+    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(KEY_HEAD + key.private_bytes_raw() + key.public_key().public_bytes_raw())
+    aside.rename(path)
+
+
+def _public_line(key: bytes) -> str:
+    if not key.startswith(KEY_HEAD) or len(key) != len(KEY_HEAD) + 2 * SEED_BYTES:
         raise BackendUnavailable("A machine's host key file holds no ed25519 key.")
-    return public.strip()
+    private = Ed25519PrivateKey.from_private_bytes(key[len(KEY_HEAD) : len(KEY_HEAD) + SEED_BYTES])
+    return private.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
@@ -107,14 +122,3 @@ def _record(key: str, value: str) -> bytes:
     if "\0" in value:
         raise ValueError(f"a NUL byte in {key}")
     return f"{key}={value}".encode("utf-8", "surrogateescape") + b"\0"
-
-
-def _dropbearkey(*arguments: str) -> str:
-    command = ["dropbearkey", *arguments]
-    try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=HOST_KEY_TIMEOUT)
-    except FileNotFoundError as error:
-        raise BackendUnavailable("dropbearkey is missing: install the Debian package dropbear-bin.") from error
-    except (subprocess.SubprocessError, OSError) as error:
-        raise BackendUnavailable("dropbearkey could not make or read a machine's host key.") from error
-    return done.stdout

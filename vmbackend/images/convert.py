@@ -17,7 +17,7 @@ from vmbackend.images.types import ImageConfig, ImageSettings, Job
 from vmbackend.images.watch import Watch, check_room, too_large, tree_bytes
 
 log = logging.getLogger(__name__)
-SQUASHFS_OPTIONS = ["-comp", "zstd", "-Xcompression-level", "3", "-noappend", "-no-progress", "-quiet"]
+SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet"]
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free room and progress only
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download
 
