@@ -18,6 +18,7 @@ from edge.pages import page
 from edge.secret import edge_secret
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
+BODY_LIMIT_BYTES = 10 << 20  # as PLATFORM_BODY_LIMIT_BYTES where it is not set
 CLOSED = "The workspace runs, but nothing answers on this port of it."
 
 
@@ -34,6 +35,7 @@ def caddyfile(settings: Mapping[str, str], run_dir: Path) -> str:
         suffix=re.escape(public.suffix),
         # Labels are counted from the right, from 0.
         label=f"{{http.request.host.labels.{public.suffix.count('.')}}}",
+        body_limit=settings.get("PLATFORM_BODY_LIMIT_BYTES") or BODY_LIMIT_BYTES,
         kept=kept_folder(run_dir),
         certificate=_certificate(settings),
         bind=settings["PLATFORM_BIND"],

@@ -213,6 +213,24 @@ def test_an_upload_streams_through(edge: tuple[Instance, str]) -> None:
     assert answer["first"] < last_sent
 
 
+def test_the_api_waits_for_no_slow_sender(edge: tuple[Instance, str]) -> None:
+    """It reads the first byte after the client has sent the last."""
+    _, base = edge
+    last_sent = 0.0
+
+    def body() -> Iterator[bytes]:
+        nonlocal last_sent
+        for _ in range(3):
+            yield bytes(1000)
+            time.sleep(0.2)
+        last_sent = time.monotonic()
+        yield bytes(1000)
+
+    answer = httpx.put(base + "/workspace/ws_1", content=body(), headers={"Content-Length": "4000"}).json()
+    assert answer["server"] == "api"
+    assert answer["first"] >= last_sent
+
+
 def test_a_request_waits_for_a_process_that_restarts(edge: tuple[Instance, str]) -> None:
     instance, base = edge
     socket = instance.run_dir / "api.sock"
