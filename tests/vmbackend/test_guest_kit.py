@@ -225,6 +225,17 @@ def test_an_entrypoints_end_changes_nothing(start: Start) -> None:
     assert run(machine, "cat /root/starts") == [(0, "once\n")]
 
 
+def test_what_came_up_behind_the_first_commands_does_not_stay_there(start: Start) -> None:
+    machine = start(cmd=("sh", "-c", "echo up; while :; do sleep 0.1; done"))
+    assert machine.line() == "ready"
+    until(machine, "cat /var/log/workspace/cmd.log", "up\n")
+    # Without kernel threads: those have no executable.
+    nice = "for p in /proc/[0-9]*; do [ -e $p/exe ] && /run/kit/bin/busybox awk '{ print $2, $19 }' $p/stat; done"
+    found = dict(line.split() for line in run(machine, nice)[0][1].splitlines())
+    assert {"(runsvdir)", "(runsv)", "(sh)", "(dropbear)"} <= set(found)
+    assert set(found.values()) == {"0"}
+
+
 def test_the_agent_runs_commands(start: Start) -> None:
     machine = start()
     assert machine.line() == "ready"
