@@ -236,7 +236,7 @@ def test_a_server_that_was_killed_is_started_again(start: Start) -> None:
 
 def test_after_a_sleep_ssh_and_workloads_go_on(start: Start, kit: Kit, shell_image: Path) -> None:
     counting = Workload("beat", ("sh", "-c", "while :; do echo x >> /root/beats; sleep 0.2; done"))
-    asleep = ready(start(workloads=(counting,)))
+    asleep = ready(start(workloads=(counting,), wait_for_init=True))
     told(asleep, lambda session: session.set_ssh(True, [line(KEY)]))
     asleep.sleep()
     machine = harness.wake(asleep, kit, shell_image)

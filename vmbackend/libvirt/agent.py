@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from typing import Any
 
 import libvirt
@@ -17,6 +18,7 @@ from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.libvirt.domain import translated
 
 MAX_MESSAGE = 4096
+_PAUSE = 0.05  # seconds between two pings
 _SILENT = {libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_OPERATION_TIMEOUT}
 
 
@@ -41,3 +43,19 @@ def ask(domain: Any, command: str, timeout: float, **arguments: object) -> objec
         return json.loads(answer).get("return")
     except (ValueError, AttributeError, RecursionError) as error:
         raise GuestUnreachable("The machine's agent answered nonsense.") from error
+
+
+def answers(domain: Any, timeout: float) -> bool:
+    """Whether a ping is answered within `timeout` seconds. The agent comes up after the machine has said `ready`, and
+    libvirt refuses at once as long as it is not there.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            return ask(domain, "guest-ping", deadline - time.monotonic()) == {}
+        except InvalidMachineState:
+            return False
+        except GuestUnreachable:
+            if time.monotonic() + _PAUSE >= deadline:
+                return False
+            time.sleep(_PAUSE)

@@ -16,7 +16,6 @@ from vmbackend.errors import (
     BackendError,
     BackendUnavailable,
     DeadlineExceeded,
-    GuestUnreachable,
     InvalidMachineState,
     MachineNotFound,
 )
@@ -212,12 +211,7 @@ class LibvirtDriver(Driver):
 
     def agent_answers(self, machine_id: str, timeout: float) -> bool:
         target = self._domains.find(self._host.connection, machine_id)
-        if domain.state_of(target) is not MachineState.RUNNING:
-            return False
-        try:
-            return agent.ask(target, "guest-ping", timeout) == {}
-        except (GuestUnreachable, InvalidMachineState):
-            return False
+        return domain.state_of(target) is MachineState.RUNNING and agent.answers(target, timeout)
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         return self._meters.samples(machine_ids)

@@ -19,6 +19,7 @@ from vmbackend.samples import GuestDisk
 logger = logging.getLogger(__name__)
 
 EVERY_SECONDS = 30.0
+FIRST_SECONDS = 1.0  # of a machine that was never asked: its agent comes up after it is ready
 SELDOM_SECONDS = 600.0
 DEADLINE_SECONDS = 1.0
 THREADS = 4
@@ -65,7 +66,7 @@ class Disks:
             self._pause[machine_id] = EVERY_SECONDS
         except GuestUnreachable:
             self.known.pop(machine_id, None)
-            self._pause[machine_id] = min(SELDOM_SECONDS, 2 * self._pause.get(machine_id, EVERY_SECONDS))
+            self._pause[machine_id] = min(SELDOM_SECONDS, 2 * self._pause.get(machine_id, FIRST_SECONDS))
         except BackendError:  # it stands still or has just ended: no fault of the guest
             self._pause[machine_id] = EVERY_SECONDS
         except Exception:
