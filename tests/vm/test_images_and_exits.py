@@ -35,7 +35,7 @@ def test_a_main_process_that_ends_stops_the_machine_and_its_exit_code_is_told(in
 
 def test_a_main_process_that_goes_on_keeps_the_machine(instance: TestInstance, api: Api) -> None:
     made = api.create(cmd=["sh", "-c", "echo main >/root/main; exec sleep 100000"])
-    assert "sleep 100000" in api.output(made["id"], "ps")
+    until(lambda: "sleep 100000" in api.output(made["id"], "ps"), 10, "the main process runs")
     assert api.output(made["id"], ["cat", "/root/main"]) == "main"
     assert made["id"] in machine_pids(instance)
 

@@ -141,6 +141,7 @@ def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: 
 def test_the_guest_tells_how_full_its_disk_is(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
+    assert harness.driver.agent_answers(address.machine_id, 10)
     before = harness.driver.guest_disk(address.machine_id, 5)
     assert 0 <= before.used_bytes < before.total_bytes <= 64 << 20
     harness.pool.call(address, _work)

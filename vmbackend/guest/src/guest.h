@@ -96,6 +96,7 @@ pid_t start_supervisor(int niceness);      /* a process group of its own, with a
 void level_supervisor(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
 void programs_prepare(void);
+bool programs_wanted(void);
 bool programs_start(bool late); /* true once every supervisor was told; called until then */
 bool programs_started(void); /* each has been started once, or could not be */
 void programs_stop(void);

@@ -162,6 +162,11 @@ void programs_prepare(void)
 	free(names);
 }
 
+bool programs_wanted(void)
+{
+	return programs_count > 0;
+}
+
 /* The main process whose end is the machine's. */
 static bool is_last(const char *service)
 {

@@ -85,12 +85,12 @@ static bool advance_servers(struct start *start)
 	return true;
 }
 
-/* Two big programs that nobody waits for, while whoever waited for `ready` sends a command at once: they come up behind
- * everything else. Before the user's programs, which may take all the CPU there is. */
+/* Two big programs, before the user's own, which may take all the CPU there is. Where there are none of those nobody
+ * waits for these, while whoever waited for `ready` sends a command at once: they come up behind everything else. */
 static bool advance_agent(struct start *start)
 {
 	if (start->supervisor <= 0)
-		start->supervisor = start_supervisor(start->announced ? BEHIND : 0);
+		start->supervisor = start_supervisor(start->announced && !programs_wanted() ? BEHIND : 0);
 	if (!agent_ready() && now_ms() < start->until)
 		return false;
 	level_supervisor(start->supervisor);
