@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from redis import RedisError
+from redis.asyncio.lock import Lock
 from redis.exceptions import LockError
 
 from common.sse.client import asked, end
@@ -76,7 +77,7 @@ class Followers:
 
     async def _try(self, channel: Channel, source: Source) -> None:
         lease = self._window.client.lock(f"{channel.keys[0]}:lease", timeout=LEASE_SECONDS, thread_local=False)
-        if not await asked(lease.acquire(blocking=False)):
+        if not await _acquired(lease):
             return
         self.held.add(channel)
         running = asyncio.ensure_future(source(self._window))
@@ -90,3 +91,17 @@ class Followers:
             self.held.discard(channel)
             with suppress(LockError, RedisError, OSError):
                 await asked(lease.release())
+
+
+async def _acquired(lease: Lock) -> bool:
+    """Whether the lease is ours. A cancellation waits for the answer: a lease that was given to somebody who has left
+    would keep every other process from the source until it runs out.
+    """
+    asking = asyncio.ensure_future(asked(lease.acquire(blocking=False)))
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        with suppress(LockError, RedisError, OSError):
+            if await asking:
+                await asked(lease.release())
+        raise

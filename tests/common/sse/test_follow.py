@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from typing import Any
 
 import pytest
+from redis.asyncio.lock import Lock
 
 from common.sse import follow
 from common.sse.runtime import Reader, Runtime
@@ -118,6 +120,31 @@ def test_a_source_whose_lease_was_taken_from_it_stops() -> None:
             await until(lambda: source.now == 1)
             got = [found.data["n"] for found in await client.take(30)]
             assert got == list(range(4, 34))
+
+    asyncio.run(run())
+
+
+def test_a_reader_who_leaves_while_the_lease_is_asked_for_leaves_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        channel = fresh()
+        asked = asyncio.Event()
+        acquire = Lock.acquire
+
+        async def slow(self: Lock, **options: Any) -> bool:
+            got = await acquire(self, **options)
+            asked.set()
+            await asyncio.sleep(0.2)  # Redis has given it; the answer is on its way
+            return got
+
+        monkeypatch.setattr(Lock, "acquire", slow)
+        runtime = Runtime()
+        runtime.followers.join(channel, Counted(channel))
+        await asked.wait()
+        assert await runtime.client.exists(f"{channel.keys[0]}:lease")
+        runtime.followers.leave(channel)
+        await runtime.followers.close()
+        assert not await runtime.client.exists(f"{channel.keys[0]}:lease")
+        await runtime.close()
 
     asyncio.run(run())
 
