@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All tests: those without machines on every core, then those with machines, of which each wants a core to itself, one
-# after another. `--fast` as the first argument: the former only. All other arguments go to pytest (paths, -k, ...).
+# All tests: those that need nothing of the host on every core, then one after another those that share its network and
+# tools, and those with machines, of which each wants a core to itself. `--fast` as the first argument: none with
+# machines. All other arguments go to pytest (paths, -k, ...).
 set -uo pipefail
 trap 'exit 130' INT TERM HUP
 
@@ -20,6 +21,6 @@ run() {
     fi
 }
 
-run -m "not vm" -n auto --dist loadfile "$@"
-[ -n "$fast" ] || run -m vm "$@"
+run -m "not vm and not host" -n auto --dist loadfile "$@"
+if [ -n "$fast" ]; then run -m "host and not vm" "$@"; else run -m "host or vm" "$@"; fi
 exit "$status"
