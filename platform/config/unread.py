@@ -1,4 +1,6 @@
-"""The rest of a request's body that nobody read. Imports no Django.
+"""Bodies without a length, and the rest of a body that nobody read. Imports no Django.
+
+Django goes by Content-Length alone and would take a chunked body for an empty one, so such a body is read first.
 
 A refusal is often made before the body is read. The server then ends the connection after the answer, without having
 said so, while the edge already sends the next request on it: that one, of any other caller, would be a 503. So would
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from io import BytesIO
 from typing import Any
 
 PIECE_BYTES = 64 * 1024
@@ -21,10 +24,10 @@ Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 class ReadToEnd:
-    """A WSGI application whose requests are read to their end.
+    """A WSGI application whose requests have a length and are read to their end.
 
-    After one with more than `limit` bytes left, or of a length nobody knows, or where too many others are read just
-    then, the connection is told to be over.
+    After one with more than `limit` bytes left, or where too many others are read just then, the connection is told to
+    be over. A chunked body of more than `limit` bytes is announced as one byte too many.
     """
 
     def __init__(self, application: Application, limit: int) -> None:
@@ -36,7 +39,10 @@ class ReadToEnd:
         length, chunked = environ.get("CONTENT_LENGTH") or "0", "HTTP_TRANSFER_ENCODING" in environ
         if length == "0" and not chunked:
             return self._application(environ, start_response)
-        body = Body(environ["wsgi.input"], int(length) if length.isdecimal() and not chunked else None)
+        if chunked:
+            body = self._measured(environ)
+        else:
+            body = Body(environ["wsgi.input"], int(length) if length.isdecimal() else None)
         environ["wsgi.input"] = body
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -46,6 +52,15 @@ class ReadToEnd:
             return start_response(status, headers, *rest)
 
         return self._application(environ, start)
+
+    def _measured(self, environ: Environ) -> Body:
+        """A chunked body with its length; the edge in front gives only bodies that are there."""
+        data = b""
+        while len(data) <= self._limit and (more := environ["wsgi.input"].read(self._limit + 1 - len(data))):
+            data += more
+        environ["CONTENT_LENGTH"] = str(len(data))
+        del environ["HTTP_TRANSFER_ENCODING"]
+        return Body(BytesIO(data), len(data) if len(data) <= self._limit else None)
 
     def _read_to_end(self, body: Body) -> bool:
         if body.is_at_end():

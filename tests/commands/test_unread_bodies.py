@@ -24,6 +24,9 @@ from config.unread import ReadToEnd
 def answer(environ, start_response):
     if environ["PATH_INFO"] == "/read":
         assert len(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))) == int(environ["CONTENT_LENGTH"])
+    if environ["PATH_INFO"].startswith("/measured"):
+        assert environ["CONTENT_LENGTH"] == environ["PATH_INFO"].removeprefix("/measured")
+        assert len(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))) == int(environ["CONTENT_LENGTH"])
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
 
@@ -96,8 +99,22 @@ def test_after_too_much_of_a_body_the_end_of_the_connection_is_told(connection: 
     assert b"connection: close" in received(connection)
 
 
-def test_a_body_of_unknown_length_that_nobody_reads_ends_its_connection(connection: socket.socket) -> None:
-    connection.sendall(b"POST /unread HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+def chunked(path: str, *sizes: int) -> bytes:
+    pieces = b"".join(b"%x\r\n%s\r\n" % (size, bytes(size)) for size in sizes)
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + pieces + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("sizes", [(5,), (1000, 70_000, 3), (LIMIT,)])
+def test_a_chunked_body_has_its_length_and_its_connection_serves_on(
+    connection: socket.socket, sizes: tuple[int, ...]
+) -> None:
+    for path in ("/measured", "/unread", "/measured"):
+        connection.sendall(chunked(f"{path}{sum(sizes)}", *sizes))
+        assert b"connection: close" not in received(connection)
+
+
+def test_a_chunked_body_that_is_too_large_is_announced_so_and_ends_its_connection(connection: socket.socket) -> None:
+    connection.sendall(chunked(f"/measured{LIMIT + 1}", LIMIT, 1))
     assert b"connection: close" in received(connection)
 
 

@@ -25,12 +25,14 @@ HALF = b"x" * PIECE
 
 
 class Upload:
-    """One POST of raw bytes; the test is the server between the sender and the handler."""
+    """One POST, of raw bytes where nothing else is said; the test is the server between the sender and the handler."""
 
-    def __init__(self, api: Caller, path: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, api: Caller, path: str, headers: dict[str, str] | None = None, *, route: str = "overlay/files"
+    ) -> None:
         sent = {"host": "testserver", "content-type": RAW, **api.headers, **(headers or {})}
         self._scope = {
-            "type": "http", "method": "POST", "path": "/workspace/the-box/overlay/files", "root_path": "",
+            "type": "http", "method": "POST", "path": f"/workspace/the-box/{route}", "root_path": "",
             "query_string": f"path={path}".encode(), "scheme": "http", "http_version": "1.1",
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
         }  # fmt: skip
@@ -123,6 +125,18 @@ def test_a_sender_who_stops_is_not_waited_for(api: Caller, disk: Path, monkeypat
     status, body = serve(work)
     assert (status, body["code"]) == (408, "request_timeout")
     assert list(disk.iterdir()) == []
+
+
+def test_a_json_body_without_a_length_is_read(api: Caller, disk: Path) -> None:
+    async def work() -> Any:
+        call = Upload(api, "", {"content-type": "application/json", "transfer-encoding": "chunked"}, route="exec")
+        call.give(b'{"cmd": ["echo", ')
+        call.give(b'"there"]}')
+        call.give(b"", more=False)
+        return await call.answer()
+
+    status, body = serve(work)
+    assert (status, body["stdout"]) == (200, "there\n")
 
 
 def test_too_much_without_an_announcement_is_413(api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
