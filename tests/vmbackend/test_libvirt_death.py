@@ -8,84 +8,143 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.vm
 
+Step = Callable[..., str]
+
 _OTHER_PROCESS = """
-    import os, signal, sys
+    import ipaddress, os, signal, sys, threading, time
     from pathlib import Path
-    from tests.vmbackend.libvirt_factory import IMAGE, make_settings
+    from tests.vmbackend.libvirt_factory import IMAGE, make_settings, qemu_pids
     from vmbackend.driver import Boot, MachineSpec
+    from vmbackend.libvirt import domain
     from vmbackend.libvirt.driver import LibvirtDriver
 
     folder, instance, subnet, step = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-    import ipaddress
     settings = make_settings(
         folder, uri=f"qemu:///embed?root={folder}/r", instance=instance, subnet=ipaddress.ip_network(subnet)
     )
     driver = LibvirtDriver(settings)
     driver.open(lambda event: print("event", event.kind, event.reason, event.exit_code, flush=True))
-    ip = str(settings.subnet.network_address + 5)
+    memory = settings.machines_dir / "m1" / "memory"
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def die_when(found):
+        while not found():
+            time.sleep(0.001)
+        die()
+
+    def prepare(*command):
+        ip = str(settings.subnet.network_address + 5)
+        boot = Boot("h", cmd=command or None)
+        driver.prepare(MachineSpec(id="m1", image=IMAGE, cpus=1, memory_mb=192, disk_mb=64, ip=ip, boot=boot))
+
     if step.startswith("start"):
-        command = ("/bin/sh", "-c", "sleep 6; exit 9")
-        driver.prepare(
-            MachineSpec(id="m1", image=IMAGE, cpus=1, memory_mb=192, disk_mb=64, ip=ip, boot=Boot("h", cmd=command))
-        )
+        prepare("/bin/sh", "-c", "sleep 6; exit 9")
         driver.start("m1")
         if step == "start-and-wait":
             driver.wait_ready("m1", 60)
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
+    if step == "die-before-it-runs":
+        prepare()
+        domain.go_on = lambda target: die()
+        driver.start("m1")
+    if step.startswith("begin"):
+        prepare()
+        driver.start("m1")
+        driver.wait_ready("m1", 60)
+    if step == "begin-and-die-in-sleep":
+        threading.Thread(target=driver.sleep, args=("m1",), daemon=True).start()
+        die_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
+    if step == "begin-and-sleep":
+        driver.sleep("m1")
+    if step == "wake-and-die":
+        threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
+        die_when(lambda: bool(qemu_pids(settings.machines_dir)))
     if step == "wait":
         driver.wait_ready("m1", 60)
-    import time
     time.sleep(float(sys.argv[5]))
-    print("state", driver.state("m1"), flush=True)
+    print("found", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
+    if step == "go-on":
+        driver.start("m1")
+        driver.wait_ready("m1", 60)
+        driver.freshen("m1")
+        print("now", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
     os._exit(0)
 """
 
 
-class TestDeath:
-    """Each step is a process of its own, as vmhost is."""
+@pytest.fixture
+def step(short: Path) -> Iterator[Step]:
+    """Runs a step to its end, or its death; returns what it said."""
+    from .libvirt_factory import free_subnet, make_settings, tear_down
 
-    @pytest.fixture
-    def host(self, short):
-        from .libvirt_factory import free_subnet, make_settings, tear_down
+    subnet, instance = free_subnet(), f"d{os.getpid() % 0xFFFFF:05x}"
 
-        subnet = free_subnet()
-        instance = f"d{os.getpid() % 0xFFFFF:05x}"
-        yield lambda *step: self._step(short, instance, subnet, *step)
-        tear_down(make_settings(short, instance=instance, subnet=subnet))
-        short.mkdir(exist_ok=True)
-
-    def _step(self, folder, instance, subnet, step, seconds="0.5"):
+    def run(name: str, seconds: str = "0.5") -> str:
         code = textwrap.dedent(_OTHER_PROCESS)
-        command = [sys.executable, "-c", code, str(folder), instance, str(subnet), step, seconds]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stdout
+        command = [sys.executable, "-c", code, str(short), instance, str(subnet), name, seconds]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return done.stdout
 
-    def _kill(self, folder):
-        from .libvirt_factory import qemu_pids
+    yield run
+    tear_down(make_settings(short, instance=instance, subnet=subnet))
+    short.mkdir(exist_ok=True)
 
-        (pid,) = qemu_pids(folder / "m")
-        os.kill(pid, signal.SIGKILL)
 
-    def test_a_driver_killed_during_a_boot_is_followed_by_one_that_sees_it_ready(self, host):
-        host("start")
-        said = host("wait")
-        assert "event ready" in said
-        assert "state running" in said
+def kill_machine(folder: Path) -> None:
+    from .libvirt_factory import qemu_pids
 
-    def test_a_machine_killed_without_a_driver_is_crashed(self, host, short):
-        host("start-and-wait")
-        self._kill(short)
-        said = host("look")
-        assert "event stopped crashed" in said
-        assert "state off" in said
+    (pid,) = qemu_pids(folder / "m")
+    os.kill(pid, signal.SIGKILL)
 
-    def test_an_exit_code_that_nobody_heard_is_told_before_the_stop(self, host):
-        host("start-and-wait")
-        time.sleep(9)
-        said = host("look", "4")
-        assert said.index("event main_exited None 9") < said.index("event stopped shutdown")
-        assert "state off" in said
+
+def test_a_driver_killed_during_a_boot_is_followed_by_one_that_sees_it_ready(step: Step) -> None:
+    step("start")
+    said = step("wait")
+    assert "event ready" in said
+    assert "found running" in said
+
+
+def test_a_driver_killed_before_the_machine_runs_leaves_one_that_can_be_started(step: Step) -> None:
+    step("die-before-it-runs")
+    said = step("go-on")
+    assert "found paused []" in said or "found off []" in said
+    assert "now running []" in said
+
+
+def test_a_machine_killed_without_a_driver_is_crashed(step: Step, short: Path) -> None:
+    step("start-and-wait")
+    kill_machine(short)
+    said = step("look")
+    assert "event stopped crashed" in said
+    assert "found off" in said
+
+
+def test_an_exit_code_that_nobody_heard_is_told_before_the_stop(step: Step) -> None:
+    step("start-and-wait")
+    time.sleep(9)
+    said = step("look", "4")
+    assert said.index("event main_exited None 9") < said.index("event stopped shutdown")
+    assert "found off" in said
+
+
+def test_a_driver_killed_in_the_middle_of_a_sleep_leaves_a_running_machine_or_a_sleeping_one(step: Step) -> None:
+    step("begin-and-die-in-sleep")
+    said = step("look", "0")
+    assert "found running []" in said or "found asleep ['m1']" in said
+    assert "now running []" in step("go-on", "0")
+
+
+def test_a_driver_killed_in_the_middle_of_a_wake_leaves_what_can_be_started(step: Step) -> None:
+    assert "found asleep ['m1']" in step("begin-and-sleep", "0")
+    step("wake-and-die")
+    assert "now running []" in step("go-on", "0")

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -280,85 +275,3 @@ def _share(harness: Harness, address: GuestAddress) -> float:
     first, began = used(), time.monotonic()
     time.sleep(3)
     return (used() - first) / (time.monotonic() - began)
-
-
-_OTHER_PROCESS = """
-    import os, signal, sys, threading, time
-    from pathlib import Path
-    import ipaddress
-    from tests.vmbackend.libvirt_factory import IMAGE, make_settings
-    from vmbackend.driver import Boot, MachineSpec
-    from vmbackend.libvirt.driver import LibvirtDriver
-
-    folder, instance, subnet, step = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-    settings = make_settings(
-        folder, uri=f"qemu:///embed?root={folder}/r", instance=instance, subnet=ipaddress.ip_network(subnet)
-    )
-    driver = LibvirtDriver(settings)
-    driver.open(lambda event: print("event", event.kind, event.reason, event.exit_code, flush=True))
-    memory = settings.machines_dir / "m1" / "memory"
-
-    def die_when(found):
-        while not found():
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def qemu_is_there():
-        from tests.vmbackend.libvirt_factory import qemu_pids
-        return bool(qemu_pids(settings.machines_dir))
-
-    if step.startswith("begin"):
-        ip = str(settings.subnet.network_address + 5)
-        driver.prepare(MachineSpec(id="m1", image=IMAGE, cpus=1, memory_mb=192, disk_mb=64, ip=ip, boot=Boot("h")))
-        driver.start("m1")
-        driver.wait_ready("m1", 60)
-    if step == "begin-and-die-in-sleep":
-        threading.Thread(target=driver.sleep, args=("m1",), daemon=True).start()
-        die_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
-    if step == "begin-and-sleep":
-        driver.sleep("m1")
-    if step == "wake-and-die":
-        threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
-        die_when(qemu_is_there)
-    print("found", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
-    if step == "go-on":
-        driver.start("m1")
-        driver.wait_ready("m1", 60)
-        driver.freshen("m1")
-        print("now", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
-    os._exit(0)
-"""
-
-
-@pytest.mark.vm
-class TestDeath:
-    """Each step is a process of its own, as vmhost is."""
-
-    @pytest.fixture
-    def step(self) -> Iterator[Callable[[str], str]]:
-        from .libvirt_factory import free_subnet, make_settings, tear_down
-
-        folder = Path(tempfile.mkdtemp(prefix="mvt", dir="/tmp"))
-        subnet, instance = free_subnet(), f"e{os.getpid() % 0xFFFFF:05x}"
-
-        def run(name: str) -> str:
-            code = textwrap.dedent(_OTHER_PROCESS)
-            command = [sys.executable, "-c", code, str(folder), instance, str(subnet), name]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-            assert done.returncode in (0, -signal.SIGKILL), done.stderr
-            return done.stdout
-
-        yield run
-        tear_down(make_settings(folder, instance=instance, subnet=subnet))
-        shutil.rmtree(folder, ignore_errors=True)
-
-    def test_a_driver_killed_in_the_middle_of_a_sleep_leaves_a_running_machine_or_a_sleeping_one(self, step):
-        step("begin-and-die-in-sleep")
-        said = step("look")
-        assert "found running []" in said or "found asleep ['m1']" in said
-        assert "now running []" in step("go-on")
-
-    def test_a_driver_killed_in_the_middle_of_a_wake_leaves_what_can_be_started(self, step):
-        assert "found asleep ['m1']" in step("begin-and-sleep")
-        step("wake-and-die")
-        assert "now running []" in step("go-on")
