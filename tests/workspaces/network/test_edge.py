@@ -16,7 +16,6 @@ from edge.secret import edge_secret
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import bring, make
-from tests.workspaces.rows import make_workspace
 from vmbackend.errors import BackendUnavailable
 from workspaces.lifecycle import activity
 from workspaces.lifecycle.sweep import sweep
@@ -37,15 +36,6 @@ PORT, WAKE = "/internal/edge/port", "/internal/edge/wake"
 def fresh() -> None:
     uses._noted.clear()
     gate.cache_clear()
-
-
-@pytest.fixture
-def public(api: Caller) -> Callable[..., PublicPort]:
-    def new(**fields: Any) -> PublicPort:
-        row = make_workspace(api.account, **{"ip": "10.200.0.9", "public_access": True, "published_ports": 1, **fields})
-        return PublicPort.objects.create(workspace=row, port=8080)
-
-    return new
 
 
 def heads(name: str, **more: str) -> dict[str, str]:

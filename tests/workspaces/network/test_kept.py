@@ -16,7 +16,6 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import bring, make
 from tests.workspaces.network.clock import SECOND, Clock, found
 from tests.workspaces.network.test_edge import through_door
-from tests.workspaces.rows import make_workspace
 from vmbackend.models import Host
 from workspaces import states
 from workspaces.models import PublicPort, Workspace
@@ -41,15 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(place, "answers", lambda: made)
     monkeypatch.setattr("workspaces.services.placement.answers", lambda: made)
     return kept_folder(tmp_path / "run")
-
-
-@pytest.fixture
-def public(api: Caller) -> Callable[..., PublicPort]:
-    def new(**fields: Any) -> PublicPort:
-        row = make_workspace(api.account, **{"ip": "10.200.0.9", "public_access": True, "published_ports": 1, **fields})
-        return PublicPort.objects.create(workspace=row, port=8080)
-
-    return new
 
 
 def test_the_answer_for_an_open_port_is_kept_for_its_second(

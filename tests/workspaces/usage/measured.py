@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from accounts.models import Account
 from common.times import from_epoch
@@ -114,3 +117,19 @@ def metered_cpu(row: Workspace) -> int:
 
 def points(row: Workspace, tier: int = 2) -> list[UsagePoint]:
     return list(UsagePoint.objects.filter(usage__workspace=row, tier=tier).order_by("start"))
+
+
+@contextmanager
+def dying_after(statements: int) -> Iterator[None]:
+    """The process dies at the first statement to the database after so many; or later, where there are not as many."""
+    seen = 0
+
+    def execute(run: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        if seen > statements:
+            raise Killed
+        return run(sql, params, many, context)
+
+    with suppress(Killed), connection.execute_wrapper(execute):
+        yield

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from django.db import connection
 
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
-from tests.workspaces.usage.measured import CPU, Killed, MeasuredHost, points
+from tests.workspaces.usage.measured import CPU, MeasuredHost, dying_after, points
 from tests.workspaces.usage.test_series import stored
 from vmbackend.samples import Sample
 from workspaces.models import UsagePoint, Workspace
@@ -135,20 +134,8 @@ def test_a_compaction_that_dies_is_made_good_by_the_next(api: Caller, statement:
     rows = [make_workspace(api.account) for _ in range(2)]
     for row in rows:
         minutes(row, NOON, 60)
-    seen = 0
-
-    def dying(execute, sql, params, many, context):
-        nonlocal seen
-        seen += 1
-        if seen > statement:
-            raise Killed
-        return execute(sql, params, many, context)
-
-    try:
-        with connection.execute_wrapper(dying):
-            compact(NOON + 3 * HOUR)
-    except Killed:
-        pass
+    with dying_after(statement):
+        compact(NOON + 3 * HOUR)
     for hours in (3, 4, 40):
         compact(NOON + hours * HOUR)
     for row in rows:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError
 
-from tests.workspaces.usage.measured import CPU, Killed, MeasuredHost, cpu_total, metered_cpu, points
+from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, dying_after, metered_cpu, points
 from vmbackend.errors import BackendUnavailable
 from workspaces.models import MeterRecord, Usage
 from workspaces.usage import meter as metering
@@ -25,20 +25,8 @@ def test_a_process_that_dies_while_it_writes_has_counted_all_of_it_or_nothing(
     host.use(row, cpu_time_ns=5 * CPU)
     host.use(other, cpu_time_ns=3 * CPU)
     host.seconds(1)
-    seen = 0
-
-    def dying(execute, sql, params, many, context):
-        nonlocal seen
-        seen += 1
-        if seen > statement:
-            raise Killed
-        return execute(sql, params, many, context)
-
-    try:
-        with connection.execute_wrapper(dying):
-            host.flush()
-    except Killed:
-        pass
+    with dying_after(statement):
+        host.flush()
     host.begin()
     host.seconds(10, row, cpu_time_ns=CPU)
     host.flush()
