@@ -16,11 +16,10 @@ from kombu.exceptions import OperationalError
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake import FakeDriver
 from vmbackend.fake_images import FakeImageStore
-from workspaces import tasks, vmhost  # noqa: F401 registers the tasks
-from workspaces.lifecycle import activity
-from workspaces.metrics import calls
+from workspaces import call_counter, last_used, tasks  # noqa: F401 registers the tasks
+from workspaces.host import process
+from workspaces.host.runtime import HostSide
 from workspaces.operations import waiting
-from workspaces.operations.hostside import HostSide
 from workspaces.usage import live
 
 NAME = "local"
@@ -44,21 +43,21 @@ class FakeHost:
         self.held: list[tuple[str, tuple[Any, ...]]] | None = None
         self.redis_away = False
         monkeypatch.setattr(current_app, "send_task", self._bell)
-        monkeypatch.setattr(vmhost, "build_driver", lambda: self.driver)
-        monkeypatch.setattr(vmhost, "image_store", lambda: self.images)
-        for module in (activity, calls, live, waiting):
+        monkeypatch.setattr(process, "build_driver", lambda: self.driver)
+        monkeypatch.setattr(process, "image_store", lambda: self.images)
+        for module in (last_used, call_counter, live, waiting):
             monkeypatch.setattr(module, "_client", self._redis_of(module._client))
 
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
         self._end_sampler()
-        self.side: HostSide = vmhost.open_host()
+        self.side: HostSide = process.open_host()
 
     def stop(self) -> None:
         self.release()
         self.settle()
         self.pool.shutdown()
-        vmhost.close_host()
+        process.close_host()
         guest_pool().close()
         self.driver.fail_no_more()
         for machine in self.driver.inventory().ids():
@@ -93,7 +92,7 @@ class FakeHost:
 
     def _end_sampler(self) -> None:
         """That of a process that died: its threads end, and nothing of what it measured is written."""
-        sampler = vmhost._sampler
+        sampler = process._sampler
         if sampler is not None:
             sampler._ended.set()
             sampler._thread.join()

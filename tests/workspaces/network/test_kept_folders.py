@@ -9,7 +9,7 @@ import pytest
 
 from edge.kept import Kept
 from tests.workspaces.network.clock import SECOND, Clock, found
-from workspaces.network import door
+from workspaces.edge_auth import fast_path
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def test_a_clock_that_is_set_back_brings_nothing_forgotten_back(answers: Kept, c
 def test_what_a_dead_process_left_is_cleared_at_the_next_start(
     answers: Kept, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "answers", lambda: answers)
+    monkeypatch.setattr(fast_path, "answers", lambda: answers)
     for second, files in ((5, "a"), (SECOND - 1, "b"), (SECOND, "c")):
         (folder / str(second) / files).mkdir(parents=True)
     (folder / str(SECOND - 2)).mkdir()
-    door.Door(lambda environ, start: [])
+    fast_path.Door(lambda environ, start: [])
     assert seconds(folder) == [SECOND]
     assert (folder / str(SECOND) / "c").is_dir()
 
