@@ -16,7 +16,8 @@ from pathlib import Path
 from redis import RedisError
 from redis.asyncio import Redis
 
-from common.sse.client import asked, open_client
+from common.redis import open_async_client, redis_key
+from common.sse.client import asked
 from common.sse.window import Window
 from vmbackend.bootlog import former
 from workspaces.logs.channels import log_channel
@@ -42,7 +43,7 @@ async def _now(client: Redis) -> float:
 
 
 def _key(host: str) -> str:
-    return f"boot-watched:{host}"
+    return redis_key(f"boot-watched:{host}")
 
 
 class ConsoleFiles:
@@ -102,7 +103,7 @@ class BootLogs:
             self._loop.close()
 
     async def _work(self) -> None:
-        async with open_client() as client:
+        async with open_async_client() as client:
             window = Window(client)
             while True:
                 try:
