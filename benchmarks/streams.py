@@ -30,6 +30,10 @@ from redis.asyncio import Redis
 from benchmarks.common import percentile
 from common.sse.window import Channel, Window
 
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+# The prefix of all names in Redis, the same in both processes.
+INSTANCE = os.environ["PLATFORM_INSTANCE"] = "000000"
+
 ROOT = Path(__file__).resolve().parent.parent
 EVERY_SECONDS = 0.5
 BAR_MS = 200
@@ -83,6 +87,7 @@ def server() -> Iterator[Server]:
         "PLATFORM_STATE": str(state),
         "PLATFORM_REDIS_URL": f"unix://{state}/redis.sock",
         "PLATFORM_SECRET_KEY": "a-key-for-the-benchmark-only-0123456789",
+        "PLATFORM_INSTANCE": INSTANCE,
         "PLATFORM_VM_BACKEND": "fake",
         "PLATFORM_LOG_LEVEL": "ERROR",
     }

@@ -13,14 +13,13 @@ from celery import current_app
 from django.db import connections
 from kombu.exceptions import OperationalError
 
+from common import redis as clients
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake import FakeDriver
 from vmbackend.fake_images import FakeImageStore
-from workspaces import call_counter, last_used, tasks  # noqa: F401 registers the tasks
+from workspaces import tasks  # noqa: F401 registers the tasks
 from workspaces.host import process
 from workspaces.host.runtime import HostSide
-from workspaces.operations import waiting
-from workspaces.usage import live
 
 NAME = "local"
 
@@ -45,8 +44,7 @@ class FakeHost:
         monkeypatch.setattr(current_app, "send_task", self._bell)
         monkeypatch.setattr(process, "build_driver", lambda: self.driver)
         monkeypatch.setattr(process, "image_store", lambda: self.images)
-        for module in (last_used, call_counter, live, waiting):
-            monkeypatch.setattr(module, "_client", self._redis_of(module._client))
+        monkeypatch.setattr(clients, "_shared_client", self._unless_away(clients._shared_client))
 
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
@@ -104,11 +102,11 @@ class FakeHost:
         self.driver._remove = lambda machine_id: None  # type: ignore[method-assign]
         return Died()
 
-    def _redis_of(self, client: Callable[[], redis.Redis]) -> Callable[[], redis.Redis]:
-        def reached() -> redis.Redis:
+    def _unless_away(self, client: Callable[..., redis.Redis]) -> Callable[..., redis.Redis]:
+        def reached(*args: Any) -> redis.Redis:
             if self.redis_away:
                 raise redis.ConnectionError("Redis is away.")
-            return client()
+            return client(*args)
 
         return reached
 

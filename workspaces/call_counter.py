@@ -9,10 +9,10 @@ import logging
 import threading
 import time
 from collections import Counter
-from functools import lru_cache
 
 import redis
-from django.conf import settings
+
+from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
 
@@ -26,13 +26,8 @@ _some = threading.Event()
 _thread: threading.Thread | None = None
 
 
-@lru_cache(maxsize=1)
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5)
-
-
 def key_of(workspace_id: str) -> str:
-    return f"usage:{workspace_id}:calls"
+    return redis_key(f"usage:{workspace_id}:calls")
 
 
 def count_call(workspace_id: str) -> None:
@@ -57,7 +52,7 @@ def flush() -> None:
         taken = dict(_waiting)
         _waiting.clear()
     try:
-        with _client().pipeline(transaction=False) as pipe:
+        with redis_client().pipeline(transaction=False) as pipe:
             for workspace_id, count in taken.items():
                 pipe.incrby(key_of(workspace_id), count)
                 pipe.expire(key_of(workspace_id), KEPT_SECONDS)
@@ -73,7 +68,7 @@ def forget(workspace_id: str) -> None:
     """Raises redis.RedisError."""
     with _lock:
         _waiting.pop(workspace_id, None)
-    _client().delete(key_of(workspace_id))
+    redis_client().delete(key_of(workspace_id))
 
 
 def _work() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import redis
 from celery import current_app
-from django.conf import settings
 from kombu.exceptions import OperationalError
 
 from common.connections import release_connection
 from common.errors import VMUnavailable
+from common.redis import blocking_client, redis_client, redis_key
 from workspaces.models import Workspace
 
 ANSWER_SECONDS = 10
@@ -22,12 +22,11 @@ def ask(workspace: Workspace, task: str, *arguments: Any) -> bytes:
     """Ring for `task(workspace_id, key, *arguments)` and wait for what it answers to the key. Raises VMUnavailable."""
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
-    queue, key = workspace.host.queue, f"asked:{secrets.token_hex(16)}"
+    queue, key = workspace.host.queue, redis_key(f"asked:{secrets.token_hex(16)}")
     release_connection()
     try:
-        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=ANSWER_SECONDS + 5) as client:
-            current_app.send_task(task, args=[workspace.pk, key, *arguments], queue=queue, expires=ANSWER_SECONDS)
-            found = client.blpop([key], timeout=ANSWER_SECONDS)
+        current_app.send_task(task, args=[workspace.pk, key, *arguments], queue=queue, expires=ANSWER_SECONDS)
+        found: Any = blocking_client(ANSWER_SECONDS).blpop([key], timeout=ANSWER_SECONDS)
     except (redis.RedisError, OperationalError, OSError) as exc:
         raise VMUnavailable("The host of this workspace cannot be asked now; try again later.") from exc
     if found is None:
@@ -37,7 +36,7 @@ def ask(workspace: Workspace, task: str, *arguments: Any) -> bytes:
 
 def answer(key: str, content: bytes) -> None:
     """vmhost's half."""
-    with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=5) as client, client.pipeline() as pipe:
+    with redis_client().pipeline() as pipe:
         pipe.rpush(key, content)
         pipe.expire(key, KEEP_SECONDS)
         pipe.execute()

@@ -13,10 +13,10 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 import redis
-from django.conf import settings
+
+from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
 _touched_at: dict[str, float] = {}
@@ -29,13 +29,8 @@ MAX_REMEMBERED = 10_000
 LAST = "last"
 
 
-@lru_cache(maxsize=1)
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5, max_connections=100)
-
-
 def _key(workspace_id: str) -> str:
-    return f"activity:{workspace_id}"
+    return redis_key(f"activity:{workspace_id}")
 
 
 def touch(workspace_id: str) -> None:
@@ -56,7 +51,7 @@ def using(workspace_id: str, seconds: float) -> Iterator[None]:
 
 def last_used(workspace_id: str) -> float:
     """Seconds since the epoch; in the future while it is in use, 0 where no use is known. Raises redis.RedisError."""
-    found = _client().zrange(_key(workspace_id), -1, -1, withscores=True)
+    found = redis_client().zrange(_key(workspace_id), -1, -1, withscores=True)
     return float(found[0][1]) if found else 0.0
 
 
@@ -71,7 +66,7 @@ def is_in_use(workspace_id: str, within: float) -> bool:
 
 def _note(workspace_id: str, member: str, score: float, *, over: str = "") -> None:
     try:
-        with _client().pipeline() as pipe:
+        with redis_client().pipeline() as pipe:
             pipe.zadd(_key(workspace_id), {member: score}, gt=True)
             if over:
                 pipe.zrem(_key(workspace_id), over)

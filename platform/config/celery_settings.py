@@ -28,6 +28,8 @@ broker_transport_options = {
     "socket_connect_timeout": 3,
     "socket_keepalive": False,
     "max_retries": 0,
+    # As settings.REDIS_PREFIX: queues, unacknowledged messages and the channels of remote control.
+    "global_keyprefix": f"{_env.instance}:",
 }
 result_backend = None
 task_ignore_result = True

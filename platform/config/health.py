@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import redis
-from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
+
+from common.redis import redis_is_available
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -13,7 +13,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
     Without Redis operations go on, later, so it is told and is no failure.
     """
-    database, doorbell = _database_answers(), _redis_answers()
+    database, doorbell = _database_answers(), redis_is_available()
     body = {"success": database, "database": database, "redis": doorbell}
     return JsonResponse(body, status=200 if database else 503)
 
@@ -25,11 +25,3 @@ def _database_answers() -> bool:
     except DatabaseError:
         return False
     return True
-
-
-def _redis_answers() -> bool:
-    try:
-        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1) as client:
-            return bool(client.ping())
-    except (redis.RedisError, OSError):
-        return False

@@ -93,6 +93,8 @@ STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
 
 REDIS_URL = ENV.redis_url or f"unix://{STATE / 'run' / 'redis.sock'}"
+# Of every key and channel, those of Celery's broker included, so that instances may share one Redis.
+REDIS_PREFIX = f"{ENV.instance}:"
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.AccountAuthentication"],

@@ -153,9 +153,10 @@ def test_an_open_websocket_keeps_its_workspace_awake(instance: TestInstance, api
 
 def _make_idle(instance: TestInstance, site: Site) -> None:
     code = (
-        "from workspaces.lifecycle import activity; from workspaces.models import Workspace; "
+        "from common.redis import redis_client; from workspaces.lifecycle import activity; "
+        "from workspaces.models import Workspace; "
         "from django.utils import timezone; "
-        f"activity._client().delete('activity:{site.id}'); "
+        f"redis_client().delete(activity._key('{site.id}')); "
         f"Workspace.objects.filter(pk='{site.id}').update(idle_due_at=timezone.now())"
     )
     ran = instance.command("manage", "--", "shell", "-c", code)

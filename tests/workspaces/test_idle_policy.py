@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from common.redis import redis_client
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make
@@ -89,7 +90,7 @@ def test_an_idle_workspace_sleeps_and_wakes(api: Caller, vmhost: FakeHost) -> No
     made = make(api, vmhost, Status.RUNNING, mode="permanent")
     api.put(f"/workspace/{made}/lifecycle/idle", {"suspend_after": 120, "stop_after": 3600})
     Workspace.objects.update(idle_due_at=timezone.now())
-    last_used._client().delete(last_used._key(made))
+    redis_client().delete(last_used._key(made))
     sweep()
     vmhost.settle()
     body = api.get(f"/workspace/{made}/lifecycle").json()

@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections
 from django.test import AsyncClient
 
+from common.redis import redis_client
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, until
@@ -35,7 +36,7 @@ def made(api: Caller, vmhost: FakeHost) -> str:
 
 
 def forget(made: str) -> None:
-    last_used._client().delete(last_used._key(made))
+    redis_client().delete(last_used._key(made))
     assert last_used.last_used(made) == 0
 
 

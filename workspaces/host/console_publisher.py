@@ -15,7 +15,8 @@ from pathlib import Path
 
 from redis import RedisError
 
-from common.sse.client import asked, open_client
+from common.redis import open_async_client
+from common.sse.client import asked
 from common.sse.window import Window
 from vmbackend.bootlog import former
 from workspaces.logs.channels import log_channel
@@ -86,7 +87,7 @@ class BootLogs:
             self._loop.close()
 
     async def _work(self) -> None:
-        async with open_client() as client:
+        async with open_async_client() as client:
             window = Window(client)
             while True:
                 try:

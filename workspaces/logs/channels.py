@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import redis
-from django.conf import settings
 from django.db import transaction
 
+from common.redis import redis_client
 from common.sse.frames import GAP, MESSAGE, one_line
 from common.sse.window import Channel, forget, hold, restart
 from common.times import iso
@@ -56,8 +56,7 @@ def _tell(client: redis.Redis, channel: Channel) -> None:
 
 def _each(channels: list[Channel], do: Callable[[redis.Redis, Channel], None]) -> None:
     try:
-        with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5) as client:
-            for channel in channels:
-                do(client, channel)
+        for channel in channels:
+            do(redis_client(), channel)
     except (redis.RedisError, OSError) as exc:
         logger.warning("readers of logs cannot be told of a clear: %s", exc)

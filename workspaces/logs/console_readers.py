@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redis.asyncio import Redis
 
+from common.redis import redis_key
 from common.sse.client import asked
 
 WATCH_SECONDS = 6.0
@@ -21,4 +22,4 @@ async def redis_time(client: Redis) -> float:
 
 
 def readers_key(host: str) -> str:
-    return f"boot-watched:{host}"
+    return redis_key(f"boot-watched:{host}")

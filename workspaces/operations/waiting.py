@@ -15,6 +15,7 @@ import redis
 from django.conf import settings
 
 from common.connections import release_connection
+from common.redis import blocking_client, redis_client, redis_key
 from workspaces.models import Operation
 from workspaces.models.operation import LIVE
 
@@ -26,25 +27,18 @@ BELL_SECONDS = 600
 
 
 @lru_cache(maxsize=1)
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=CHUNK_SECONDS + 5, max_connections=200
-    )
-
-
-@lru_cache(maxsize=1)
 def _places() -> BoundedSemaphore:
     return BoundedSemaphore(settings.ENV.api_waiters)
 
 
 def _key(operation_id: str) -> str:
-    return f"operation:{operation_id}"
+    return redis_key(f"operation:{operation_id}")
 
 
 def announce(operation_id: str) -> None:
     """Ring for everybody who waits. Losing it costs a waiter a few seconds, never the answer."""
     try:
-        with _client().pipeline() as pipe:
+        with redis_client().pipeline() as pipe:
             pipe.rpush(_key(operation_id), b"1")
             pipe.expire(_key(operation_id), BELL_SECONDS)
             pipe.execute()
@@ -81,7 +75,7 @@ def _wait(operation: Operation, until: float) -> Operation | None:
 def _listen(operation_id: str, seconds: float) -> None:
     release_connection()
     try:
-        if _client().blpop([_key(operation_id)], timeout=seconds):
+        if blocking_client(CHUNK_SECONDS).blpop([_key(operation_id)], timeout=seconds):
             announce(operation_id)  # others may wait for the same end
     except redis.RedisError:
         time.sleep(min(seconds, WITHOUT_REDIS_SECONDS))

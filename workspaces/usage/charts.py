@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import redis
 from django.db.models import Case, IntegerField, Min, QuerySet, Sum, Value, When
 
+from common.redis import redis_key
 from common.times import EPOCH, from_epoch, iso
 from credits.services import Rates
 from workspaces.models import MeterRecord
@@ -40,7 +41,7 @@ GRANULARITIES = (Granularity("minute", MINUTE), Granularity("hour", HOUR), Granu
 
 def chart(workspace_id: str, now: float | None = None) -> dict[str, Any]:
     """As it was at most a minute ago."""
-    key = f"usage:{workspace_id}:chart"
+    key = redis_key(f"usage:{workspace_id}:chart")
     try:
         kept = live.kept(key)
     except redis.RedisError:

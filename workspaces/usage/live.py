@@ -9,12 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-import redis
-from django.conf import settings
-
+from common.redis import redis_client, redis_key
 from workspaces.usage.amounts import Amounts, Point
 
 PACKED_SAMPLE = struct.Struct("<dqIBI23q")
@@ -46,32 +43,31 @@ class Seen:
     unwritten_points: Point
 
 
-@lru_cache(maxsize=1)
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2, socket_timeout=5, max_connections=100)
+def samples_key(workspace_id: str) -> str:
+    return redis_key(f"usage:{workspace_id}")
 
 
 def seen(workspace_ids: Sequence[str]) -> dict[str, Seen]:
     """The last looks at these machines, of those that were looked at lately. Raises redis.RedisError."""
     if not workspace_ids:
         return {}
-    found = _client().mget([f"usage:{workspace_id}:now" for workspace_id in workspace_ids])
+    found = redis_client().mget([f"{samples_key(workspace_id)}:now" for workspace_id in workspace_ids])
     pairs = zip(workspace_ids, found, strict=True)
     return {workspace_id: _unpacked(raw) for workspace_id, raw in pairs if raw and len(raw) == PACKED_SAMPLE.size}
 
 
 def recent(workspace_id: str, cleared: int) -> tuple[list[Point], list[Point]]:
     """The points of tiers 0 and 1, as they were written. Raises redis.RedisError."""
-    with _client().pipeline(transaction=False) as pipe:
+    with redis_client().pipeline(transaction=False) as pipe:
         for tier in (0, 1):
-            pipe.lrange(f"usage:{workspace_id}:{tier}", 0, -1)
+            pipe.lrange(f"{samples_key(workspace_id)}:{tier}", 0, -1)
         seconds, tens = pipe.execute()
     return _points(seconds, cleared), _points(tens, cleared)
 
 
 def forget(workspace_id: str) -> None:
     """Raises redis.RedisError."""
-    _client().delete(*(f"usage:{workspace_id}:{what}" for what in ("0", "1", "now")))
+    redis_client().delete(*(f"{samples_key(workspace_id)}:{what}" for what in ("0", "1", "now")))
 
 
 def _points(found: Iterable[bytes], cleared: int) -> list[Point]:
@@ -108,16 +104,16 @@ def _unpacked(raw: Any) -> Seen:
 
 def kept(key: str) -> bytes | None:
     """What `keep` put there, while it lasts. Raises redis.RedisError."""
-    found: Any = _client().get(key)
+    found: Any = redis_client().get(key)
     return found if found is None else bytes(found)
 
 
 def keep(key: str, value: bytes, seconds: int) -> None:
     """Raises redis.RedisError."""
-    _client().set(key, value, ex=seconds)
+    redis_client().set(key, value, ex=seconds)
 
 
 def look(workspace_id: str, counter: str) -> tuple[Seen | None, int]:
     """The last look at a machine and a counter, in one round trip. Raises redis.RedisError."""
-    raw, count = _client().mget([f"usage:{workspace_id}:now", counter])
+    raw, count = redis_client().mget([f"{samples_key(workspace_id)}:now", counter])
     return _unpacked(raw) if raw and len(raw) == PACKED_SAMPLE.size else None, int(count or 0)

@@ -1,4 +1,4 @@
-"""The connections to Redis of an event loop, and calls that a cancellation leaves whole."""
+"""Calls of Redis from an event loop, bounded in time and completed even if their caller is cancelled."""
 
 from __future__ import annotations
 
@@ -6,26 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from django.conf import settings
-from redis.asyncio import BlockingConnectionPool, Redis
+from common.redis import ANSWER_SECONDS
 
 T = TypeVar("T")
-
-ANSWER_SECONDS = 5.0
-CONNECTIONS = 20
-
-
-def open_client() -> Redis:
-    """A client whose calls go through `asked`, which bounds them: it has no timeout of its own."""
-    pool = BlockingConnectionPool.from_url(
-        settings.REDIS_URL,
-        max_connections=CONNECTIONS,
-        timeout=ANSWER_SECONDS,
-        socket_timeout=None,
-        socket_connect_timeout=2,
-        health_check_interval=10,
-    )
-    return Redis.from_pool(pool)
 
 
 async def asked(call: Awaitable[T]) -> T:

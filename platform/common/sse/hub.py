@@ -17,6 +17,7 @@ from django_eventstream.views import Listener, ListenerManager
 from redis import RedisError
 from redis.asyncio import Redis
 
+from common.redis import redis_key
 from common.sse.client import end
 from common.sse.frames import EventId, frame, parse_id
 from common.sse.window import BELL, LOOK, Channel
@@ -96,7 +97,7 @@ class Hub(ListenerManager):
         while True:
             try:
                 async with self._client.pubsub(ignore_subscribe_messages=True) as bell:
-                    await bell.subscribe(BELL)
+                    await bell.subscribe(redis_key(BELL))
                     for subscription in self.subscriptions:
                         subscription.look()
                     while True:

@@ -15,7 +15,8 @@ from django.conf import settings
 from django.db import connections
 
 from common.errors import RateLimited
-from common.sse.client import end, open_client
+from common.redis import open_async_client
+from common.sse.client import end
 from common.sse.follow import Followers, Source
 from common.sse.frames import EventId
 from common.sse.hub import Hub, Subscription
@@ -67,7 +68,7 @@ class Runtime:
     """Made with the first stream of a loop, closed with the last."""
 
     def __init__(self) -> None:
-        self.client = open_client()
+        self.client = open_async_client()
         self.window = Window(self.client)
         self.hub = Hub(self.client)
         self.followers = Followers(self.window)

@@ -21,6 +21,7 @@ from typing import Any
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
+from common.redis import redis_key
 from common.sse.client import asked
 from common.sse.frames import EventId
 
@@ -114,7 +115,7 @@ class Channel:
 
     @property
     def keys(self) -> list[str]:
-        return [f"sse:{self.name}", f"sse:{self.name}:events"]
+        return [redis_key(f"sse:{self.name}"), redis_key(f"sse:{self.name}:events")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +191,13 @@ def restart(client: Redis, channel: Channel, kind: str, data: str, position: str
 
 def forget(client: Redis, channel: Channel) -> None:
     """Drop the window; its source begins another."""
-    client.eval(_FORGET, 2, *channel.keys, channel.name, BELL)
+    client.eval(_FORGET, 2, *channel.keys, channel.name, redis_key(BELL))
 
 
 def _append_args(channel: Channel, events: Sequence[tuple[str, str]], expected: str, position: str) -> list[Any]:
     flat = [text for event in events for text in event]
     bounds = [channel.events, channel.size, channel.keep]
-    return [expected, position, *bounds, channel.name, BELL, secrets.token_hex(4), *flat]
+    return [expected, position, *bounds, channel.name, redis_key(BELL), secrets.token_hex(4), *flat]
 
 
 def _text(found: bytes | str | None) -> str:

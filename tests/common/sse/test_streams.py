@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from django.conf import settings
-from redis import Redis
 
+from common.redis import redis_client
 from common.sse import runtime as runtimes
 from common.sse import stream
 from common.sse.frames import EventId
@@ -213,7 +212,6 @@ def test_nothing_is_left_when_the_last_stream_is_over() -> None:
         assert asyncio.all_tasks() == before
         assert not runtimes._runtimes.get(asyncio.get_running_loop())
         assert not runtime.hub.listeners_by_channel
-        with Redis.from_url(settings.REDIS_URL) as client:
-            assert client.exists(f"{channel.keys[0]}:lease") == 0
+        assert redis_client().exists(f"{channel.keys[0]}:lease") == 0
 
     asyncio.run(run())

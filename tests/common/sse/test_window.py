@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from django.conf import settings
-from redis import Redis
 
-from common.sse.client import open_client
+from common.redis import open_async_client, redis_client
 from common.sse.window import Channel, Superseded, Window, forget, hold
 from tests.common.sse.reading import Writer, fresh, reading
 
@@ -46,7 +44,7 @@ def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() 
 def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -> None:
     async def run() -> None:
         channel = fresh()
-        async with open_client() as client:
+        async with open_async_client() as client:
             window = Window(client)
             await window.keep(channel)
             assert not await client.exists(*channel.keys)
@@ -55,14 +53,13 @@ def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -
             await client.expire(channel.keys[0], 5)
             await window.keep(channel)
             assert await client.ttl(channel.keys[0]) > 5
-            with Redis.from_url(settings.REDIS_URL) as other:
-                hold(other, channel)
-                await client.expire(channel.keys[0], 5)
-                await window.keep(channel)
-                assert await client.ttl(channel.keys[0]) <= 5
-                with pytest.raises(Superseded):
-                    await writer.write(2)
-                forget(other, channel)
+            hold(redis_client(), channel)
+            await client.expire(channel.keys[0], 5)
+            await window.keep(channel)
+            assert await client.ttl(channel.keys[0]) <= 5
+            with pytest.raises(Superseded):
+                await writer.write(2)
+            forget(redis_client(), channel)
             assert not await client.exists(*channel.keys)
 
     asyncio.run(run())

@@ -9,13 +9,11 @@ import threading
 from typing import Any
 
 import pytest
-import redis
-from django.conf import settings
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from common.redis import open_async_client, redis_client, redis_key
 from common.sse import response
-from common.sse.client import open_client
 from common.sse.window import BELL, Window
 from config.asgi import application
 from tests.callers import Caller
@@ -106,12 +104,12 @@ def test_a_clear_within_a_transaction_is_told_with_its_commit(api: Caller) -> No
     channel = log_channel("ws_x", "cmd")
 
     async def begin() -> None:
-        async with open_client() as client:
+        async with open_async_client() as client:
             await Window(client).append(channel, [("message", "{}")], expected="", position="5:00")
 
     asyncio.run(begin())
-    with redis.Redis.from_url(settings.REDIS_URL) as client, client.pubsub(ignore_subscribe_messages=True) as bell:
-        bell.subscribe(BELL)
+    with redis_client().pubsub(ignore_subscribe_messages=True) as bell:
+        bell.subscribe(redis_key(BELL))
         bell.get_message(timeout=1)
         with transaction.atomic():
             with clearing("ws_x", ["cmd"]):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from common.errors import VMUnavailable
+from common.redis import redis_client
 from tests.callers import Caller
 from tests.common.sse.reading import Frame
 from tests.fakehost import FakeHost
@@ -241,7 +242,7 @@ def test_reading_a_programs_log_is_a_use_and_looking_at_stats_or_the_console_is_
     workspace_id = Workspace.objects.get(slug="the-box").pk
 
     async def used(path: str) -> bool:
-        await call(last_used._client().delete, last_used._key(workspace_id))
+        await call(redis_client().delete, last_used._key(workspace_id))
         async with opened(api, path):
             await asyncio.sleep(1.2)
         return bool(await call(last_used.last_used, workspace_id) > 0)

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
+from common.redis import redis_client
 from edge.secret import edge_secret
 from tests.callers import Caller
 from tests.fakehost import FakeHost
@@ -294,8 +295,7 @@ def test_an_open_connection_keeps_a_workspace_awake(api: Caller, vmhost: FakeHos
     def idle_is_over() -> Workspace:
         due = {"mode": Mode.PERMANENT, "suspend_after": 120, "idle_due_at": timezone.now() - timedelta(seconds=1)}
         Workspace.objects.filter(pk=made).update(**due)
-        with last_used._client() as client:
-            client.delete(f"activity:{made}")
+        redis_client().delete(last_used._key(made))
         sweep()
         vmhost.settle()
         return Workspace.objects.get(pk=made)

@@ -10,6 +10,7 @@ import pytest
 import redis
 from django.db import IntegrityError, transaction
 
+from common.redis import redis_client, redis_key
 from common.times import from_epoch
 from credits.models import Rate, Unit
 from namespaces.models import Namespace
@@ -158,14 +159,14 @@ def test_the_chart_is_kept_for_a_minute(api: Caller, monkeypatch: pytest.MonkeyP
     assert first["total"] == 1
     metered(row, time.time() + 0.001)
     assert api.get(f"/workspace/{row.pk}/usage/credits/chart").json() == first
-    assert 0 < live._client().ttl(f"usage:{row.pk}:chart") <= 60
-    live._client().delete(f"usage:{row.pk}:chart")  # as the minute does
+    assert 0 < redis_client().ttl(redis_key(f"usage:{row.pk}:chart")) <= 60
+    redis_client().delete(redis_key(f"usage:{row.pk}:chart"))  # as the minute does
     assert api.get(f"/workspace/{row.pk}/usage/credits/chart").json()["total"] == 2
 
     def away() -> None:
         raise redis.ConnectionError("away")
 
-    monkeypatch.setattr(live, "_client", away)
+    monkeypatch.setattr(live, "redis_client", away)
     assert api.get(f"/workspace/{row.pk}/usage/credits/chart").json()["total"] == 2
 
 

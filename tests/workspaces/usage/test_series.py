@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 
+from common.redis import redis_client, redis_key
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MIB, MeasuredHost
@@ -153,7 +154,7 @@ def test_without_redis_the_stored_tiers_are_shown(api: Caller, monkeypatch: pyte
 
     row = make_workspace(api.account)
     stored(row, 2, time.time() - 120)
-    monkeypatch.setattr(live, "_client", away)
+    monkeypatch.setattr(live, "redis_client", away)
     assert len(series(api, row, "?tier=2")["points"]) == 1
     assert series(api, row, "?tier=0")["points"] == []
 
@@ -178,9 +179,9 @@ def test_the_tiers_are_those_of_the_specification() -> None:
 def test_redis_keeps_a_bounded_piece_of_each_workspace_and_no_more(host: MeasuredHost) -> None:
     row = host.machine()
     host.seconds(400, row, cpu_time_ns=CPU)
-    client = live._client()
+    client = redis_client()
     for what, entries, seconds in (("0", 150, 150), ("1", 100, 1000)):
-        key = f"usage:{row.pk}:{what}"
+        key = redis_key(f"usage:{row.pk}:{what}")
         assert client.llen(key) <= entries
         assert 0 < client.ttl(key) <= seconds
-    assert 0 < client.ttl(f"usage:{row.pk}:now") <= 15
+    assert 0 < client.ttl(redis_key(f"usage:{row.pk}:now")) <= 15

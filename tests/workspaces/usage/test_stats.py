@@ -133,7 +133,7 @@ def test_without_redis_statistics_are_zeros(api: Caller, monkeypatch: pytest.Mon
         raise redis.ConnectionError("away")
 
     row = make_workspace(api.account)
-    monkeypatch.setattr(live, "_client", away)
+    monkeypatch.setattr(live, "redis_client", away)
     assert stats(api, row)["cpuUsage"] == 0
 
 
@@ -159,7 +159,7 @@ def test_calls_that_redis_did_not_take_are_told_later(api: Caller, monkeypatch: 
 
     row = make_workspace(api.account)
     with monkeypatch.context() as outage:
-        outage.setattr(call_counter, "_client", away)
+        outage.setattr(call_counter, "redis_client", away)
         stats(api, row)
         call_counter.flush()
     assert stats(api, row)["apiCalls"] == 2

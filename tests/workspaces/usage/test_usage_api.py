@@ -16,6 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.scopes import Scope
+from common.redis import redis_client, redis_key
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
@@ -250,7 +251,7 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     assert not Usage.objects.exists()
     assert sum(record.cpu_time_ns for record in MeterRecord.objects.filter(metered__workspace_id=key)) == 70 * CPU
     # The ten seconds that were being gathered; nobody can ask for them any more.
-    assert set(live._client().keys(f"usage:{key}:*")) <= {f"usage:{key}:1".encode()}
+    assert set(redis_client().keys(redis_key(f"usage:{key}:*"))) <= {redis_key(f"usage:{key}:1").encode()}
 
 
 def test_staff_see_usage_and_metering_and_change_neither(host: MeasuredHost) -> None:
@@ -273,7 +274,7 @@ def test_without_redis_the_rows_are_told(api: Caller, monkeypatch: pytest.Monkey
 
     row = make_workspace(api.account)
     Usage.objects.create(workspace=row, total_net_rx=12)
-    monkeypatch.setattr(live, "_client", away)
+    monkeypatch.setattr(live, "redis_client", away)
     assert totals(api, row)["total_net_rx"] == 12
     assert api.get("/workspace/usage").json()["total"]["total_net_rx"] == 12
     assert api.get("/workspace/activity").status_code == 200

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import redis
-from django.conf import settings
-
+from common.redis import open_client
 from workspaces.host.metering.meter import Live
 from workspaces.usage.amounts import Point
-from workspaces.usage.live import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE
+from workspaces.usage.live import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE, samples_key
 
-CHUNK = 250  # machines in one script call: Redis serves nobody else meanwhile
-
-
+CHUNK = 250  # machines in one script call: it blocks Redis for everything else
 SAMPLER_SECONDS = 0.5  # a Redis that hangs makes one sample late, not the thread
-
 
 # Entries and seconds: a few buckets more than the tiers reach, for the reader whose clock differs.
 _WRITE = """
@@ -53,15 +48,13 @@ class Publisher:
     """The sampler's own connection. Raises redis.RedisError."""
 
     def __init__(self) -> None:
-        self._redis = redis.Redis.from_url(
-            settings.REDIS_URL, socket_connect_timeout=SAMPLER_SECONDS, socket_timeout=SAMPLER_SECONDS
-        )
+        self._redis = open_client(SAMPLER_SECONDS)
         self._script = self._redis.register_script(_WRITE)
 
     def push(self, pushed: Sequence[Pushed]) -> None:
         for first in range(0, len(pushed), CHUNK):
             chunk = pushed[first : first + CHUNK]
-            keys = [f"usage:{item.workspace_id}" for item in chunk]
+            keys = [samples_key(item.workspace_id) for item in chunk]
             arguments: list[bytes] = []
             for item in chunk:
                 arguments.append(item.second.pack(item.cleared) if item.second else b"")
