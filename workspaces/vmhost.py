@@ -7,7 +7,6 @@ and its supervisor starts it again.
 from __future__ import annotations
 
 import logging
-import os
 from typing import Any
 
 from celery.signals import worker_init, worker_shutdown
@@ -84,7 +83,7 @@ def reconcile(on: HostSide) -> int:
 
 
 def is_vmhost() -> bool:
-    return os.environ.get("PLATFORM_ROLE") == "vmhost"
+    return bool(settings.ENV.role == "vmhost")
 
 
 @worker_init.connect
