@@ -10,7 +10,7 @@ import pytest
 
 from edge.caddy import caddyfile
 from edge.secret import edge_secret
-from supervise.instance import Instance
+from supervise.instance import Instance, InstanceError
 from tests.commands.machines import HASH, World, open_world, receive, websocket
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
@@ -158,5 +158,5 @@ def test_production_addresses(make_instance: Callable[[str], Instance]) -> None:
     assert "-X-Forwarded" not in behind
     with pytest.raises(ValueError, match="PLATFORM_PUBLIC_KEY"):
         caddyfile(instance.settings(given), instance.run_dir)
-    with pytest.raises(ValueError, match=r"https://\{hash\}"):
-        caddyfile(instance.settings({"PLATFORM_PUBLIC_URL": "https://apps.example.org/{hash}"}), instance.run_dir)
+    with pytest.raises(InstanceError, match=r"PLATFORM_PUBLIC_URL.*https://\{hash\}"):
+        instance.settings({"PLATFORM_PUBLIC_URL": "https://apps.example.org/{hash}"})
