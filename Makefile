@@ -6,7 +6,7 @@ export STATE PORT
 override STATE := $(abspath $(STATE))
 
 PYTHON := .venv/bin/python
-SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m config.supervise
+SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m supervise
 MANAGE := $(SUPERVISE) manage --
 # Kit and images of the tests are shared by all test runs; they take minutes to make.
 TEST_CACHE := $(abspath var/test-cache)

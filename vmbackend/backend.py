@@ -31,7 +31,7 @@ def image_store() -> ImageStore:
         return FakeImageStore()  # type: ignore[return-value]  # the same face, and nothing on disk
     from vmbackend.images.store import ImageStore
 
-    root = env.path(env.images_dir, "cache/images")
+    root = env.images_dir
     return ImageStore(
         root,
         ImageSettings(
@@ -47,7 +47,7 @@ def image_store() -> ImageStore:
 
 
 def build_driver() -> Driver:
-    """The driver that PLATFORM_VM_BACKEND names, not yet open. Only vmhost calls this."""
+    """The configured driver, not yet open. Only vmhost calls this."""
     env = settings.ENV
     if env.vm_backend == "fake":
         from vmbackend.fake import FakeDriver
@@ -58,12 +58,12 @@ def build_driver() -> Driver:
 
     return LibvirtDriver(
         LibvirtSettings(
-            uri=env.libvirt_uri or f"qemu:///embed?root={settings.STATE / 'libvirt'}",
+            uri=env.libvirt_uri,
             machines_dir=machines_dir(),
             instance=env.instance,
             subnet=env.subnet,
             dns=env.guest_dns,
-            kit_dir=env.path(env.kit_dir, "cache/kit"),
+            kit_dir=env.kit_dir,
             control_public_key=control_key().with_suffix(".pub").read_text().strip(),
             images=image_store(),
             memory_reserve_mb=env.memory_reserve_mb,
@@ -74,7 +74,8 @@ def build_driver() -> Driver:
 
 
 def machines_dir() -> Path:
-    return settings.ENV.path(settings.ENV.machines_dir, "machines")
+    path: Path = settings.ENV.machines_dir
+    return path
 
 
 def control_key() -> Path:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from config.instance import ROOT
 from config.unread import READERS
+from supervise.instance import ROOT
 
 LIMIT = 1 << 20
 APPLICATION = f"""

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from config.supervise import control
+from supervise import control
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance, is_alive
 from tests.vm.onhost import machine_pids

@@ -160,7 +160,7 @@ def test_leftovers_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkey
     made = cells.machine(vmhost, api.account).pk
     vmhost.driver.leave_behind("ws_leftover", "directories", "taps", "firewall")
     vmhost.driver.leave_behind("ws_tap_only", "taps")
-    monkeypatch.setattr(settings.ENV, "leftover_grace_seconds", 0.2)
+    monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.2)
     reconcile(vmhost.side)
     assert vmhost.driver.inventory().ids() == {made, "ws_leftover", "ws_tap_only"}
     time.sleep(0.25)
@@ -172,7 +172,7 @@ def test_a_leftover_that_found_its_owner_meanwhile_stays(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vmhost.driver.leave_behind("ws_late", "directories")
-    monkeypatch.setattr(settings.ENV, "leftover_grace_seconds", 0.1)
+    monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.1)
     reconcile(vmhost.side)
     make_workspace(api.account, id="ws_late", host=make_host(), status=Status.STOPPED)
     time.sleep(0.15)
@@ -181,7 +181,7 @@ def test_a_leftover_that_found_its_owner_meanwhile_stays(
 
 
 def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings.ENV, "leftover_removals_per_hour", 3)
+    monkeypatch.setattr(settings.ENV, "orphan_removals_per_hour", 3)
     for number in range(5):
         vmhost.driver.leave_behind(f"ws_{number}", "taps")
     for _ in range(3):

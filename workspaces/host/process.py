@@ -7,7 +7,6 @@ and its supervisor starts it again.
 from __future__ import annotations
 
 import logging
-import os
 
 from django.conf import settings
 from django.db import transaction
@@ -82,4 +81,4 @@ def reconcile(on: HostSide) -> int:
 
 
 def is_vmhost() -> bool:
-    return os.environ.get("PLATFORM_ROLE") == "vmhost"
+    return bool(settings.ENV.role == "vmhost")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -49,13 +48,10 @@ def _findings() -> Iterator[Finding]:
     yield _database()
     answers = _redis_answers()
     yield _redis(answers)
-    port = os.environ.get("PLATFORM_PORT")
-    if port:
-        yield port_finding(int(port), ours=answers)
+    yield port_finding(settings.ENV.port, ours=answers)
     if settings.ENV.vm_backend == "libvirt":
         root = Path(settings.ROOT)
-        kit_dir = settings.ENV.path(settings.ENV.kit_dir, "cache/kit")
-        yield from look(Where(root, kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
+        yield from look(Where(root, settings.ENV.kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
         yield _default_image()
 
 
@@ -88,5 +84,5 @@ def _default_image() -> Finding:
     name = settings.ENV.default_image
     if not name.startswith("localhost/"):
         return Finding("default image", True, f"{name} is pulled at its first use")
-    found = (settings.ENV.path(settings.ENV.images_dir, "cache/images") / "oci" / "index.json").exists()
+    found = (settings.ENV.images_dir / "oci" / "index.json").exists()
     return Finding("default image", found, name if found else f"{name} has not been built", "make image")

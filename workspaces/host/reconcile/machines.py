@@ -170,11 +170,11 @@ def _leftovers(side: HostSide, inventory: Inventory, known: set[str]) -> int:
     side.leftover_since = {key: side.leftover_since.get(key, now) for key in nobodys}
     removed = 0
     for key, since in sorted(side.leftover_since.items()):
-        if now - since < settings.ENV.leftover_grace_seconds:
+        if now - since < settings.ENV.orphan_grace_seconds:
             continue
         if Workspace.objects.filter(pk=key, host_id=side.name).exists():
             continue
-        if not side.may_remove(settings.ENV.leftover_removals_per_hour):
+        if not side.may_remove(settings.ENV.orphan_removals_per_hour):
             logger.error("leftovers: the cap on removals an hour is reached; %s stay for now", len(nobodys) - removed)
             break
         removed += _remove_leftover(side, key)

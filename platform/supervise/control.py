@@ -1,4 +1,4 @@
-"""Starts and stops an instance's supervisord and asks it how things stand."""
+"""Starts and stops an instance's supervisord and reads the states of its processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 import xmlrpc.client
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,13 @@ from typing import Any, cast
 
 from supervisor.xmlrpc import SupervisorTransport
 
-from config.instance import ROOT, Instance, InstanceError, free_port, write_private
-from config.supervise.conf import process_environment, write_configuration
-from config.supervise.leftovers import MARKER, end_leftovers, environment_of
-from config.supervise.processes import processes
+from config.env import Env, variable
 from edge.caddy import caddyfile
+from supervise.configuration import process_environment, write_configuration
+from supervise.files import write_private
+from supervise.instance import ROOT, Instance, InstanceError
+from supervise.orphans import MARKER, end_orphans, environment_of
+from supervise.processes import processes
 
 # supervisord stops one process after the other; this is more than the sum of what each may take.
 STOP_SECONDS = 240.0
@@ -31,7 +34,7 @@ STOP_SECONDS = 240.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """What supervisord says of one process: RUNNING, STARTING, BACKOFF, STOPPING, STOPPED, EXITED, FATAL."""
+    """State of one process in supervisord: RUNNING, STARTING, BACKOFF, STOPPING, STOPPED, EXITED, FATAL."""
 
     name: str
     state: str
@@ -48,7 +51,7 @@ def exclusive(instance: Instance, what: str = "control") -> Iterator[None]:
 
 
 def supervisor_pid(instance: Instance) -> int | None:
-    """The instance's running supervisord; a pid file from before a crash or a reboot counts for nothing."""
+    """The instance's running supervisord; a pid file from before a crash or a reboot is ignored."""
     try:
         pid = int((instance.run_dir / "supervisord.pid").read_text())
     except (OSError, ValueError):
@@ -69,20 +72,20 @@ def states(instance: Instance) -> list[ProcessState]:
     return [ProcessState(row["name"], row["statename"], row["pid"], row["description"]) for row in rows]
 
 
-def _caddyfile(instance: Instance, settings: Mapping[str, str]) -> str:
+def _caddyfile(instance: Instance, settings: Env) -> str:
     try:
         return caddyfile(settings, instance.run_dir)
     except ValueError as error:
-        raise InstanceError(f"PLATFORM_PUBLIC_URL: {error}") from error
+        raise InstanceError(f"{variable('public_url')}: {error}") from error
 
 
-def start(instance: Instance, settings: Mapping[str, str], *, tied: bool) -> subprocess.Popen[bytes]:
+def start(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[bytes]:
     """Start supervisord with every process of the instance; the caller holds `exclusive`.
 
-    `tied`: supervisord gets SIGTERM when the calling thread dies, however it dies. Leftovers of a killed
-    supervisord are ended first. Raises InstanceError where the port is taken; then nothing was started.
+    `tied`: supervisord gets SIGTERM when the calling thread dies, however it dies. Orphans of a killed supervisord are
+    ended first. Raises InstanceError where the port is taken; then nothing was started.
     """
-    end_leftovers(instance.id, grace=20.0)
+    end_orphans(instance.id, grace=20.0)
     _require_port(instance, settings)
     write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
     configuration = write_configuration(instance, processes(instance, settings))
@@ -92,11 +95,11 @@ def start(instance: Instance, settings: Mapping[str, str], *, tied: bool) -> sub
         return subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(configuration)],
             cwd=ROOT,
-            env=process_environment(instance, settings),
+            env=process_environment(instance, settings, supervised=True),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # Ctrl-C reaches the whole foreground group; only the command in front shall decide what it means.
+            # Ctrl-C reaches the whole foreground group; only the foreground command decides what it means.
             start_new_session=True,
             preexec_fn=_die_with_parent if tied else None,  # noqa: PLW1509 - no thread has been started yet
         )
@@ -105,18 +108,18 @@ def start(instance: Instance, settings: Mapping[str, str], *, tied: bool) -> sub
 def stop(instance: Instance, say: Callable[[str], None]) -> bool:
     """Stop every process of this instance and nothing else; the caller holds `exclusive`.
 
-    Works on whatever is there: all, some, a supervisord that does not answer, or children whose supervisord
-    was killed. Returns whether anything ran.
+    Works in every state: all processes, some, a supervisord that does not answer, or orphans of a killed one. Returns
+    whether anything ran.
     """
     pid = supervisor_pid(instance)
     if pid is not None:
         _end_supervisor(instance, pid, say)
-    leftovers = end_leftovers(instance.id, grace=20.0)
-    if leftovers:
-        say(f"ended {leftovers} leftover process{'es' if leftovers > 1 else ''}")
+    orphans = end_orphans(instance.id, grace=20.0)
+    if orphans:
+        say(f"ended {orphans} orphan process{'es' if orphans > 1 else ''}")
     for name in ("supervisord.pid", "supervisor.sock"):
         (instance.run_dir / name).unlink(missing_ok=True)
-    return pid is not None or leftovers > 0
+    return pid is not None or orphans > 0
 
 
 def _end_supervisor(instance: Instance, pid: int, say: Callable[[str], None]) -> None:
@@ -145,8 +148,20 @@ def _wait_for_end(instance: Instance, descriptor: int, say: Callable[[str], None
             shown = stopping
 
 
-def _require_port(instance: Instance, settings: Mapping[str, str]) -> None:
-    if not free_port(instance.port, settings["PLATFORM_BIND"]):
+def free_port(port: int, bind: str) -> bool:
+    """Whether nothing listens on `port` now."""
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind, port))
+        except OSError:
+            return False
+    return True
+
+
+def _require_port(instance: Instance, settings: Env) -> None:
+    if not free_port(instance.port, settings.bind):
         raise InstanceError(f"Port {instance.port} is in use by another program; choose one with PORT=...")
 
 

@@ -8,19 +8,19 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from config.instance import Instance
-from config.supervise.leftovers import end_matching
+from supervise.instance import Instance
+from supervise.orphans import end_matching
 
 
 def remove(instance: Instance, say: Callable[[str], None]) -> None:
     """End this instance's machines, remove its links and firewall tables, then its state folder.
 
-    Whatever is absent is passed over, so that a second call finishes a first one that failed.
+    Idempotent: a second call finishes a first one that failed.
     """
     machines = end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGTERM, 10.0)
-    machines += end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGKILL, 5.0)
-    say(f"ended {machines} machines")
-    end_matching(lambda pid: _is_of(pid, instance, "dnsmasq"), signal.SIGKILL, 5.0)
+    end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGKILL, 5.0)
+    say(f"ended {machines} machine{'' if machines == 1 else 's'}")
+    end_matching(lambda pid: _runs_in(pid, instance, "dnsmasq"), signal.SIGKILL, 5.0)
     for link in _links(instance):
         subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
     for family, table in _tables(instance):
@@ -33,10 +33,10 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
 
 def _is_machine_of(pid: int, instance: Instance) -> bool:
     """A QEMU whose command line names a path inside this instance's state folder."""
-    return _is_of(pid, instance, "qemu-")
+    return _runs_in(pid, instance, "qemu-")
 
 
-def _is_of(pid: int, instance: Instance, program: str) -> bool:
+def _runs_in(pid: int, instance: Instance, program: str) -> bool:
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
         name = Path(f"/proc/{pid}/comm").read_text()

@@ -1,15 +1,17 @@
-"""Writes supervisord's configuration for an instance."""
+"""Writes supervisord's configuration for an instance, and makes the environment of its processes."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
-from config.instance import ROOT, Instance, write_private
-from config.supervise.leftovers import MARKER
-from config.supervise.processes import PYTHONPATH, Process
+from config.env import Env, variable
+from supervise.files import write_private
+from supervise.instance import ROOT, Instance
+from supervise.processes import Process
+
+PYTHONPATH = f"{ROOT}:{ROOT / 'platform'}"
 
 _SUPERVISORD = """\
 [supervisord]
@@ -79,17 +81,20 @@ def write_configuration(instance: Instance, listed: list[Process]) -> Path:
     return path
 
 
-def process_environment(instance: Instance, settings: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of supervisord and of everything below it."""
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORM_")}
+def process_environment(instance: Instance, settings: Env, *, supervised: bool = False) -> dict[str, str]:
+    """The whole environment of a process of this instance.
+
+    `supervised`: it carries the instance's mark, so that `make down` ends it and everything below it.
+    """
+    known = {variable(name) for name in Env.model_fields}
+    marked = settings.model_copy(update={"supervised": instance.id}) if supervised else settings
     return {
-        **inherited,
-        **{key: value for key, value in settings.items() if key.startswith("PLATFORM_")},
+        **{key: value for key, value in os.environ.items() if key not in known},
+        **marked.variables(),
         "STATE": str(instance.state),
         "PORT": str(instance.port),
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "PYTHONPATH": PYTHONPATH,
         "PYTHONUNBUFFERED": "1",
         "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin",
-        MARKER: instance.id,
     }

@@ -1,16 +1,16 @@
-"""The first workspace, made through the public API as any client would, and what is told to a new user."""
+"""The first workspace, made through the public API as any client would, and the summary for a new user."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
-from config.supervise.show import Progress, block, line
+from supervise.output import block, progress_of, say
 
 NAME = "first"
 WAIT_SECONDS = 600.0
@@ -22,7 +22,7 @@ class DemoError(Exception):
 
 
 def wait_until_serving(base_url: str, timeout: float) -> bool:
-    """Whether `/healthz` answered 200 through the edge within `timeout` seconds."""
+    """Whether `/healthz` responded with 200 through the edge within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     with httpx.Client(base_url=base_url, timeout=8, trust_env=False) as client:
         while time.monotonic() < deadline:
@@ -43,12 +43,12 @@ def first_workspace(credentials: Mapping[str, str]) -> dict[str, Any]:
 
 
 def run_command(credentials: Mapping[str, str], workspace: Mapping[str, Any]) -> None:
-    """Run `uname -a` in a workspace and show what it says. Raises DemoError."""
+    """Run `uname -a` in a workspace and print its output. Raises DemoError."""
     with _client(credentials) as client:
-        answer = _ok(_post(client, f"/workspace/{workspace['id']}/exec", {"cmd": ["uname", "-a"]}))
-    line("platform", f"{NAME}$ uname -a")
-    for text in str(answer.get("stdout", "")).splitlines():
-        line("platform", text)
+        result = _ok(_post(client, f"/workspace/{workspace['id']}/exec", {"cmd": ["uname", "-a"]}))
+    say(f"{NAME}$ uname -a")
+    for text in str(result.get("stdout", "")).splitlines():
+        say(text)
 
 
 @contextmanager
@@ -63,8 +63,8 @@ def _client(credentials: Mapping[str, str]) -> Iterator[httpx.Client]:
 
 
 def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
-    """What a new user needs: address, logins, three lines to try."""
-    base, wid = credentials["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
+    """What a new user needs: address, logins, three commands to try."""
+    base, workspace_id = credentials["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
     login = f'-H "X-Client-ID: {credentials["CLIENT_ID"]}" -H "X-Client-Secret: {credentials["CLIENT_SECRET"]}"'
     json_type = '-H "Content-Type: application/json"'
     return f"""
@@ -73,8 +73,8 @@ def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None)
   admin    {base}/admin/   {credentials["ADMIN_USER"]} / {credentials["ADMIN_PASSWORD"]}
 
   Try:
-    curl {login} {base}/workspace/{wid}
-    curl {login} {json_type} {base}/workspace/{wid}/exec -d '{{"cmd": ["uname", "-a"]}}'
+    curl {login} {base}/workspace/{workspace_id}
+    curl {login} {json_type} {base}/workspace/{workspace_id}/exec -d '{{"cmd": ["uname", "-a"]}}'
     curl {login} {json_type} {base}/workspace -d '{{"name": "second"}}'
 """
 
@@ -90,11 +90,10 @@ def _find(client: httpx.Client) -> dict[str, Any] | None:
 
 def _create(client: httpx.Client, image: str) -> dict[str, Any]:
     body = {"name": NAME, "image": image, "mode": "permanent", "wait_ready": False}
-    # One key for all tries of this request; across runs the list above finds what was made.
+    # One key for all attempts of this request; later runs find the workspace by its name.
     headers = {"Idempotency-Key": f"first-{uuid.uuid4()}"}
-    answer = _ok(_post(client, "/workspace", body, headers))
-    made: dict[str, Any] = answer.get("workspace") or answer
-    return made
+    created: dict[str, Any] = _ok(_post(client, "/workspace", body, headers))["workspace"]
+    return created
 
 
 def _post(
@@ -104,32 +103,38 @@ def _post(
         response = client.post(path, json=body, headers=headers)
         if response.status_code != 503:
             break
-        time.sleep(1)  # a process is still starting, or the host has not said yet what room it has
+        time.sleep(1)  # a process is still starting, or the host has not reported its capacity yet
     return response
 
 
 def _until_running(client: httpx.Client, workspace_id: str) -> dict[str, Any]:
-    step, deadline, asked = Progress("First workspace"), time.monotonic() + WAIT_SECONDS, False
+    with progress_of("First workspace") as progress:
+        workspace = _poll(client, workspace_id, progress)
+    say(f"First workspace: {workspace_id} runs")
+    return workspace
+
+
+def _poll(client: httpx.Client, workspace_id: str, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    deadline, start_requested = time.monotonic() + WAIT_SECONDS, False
     while time.monotonic() < deadline:
         workspace: dict[str, Any] = _ok(client.get(f"/workspace/{workspace_id}"))["workspace"]
         status, provisioning = _status(workspace), workspace.get("provisioning") or {}
         if status == "running" and workspace.get("ready", True):
-            step.done(f"{workspace_id} runs")
             return workspace
         if status in _ENDED:
             reason = (provisioning.get("error") or {}).get("message") or provisioning.get("message") or status
             raise DemoError(str(reason))
-        if status in {"stopped", "paused", "sleeping"} and not asked:
-            # One operation at a time: a refusal means one is in flight, and the loop sees where it ends.
+        if status in {"stopped", "paused", "sleeping"} and not start_requested:
+            # One operation at a time: a refusal means one is in flight, and the loop sees its outcome.
             _start(client, workspace_id)
-            asked = True
-        step(int(provisioning.get("progress") or 0), str(provisioning.get("message") or status))
+            start_requested = True
+        progress(int(provisioning.get("progress") or 0), str(provisioning.get("message") or status))
         time.sleep(0.25)
     raise DemoError(f"it was not ready after {WAIT_SECONDS:.0f} seconds")
 
 
 def _start(client: httpx.Client, workspace_id: str) -> None:
-    """Start it. Raises DemoError with the reason of a refusal; one that is under way already is none."""
+    """Start it. Raises DemoError with the reason of a refusal, unless an operation is in progress."""
     response = _post(client, f"/workspace/{workspace_id}/start", {})
     if response.is_error and "operation_in_progress" not in response.text:
         _ok(response)

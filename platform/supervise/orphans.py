@@ -1,8 +1,8 @@
-"""Finds and ends processes of an instance that outlived whoever started them.
+"""Finds and ends orphans: processes of an instance that outlived the one that started them.
 
-A supervised process carries the instance's id in its environment, and so does everything below it. A process
-of another instance, a shell of an operator and a machine (libvirt starts QEMU with an environment of its
-own) do not.
+A supervised process carries the instance's id in its environment, and so does everything below it. A process of another
+instance, a shell of an operator and a machine (libvirt starts QEMU with an environment of its own) do not. Imports
+nothing of the platform: the launcher of every process waits for it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+# Variables of other processes, read from /proc: the settings `supervised` (the instance's id) and `role`.
 MARKER = "PLATFORM_SUPERVISED"
-PROCESS = "PLATFORM_ROLE"
+ROLE = "PLATFORM_ROLE"
 
 
-def end_leftovers(instance_id: str, process: str | None = None, grace: float = 5.0) -> int:
-    """End what runs with the instance's mark (of one named process only, if given), and return how many
-    there were.
+def end_orphans(instance_id: str, process: str | None = None, grace: float = 5.0) -> int:
+    """End what carries the instance's mark (of one named process only, if given), and return how many there were.
 
-    SIGTERM first; after `grace` seconds SIGKILL. The caller and its parents are left alone. Processes are
-    held by pidfd between the look and the signal, so that a number used again never hits a stranger.
+    SIGTERM first; after `grace` seconds SIGKILL. The caller and its ancestors are left alone. Each process is checked
+    again after its pidfd was opened, so that a reused pid never hits another program.
     """
-    mine = _own_line()
+    ancestors = _own_ancestors()
 
     def ours(pid: int) -> bool:
-        return pid not in mine and _carries(Path(f"/proc/{pid}"), instance_id, process)
+        return pid not in ancestors and _carries(Path(f"/proc/{pid}"), instance_id, process)
 
-    asked = end_matching(ours, signal.SIGTERM, grace)
-    return max(asked, end_matching(ours, signal.SIGKILL, 2.0) if asked else 0)
+    signalled = end_matching(ours, signal.SIGTERM, grace)
+    return max(signalled, end_matching(ours, signal.SIGKILL, 2.0) if signalled else 0)
 
 
 def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: float) -> int:
@@ -40,11 +40,11 @@ def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: flo
 
     Returns as soon as all of them have ended, after `wait` seconds at the latest.
     """
-    with _held(matches) as held:
-        for descriptor in held:
+    with _opened(matches) as descriptors:
+        for descriptor in descriptors:
             _signal(descriptor, sign)
-        _wait(held, wait)
-        return len(held)
+        _wait(descriptors, wait)
+        return len(descriptors)
 
 
 def environment_of(pid: int) -> dict[str, str]:
@@ -61,13 +61,13 @@ def _carries(entry: Path, instance_id: str, process: str | None) -> bool:
     environment = environment_of(int(entry.name))
     if environment.get(MARKER) != instance_id:
         return False
-    if process is not None and environment.get(PROCESS) != process:
+    if process is not None and environment.get(ROLE) != process:
         return False
     return not _is_machine(entry)
 
 
 def _is_machine(entry: Path) -> bool:
-    """A machine is never its vmhost's leftover, whatever a future libvirt hands down to it."""
+    """A machine is never an orphan of its vmhost, whatever environment a future libvirt gives it."""
     try:
         return (entry / "comm").read_text().startswith("qemu-")
     except OSError:
@@ -75,7 +75,7 @@ def _is_machine(entry: Path) -> bool:
 
 
 @contextmanager
-def _held(matches: Callable[[int], bool]) -> Iterator[list[int]]:
+def _opened(matches: Callable[[int], bool]) -> Iterator[list[int]]:
     descriptors = []
     for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
         if not matches(pid):
@@ -84,7 +84,7 @@ def _held(matches: Callable[[int], bool]) -> Iterator[list[int]]:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
-        # Looked at again, now that the number cannot change hands.
+        # Checked again, now that the pid cannot be reused.
         if matches(pid):
             descriptors.append(descriptor)
         else:
@@ -104,7 +104,7 @@ def _signal(descriptor: int, sign: signal.Signals) -> None:
 
 
 def _wait(descriptors: list[int], seconds: float) -> None:
-    """Wait until every process has ended (its pidfd turns readable), or the time is over."""
+    """Wait until every process has ended (its pidfd turns readable), or the time is up."""
     deadline = time.monotonic() + seconds
     waiting = set(descriptors)
     while waiting and (left := deadline - time.monotonic()) > 0:
@@ -112,14 +112,14 @@ def _wait(descriptors: list[int], seconds: float) -> None:
         waiting -= set(readable)
 
 
-def _own_line() -> set[int]:
+def _own_ancestors() -> set[int]:
     """This process and its parents up to the first."""
-    line, pid = set(), os.getpid()
-    while pid > 0 and pid not in line:
-        line.add(pid)
+    found, pid = set(), os.getpid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
         try:
             # The second field may hold spaces and brackets; the parent stands second after the last bracket.
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             break
-    return line
+    return found
