@@ -14,8 +14,8 @@ from django.db import connections
 from kombu.exceptions import OperationalError
 
 from vmbackend.backend import guest_pool, machines_dir
-from vmbackend.fake import FakeDriver
-from vmbackend.fake_images import FakeImageStore
+from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.images import FakeImageStore
 from workspaces import tasks, vmhost  # noqa: F401 registers the tasks
 from workspaces.lifecycle import activity
 from workspaces.metrics import calls

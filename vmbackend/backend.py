@@ -26,7 +26,7 @@ def image_store() -> ImageStore:
     """The host's image cache. Only vmhost and the image commands open it."""
     env = settings.ENV
     if env.vm_backend == "fake":
-        from vmbackend.fake_images import FakeImageStore
+        from vmbackend.fake.images import FakeImageStore
 
         return FakeImageStore()  # type: ignore[return-value]  # the same face, and nothing on disk
     from vmbackend.images.store import ImageStore
@@ -50,7 +50,7 @@ def build_driver() -> Driver:
     """The driver that PLATFORM_VM_BACKEND names, not yet open. Only vmhost calls this."""
     env = settings.ENV
     if env.vm_backend == "fake":
-        from vmbackend.fake import FakeDriver
+        from vmbackend.fake.driver import FakeDriver
 
         return FakeDriver(machines_dir())
     from vmbackend.libvirt.driver import LibvirtDriver
@@ -115,7 +115,7 @@ def guest_pool() -> GuestPool:
 def open_session(address: GuestAddress) -> GuestSession:
     """A session to one guest, by the backend that is configured."""
     if settings.ENV.vm_backend == "fake":
-        from vmbackend.fake_guest import FakeGuestSession
+        from vmbackend.fake.guest import FakeGuestSession
 
         return FakeGuestSession(machines_dir(), address.machine_id)
     from vmbackend.guest.ssh import SSHGuestSession

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from vmbackend.driver import Boot, Driver, Event, EventKind, MachineSpec
-from vmbackend.fake import FakeDriver
-from vmbackend.fake_guest import fake_sessions
+from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.guest import fake_sessions
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 

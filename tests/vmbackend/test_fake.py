@@ -10,7 +10,7 @@ import pytest
 
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason, Workload, WorkloadRestart
 from vmbackend.errors import BackendUnavailable, GuestUnreachable, MachineNotFound, NoRoom, SavedMemoryUnusable
-from vmbackend.fake import FakeDriver
+from vmbackend.fake.driver import FakeDriver
 
 SPEC = MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendUnavailable, GuestUnreachable, InvalidMachineState, MachineNotFound
-from vmbackend.fake import FakeDriver
+from vmbackend.fake.driver import FakeDriver
 from vmbackend.samples import Sample
 
 from .conftest import Harness

@@ -16,9 +16,9 @@ from django.db import connection
 from accounts.models import Account
 from common.times import from_epoch
 from tests.workspaces.rows import make_host, make_workspace
-from vmbackend import fake_usage
 from vmbackend.driver import Boot, MachineSpec
-from vmbackend.fake import FakeDriver
+from vmbackend.fake import usage as fake_usage
+from vmbackend.fake.driver import FakeDriver
 from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.usage.compaction import compact
 from workspaces.usage.sampler import Sampler

@@ -31,8 +31,8 @@ from vmbackend.errors import (
     MachineExited,
     NoRoom,
 )
-from vmbackend.fake_host import IN_MEMORY, POLL
-from vmbackend.fake_usage import FakeMeters
+from vmbackend.fake.machines import IN_MEMORY, POLL
+from vmbackend.fake.usage import FakeMeters
 from vmbackend.policy import NetworkPolicy
 
 CONTROL_PORT = 10022

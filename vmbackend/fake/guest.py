@@ -26,8 +26,8 @@ from vmbackend.errors import (
     GuestPathNotFound,
     GuestUnreachable,
 )
-from vmbackend.fake_store import Domain, FakeStore
-from vmbackend.fake_terminal import open_terminal
+from vmbackend.fake.store import Domain, FakeStore
+from vmbackend.fake.terminal import open_terminal
 from vmbackend.guest.attend import Kept
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path

@@ -12,8 +12,9 @@ from typing import Any
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
-from vmbackend.fake_host import IN_MEMORY, FakeHost
-from vmbackend.fake_store import Domain
+from vmbackend.fake.host import FakeHost
+from vmbackend.fake.machines import IN_MEMORY
+from vmbackend.fake.store import Domain
 from vmbackend.samples import GuestDisk, Sample
 
 COUNTERS = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
