@@ -60,7 +60,7 @@ class FakeHost:
         self.pool.shutdown()
         vmhost.close_host()
         guest_pool().close()
-        self.driver.fail_no_more()
+        self.driver.clear_failures()
         for machine in self.driver.inventory().ids():
             self.driver.delete(machine)
 

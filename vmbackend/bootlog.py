@@ -15,24 +15,24 @@ from pathlib import Path
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
 
 
-def stamp(moment: datetime | None = None) -> bytes:
+def timestamp_prefix(moment: datetime | None = None) -> bytes:
     """`2026-01-31T12:00:00.000Z ` of now, or of a moment."""
     moment = (moment or datetime.now(UTC)).astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.").encode() + b"%03dZ " % (moment.microsecond // 1000)
 
 
-def take_stamp(line: bytes) -> tuple[str | None, bytes]:
+def split_timestamp(line: bytes) -> tuple[str | None, bytes]:
     """A line's time and what was written; None where the line has none (its beginning was dropped)."""
     found = _STAMP.match(line)
     return (found[1].decode(), line[found.end() :]) if found else (None, line)
 
 
-def former(path: Path) -> Path:
+def rotated_path(path: Path) -> Path:
     """Where the older half of a log is; it need not exist."""
     return path.with_name(f"{path.name}.1")
 
 
-def clear(path: Path) -> None:
+def clear_boot_log(path: Path) -> None:
     """Remove both files; harmless where there are none. Output that comes meanwhile begins the log anew."""
     path.unlink(missing_ok=True)
-    former(path).unlink(missing_ok=True)
+    rotated_path(path).unlink(missing_ok=True)

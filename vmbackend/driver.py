@@ -260,7 +260,7 @@ class Driver(Networking, Metered, ABC):
         """
 
     @abstractmethod
-    def freshen(self, machine_id: str) -> None:
+    def resync_guest(self, machine_id: str) -> None:
         """After a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
 
         Returns when both are done. Raises MachineNotFound, InvalidMachineState (it does not run), GuestUnreachable.
@@ -275,7 +275,7 @@ class Driver(Networking, Metered, ABC):
         """
 
     @abstractmethod
-    def agent_answers(self, machine_id: str, timeout: float) -> bool:
+    def agent_responds(self, machine_id: str, timeout: float) -> bool:
         """Whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
 
         False for a guest without one, or that is silent, paused or off. Raises MachineNotFound, BackendUnavailable.

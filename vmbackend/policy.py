@@ -85,12 +85,12 @@ class Networking(ABC):
         """
 
     @abstractmethod
-    def open_connections(self, machine_id: str) -> int:
+    def count_connections(self, machine_id: str) -> int:
         """How many TCP connections this host holds open to ports of the machine, SSH and the control port aside.
 
         The edge's requests and WebSockets are among them. 0 for a machine that is not there. Raises BackendUnavailable.
         """
 
     @abstractmethod
-    def end_connections(self, machine_id: str, ports: Collection[int]) -> None:
+    def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
         """End this host's connections to these ports of the machine; none there succeeds. Raises BackendUnavailable."""

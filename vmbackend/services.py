@@ -8,7 +8,7 @@ from vmbackend.driver import Capacity
 from vmbackend.models import Host
 
 
-def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
+def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
     """The host's vmhost is alive and its hypervisor answers."""
     Host.objects.update_or_create(
         name=name,
@@ -28,12 +28,12 @@ def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
     )
 
 
-def host_troubled(*, name: str, problem: str) -> None:
+def record_host_problem(*, name: str, problem: str) -> None:
     """The host's vmhost is alive and its hypervisor does not answer."""
     Host.objects.filter(name=name).update(last_seen_at=timezone.now(), problem=problem)
 
 
-def host_booted(*, name: str, boot_id: str) -> bool:
+def record_host_boot(*, name: str, boot_id: str) -> bool:
     """Remember which boot of the host this is; True where it is another one than before."""
     known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)
     anew = bool(known.update(boot_id=boot_id))

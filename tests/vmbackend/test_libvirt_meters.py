@@ -144,7 +144,7 @@ def test_a_new_connection_has_new_handles(tmp_path: Path) -> None:
     first, second = FakeConnection(one=RUNNING), FakeConnection(one=RUNNING)
     meters = make(first, tmp_path)
     meters.samples(["one"])
-    meters._host.connection = second  # type: ignore[misc]
+    meters._libvirt.connection = second  # type: ignore[misc]
     meters.samples(["one"])
     assert (first.lookups, second.lookups) == (["one"], ["one"])
 
@@ -200,7 +200,7 @@ def test_another_process_is_another_run(tmp_path: Path) -> None:
 def test_the_disk_is_the_data_mount_within_what_the_machine_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, shown: GuestDisk
 ) -> None:
-    monkeypatch.setattr(agent, "ask", lambda *arguments: json.loads(json.dumps(said)))
+    monkeypatch.setattr(agent, "send_command", lambda *arguments: json.loads(json.dumps(said)))
     assert make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1) == shown
 
 
@@ -210,7 +210,7 @@ def test_the_disk_is_the_data_mount_within_what_the_machine_has(
      [{"mountpoint": "/run/kit/data", "used-bytes": "5", "total-bytes": 10}]],
 )  # fmt: skip
 def test_nonsense_of_a_guest_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
-    monkeypatch.setattr(agent, "ask", lambda *arguments: said)
+    monkeypatch.setattr(agent, "send_command", lambda *arguments: said)
     with pytest.raises(GuestUnreachable):
         make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 

@@ -38,7 +38,7 @@ async def _work(session) -> None:
 def worked(harness: Harness, address) -> None:
     harness.pool.call(address, _work)
     if isinstance(harness.driver, FakeDriver):
-        harness.driver.use(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
+        harness.driver.add_usage(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
 
 
 def test_machines_without_a_process_are_left_out(harness: Harness) -> None:
@@ -141,7 +141,7 @@ def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: 
 def test_the_guest_tells_how_full_its_disk_is(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
-    assert harness.driver.agent_answers(address.machine_id, 10)
+    assert harness.driver.agent_responds(address.machine_id, 10)
     before = harness.driver.guest_disk(address.machine_id, 5)
     assert 0 <= before.used_bytes < before.total_bytes <= 64 << 20
     harness.pool.call(address, _work)

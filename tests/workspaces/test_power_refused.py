@@ -147,6 +147,6 @@ def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: s
 
 
 def test_a_stubborn_guest_is_ended_hard_and_that_is_told(api: Caller, vmhost: FakeHost, made: str) -> None:
-    vmhost.driver.make_stubborn(made)
+    vmhost.driver.ignore_power_button(made)
     assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
     assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail

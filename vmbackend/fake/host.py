@@ -19,53 +19,53 @@ class FakeHost(FakeMachines):
         with self._store.locked():
             self._store.save_faults(self._store.faults() + [fault] * times)
 
-    def fail_no_more(self) -> None:
+    def clear_failures(self) -> None:
         """Forget the failures that are still to come."""
         with self._store.locked():
             self._store.save_faults([])
 
     def kill(self, machine_id: str) -> None:
         """The machine's process dies."""
-        self._end_of(machine_id, StopReason.CRASHED)
+        self._stop_machine(machine_id, StopReason.CRASHED)
 
     def panic(self, machine_id: str) -> None:
         """The guest's kernel gives up."""
-        self._end_of(machine_id, StopReason.PANICKED)
+        self._stop_machine(machine_id, StopReason.PANICKED)
 
     def exit(self, machine_id: str, code: int) -> None:
         """End the machine's main process with this code; the machine ends with it."""
         self._exit_main(machine_id, code)
 
-    def vanish(self, machine_id: str) -> None:
+    def lose_machine(self, machine_id: str) -> None:
         """The hypervisor forgets the machine; its files stay."""
         with self._store.locked():
             domain = self._known(machine_id)
             self._stop(domain, StopReason.LOST)
             (self._store.root / "domains" / f"{machine_id}.json").unlink()
 
-    def put_to_sleep(self, machine_id: str) -> None:
+    def save_externally(self, machine_id: str) -> None:
         """Somebody else saves the machine's memory and ends its process."""
         with self._store.locked():
             self._store.write(self._store.saved_memory(machine_id), "whole")
-            self._freeze(self._known(machine_id))
+            self._save_and_stop(self._known(machine_id))
 
-    def spoil_memory(self, machine_id: str) -> None:
+    def corrupt_saved_memory(self, machine_id: str) -> None:
         """What the machine's sleep wrote cannot be loaded any more."""
         self._store.write(self._store.saved_memory(machine_id), "spoilt")
 
-    def freshened(self, machine_id: str) -> int:
+    def resync_count(self, machine_id: str) -> int:
         """How often `freshen` was called since the machine was last started, woken or resumed."""
-        return self._known(machine_id).freshened
+        return self._known(machine_id).resync_count
 
     def set_boot_id(self, boot_id: str) -> None:
         """The host was booted anew."""
         self._store.write(self._store.root / "boot_id", boot_id)
 
-    def make_stubborn(self, machine_id: str) -> None:
+    def ignore_power_button(self, machine_id: str) -> None:
         """The guest ignores the power button from now on."""
         (self._store.directory(machine_id) / "stubborn").touch()
 
-    def leave_behind(self, machine_id: str, *kinds: str) -> None:
+    def create_orphans(self, machine_id: str, *kinds: str) -> None:
         """Make leftovers: of `directories`, `taps`, `firewall`, `saved`."""
         for kind in kinds:
             path = self._store.root / kind / machine_id

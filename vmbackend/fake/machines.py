@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend import errors
-from vmbackend.bootlog import clear, stamp
+from vmbackend.bootlog import clear_boot_log, timestamp_prefix
 from vmbackend.driver import Event, EventKind, MachineSpec, MachineState, StopReason
 from vmbackend.errors import (
     ImageNotFound,
@@ -55,7 +55,7 @@ class FakeMachines:
         """See Driver.boot_log."""
         return self._store.directory(machine_id) / "boot.log"
 
-    def _begin(self, method: str) -> None:
+    def _enter(self, method: str) -> None:
         time.sleep(self.delays.get(method, 0.0))
         self._raise_fault(method)
 
@@ -105,7 +105,7 @@ class FakeMachines:
         root, directory = self._store.root, self._store.directory(spec.id)
         (directory / "disk").mkdir(parents=True, exist_ok=True)
         if not spec.boot.keep_logs:
-            clear(self.boot_log(spec.id))
+            clear_boot_log(self.boot_log(spec.id))
         self._hook("prepare:disk")
         # Of a machine that the hypervisor forgot: it does not fit the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
@@ -134,9 +134,9 @@ class FakeMachines:
             if domain.state not in IN_MEMORY:
                 raise InvalidMachineState("The machine does not run.")
             if domain.state is not wanted:
-                self._store.save(domain, state=wanted, freshened=0)
+                self._store.save(domain, state=wanted, resync_count=0)
 
-    def _freeze(self, domain: Domain) -> None:
+    def _save_and_stop(self, domain: Domain) -> None:
         """Its memory was saved: the process goes, and what it was doing stays as it is."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGSTOP)
@@ -145,7 +145,7 @@ class FakeMachines:
         self._store.save(domain, state=MachineState.ASLEEP, ready_at=None, ready_in=left)
         self._store.post(Event(machine_id, EventKind.STOPPED, StopReason.SAVED))
 
-    def _thaw(self, domain: Domain) -> None:
+    def _restore(self, domain: Domain) -> None:
         """Load its memory. Raises SavedMemoryUnusable; it is off then."""
         saved = self._store.saved_memory(domain.spec.id)
         whole = saved.exists() and saved.read_text() == "whole"
@@ -153,7 +153,7 @@ class FakeMachines:
             self._drop_memory(domain)
             raise SavedMemoryUnusable("The machine's saved memory cannot be loaded.")
         ready_at = time.time() + domain.ready_in
-        self._store.save(domain, state=MachineState.RUNNING, ready_at=ready_at, freshened=0)
+        self._store.save(domain, state=MachineState.RUNNING, ready_at=ready_at, resync_count=0)
         saved.unlink()
         if domain.ready_in > 0:
             self._store.post(Event(domain.spec.id, EventKind.READY), due=ready_at)
@@ -174,10 +174,10 @@ class FakeMachines:
     def _run(self, domain: Domain) -> None:
         machine_id = domain.spec.id
         ready_at = time.time() + self.delays.get("boot", 0.0)
-        changes = {"ready_at": ready_at, "exit_code": None, "freshened": 0}
+        changes = {"ready_at": ready_at, "exit_code": None, "resync_count": 0}
         domain = self._store.save(domain, state=MachineState.RUNNING, **changes)
         with self.boot_log(machine_id).open("ab") as log:
-            log.write(stamp() + b"booted\n")
+            log.write(timestamp_prefix() + b"booted\n")
         self._store.post(Event(machine_id, EventKind.READY), due=ready_at)
         if self._run_commands and domain.spec.boot.cmd is not None:
             self._run_main(domain, domain.spec.boot.cmd)
@@ -211,7 +211,7 @@ class FakeMachines:
             self._store.post(Event(machine_id, EventKind.MAIN_EXITED, exit_code=code))
             self._stop(domain, StopReason.SHUTDOWN)
 
-    def _end_of(self, machine_id: str, reason: StopReason) -> None:
+    def _stop_machine(self, machine_id: str, reason: StopReason) -> None:
         with self._store.locked():
             self._stop(self._known(machine_id), reason)
 

@@ -24,7 +24,7 @@ _KNOWN = {field.name for field in fields(Sample)} - {"at", "run"}
 class FakeMeters(FakeHost):
     """The measuring half of the fake driver. Guests use a quarter of their memory unless `use` says otherwise."""
 
-    def use(self, machine_id: str, **amounts: int) -> None:
+    def add_usage(self, machine_id: str, **amounts: int) -> None:
         """Let a machine use so much more: the counters of `Sample`; `memory_used_bytes` is set, not added."""
         if not set(amounts) <= _KNOWN:
             raise ValueError(f"no counters: {set(amounts) - _KNOWN}")
@@ -37,7 +37,7 @@ class FakeMeters(FakeHost):
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """See Metered.samples."""
-        self._begin("samples")
+        self._enter("samples")
         found = {}
         for machine_id in machine_ids:
             domain = self._store.domain(machine_id)
@@ -51,7 +51,7 @@ class FakeMeters(FakeHost):
         if self.delays.get("guest_disk", 0.0) > timeout:
             time.sleep(timeout)
             raise GuestUnreachable("The machine's agent does not answer.")
-        self._begin("guest_disk")
+        self._enter("guest_disk")
         if domain.state is not MachineState.RUNNING:
             raise InvalidMachineState("The machine does not run.")
         total = domain.spec.disk_mb << 20

@@ -27,7 +27,7 @@ class GuestPathExists(GuestPathInvalid):
 
 
 @contextmanager
-def translated(path: str = "") -> Iterator[None]:
+def translate_errors(path: str = "") -> Iterator[None]:
     """Run the body; only BackendError (and cancellation) comes out of it. `path` goes into the sentence."""
     try:
         yield

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.disks import write_atomically
 
 _DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -40,7 +40,7 @@ def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
         pass  # no answer, or none that can be read: probe
     report = _probe(kernel)
     workdir.mkdir(parents=True, exist_ok=True)
-    write_aside(cache, json.dumps({"key": key, **asdict(report)}).encode())
+    write_atomically(cache, json.dumps({"key": key, **asdict(report)}).encode())
     return report
 
 

@@ -12,7 +12,7 @@ Report = Callable[[int, str], None]  # percent, sentence
 
 
 @contextmanager
-def shown(write: Callable[[str], object], console: Console | None) -> Iterator[Callable[[str], Report]]:
+def show_progress(write: Callable[[str], object], console: Console | None) -> Iterator[Callable[[str], Report]]:
     """Gives a function that begins a step by its title and returns the step's `report`.
 
     `console`: the terminal, else None; then `write` gets a line whenever the sentence of a step changes. The terminal

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 
 from common.sse.client import asked, open_client
 from common.sse.window import Window
-from vmbackend.bootlog import former
+from vmbackend.bootlog import rotated_path
 from workspaces.logs.channels import log_channel
 from workspaces.logs.publish import LogPublisher
 from workspaces.logs.sources import BOOT, LogSource
@@ -52,7 +52,7 @@ class ConsoleFiles:
     console = True
 
     def __init__(self, path: Path) -> None:
-        self._paths = (path, former(path))
+        self._paths = (path, rotated_path(path))
 
     async def size(self, age: int) -> int | None:
         try:

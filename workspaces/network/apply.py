@@ -47,7 +47,7 @@ def apply(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str
             driver.set_network(row.pk, network_policy(row))
             is_applied(row)
         if close:
-            driver.end_connections(row.pk, close)
+            driver.close_connections(row.pk, close)
     except Workspace.DoesNotExist:
         return "The workspace is deleted."
     except MachineNotFound:

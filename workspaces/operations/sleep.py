@@ -35,7 +35,7 @@ def check_idle(context: Context) -> None:
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
         return  # wanted by its owner, or an earlier attempt wrote the memory already
     switched_off = not row.suspend_after
-    if context.driver.open_connections(row.pk):
+    if context.driver.count_connections(row.pk):
         activity.touch(row.pk)
     if switched_off or activity.is_in_use(row.pk, row.suspend_after) or ssh_is_open(row):
         raise NotIdle

@@ -78,13 +78,13 @@ class MeasuredHost:
         return row
 
     def use(self, row: Workspace, **amounts: int) -> None:
-        self.driver.use(row.pk, **amounts)
+        self.driver.add_usage(row.pk, **amounts)
 
     def seconds(self, count: int, row: Workspace | None = None, **each: int) -> None:
         """So many rounds, one a second; `row` uses `each` before every one."""
         for _ in range(count):
             if row is not None:
-                self.driver.use(row.pk, **each)
+                self.driver.add_usage(row.pk, **each)
             self.sampler.tick()
             self.wall += 1
             self.monotonic += 1

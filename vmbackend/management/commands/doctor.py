@@ -16,7 +16,7 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from vmbackend.hostcheck import Finding, Where, look, port_finding
+from vmbackend.hostcheck import CheckTarget, Finding, check_host, check_port
 
 
 class Command(BaseCommand):
@@ -41,8 +41,8 @@ class Command(BaseCommand):
         word = "ok" if finding.found else ("MISSING" if finding.needed else "without")
         style = self.style.SUCCESS if finding.found else self.style.ERROR if finding.needed else self.style.WARNING
         self.stdout.write(f"{style(f'{word:<8}')} {finding.name:<14} {finding.sentence}")
-        if not finding.found and finding.mend:
-            self.stdout.write(f"{'':<24}mend: {finding.mend}")
+        if not finding.found and finding.fix:
+            self.stdout.write(f"{'':<24}fix: {finding.fix}")
 
 
 def _findings() -> Iterator[Finding]:
@@ -51,11 +51,11 @@ def _findings() -> Iterator[Finding]:
     yield _redis(answers)
     port = os.environ.get("PLATFORM_PORT")
     if port:
-        yield port_finding(int(port), ours=answers)
+        yield check_port(int(port), ours=answers)
     if settings.ENV.vm_backend == "libvirt":
         root = Path(settings.ROOT)
         kit_dir = settings.ENV.path(settings.ENV.kit_dir, "cache/kit")
-        yield from look(Where(root, kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
+        yield from check_host(CheckTarget(root, kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
         yield _default_image()
 
 

@@ -36,7 +36,7 @@ class Command(BaseCommand):
             raise CommandError("Name an image, or an entry of the catalog with --entry.")
         store, ready, failures = _store(options["root"]), [], []
         console = Console() if self.stdout.isatty() else None
-        with progress.shown(self.stdout.write, console) as begin:
+        with progress.show_progress(self.stdout.write, console) as begin:
             for reference in dict.fromkeys(references):
                 try:
                     ready.append(_pull(store, reference, begin(reference), options["timeout"]))
