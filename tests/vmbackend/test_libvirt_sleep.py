@@ -189,7 +189,7 @@ def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_even_be_given_up
     with monkeypatch.context() as patched:
         for name in ("admit", "install"):
             patched.setattr(harness.driver._network, name, refuse)
-        patched.setattr("vmbackend.libvirt.domain.destroy", refuse)
+        patched.setattr("vmbackend.libvirt.domain.destroy_domain", refuse)
         with pytest.raises(BackendUnavailable):
             harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.PAUSED
