@@ -28,7 +28,7 @@ def image_store() -> ImageStore:
     if env.vm_backend == "fake":
         from vmbackend.fake.images import FakeImageStore
 
-        return FakeImageStore()  # type: ignore[return-value]  # the same face, and nothing on disk
+        return FakeImageStore()  # type: ignore[return-value]  # the same interface, without files
     from vmbackend.images.store import ImageStore
 
     root = env.path(env.images_dir, "cache/images")
@@ -78,9 +78,9 @@ def machines_dir() -> Path:
 
 
 def control_key() -> Path:
-    """The private key with which the platform enters its guests; made on first use, mode 0600, never leaves the state.
+    """The private key with which the platform logs in to its guests; created on first use, mode 0600, in the state directory.
 
-    Two processes that start at once agree: the loser of the rename reads the winner's.
+    Safe if two processes start at once: both use the key of the first.
     """
     path: Path = settings.STATE / "keys" / "control_ed25519"
     if not path.exists():
@@ -99,7 +99,7 @@ def _write_once(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         os.fchmod(file.fileno(), mode)
     try:
-        os.link(beside, path)  # fails where another process was first, unlike a rename
+        os.link(beside, path)  # fails if the file exists, unlike a rename
     except FileExistsError:
         pass
     finally:
@@ -113,7 +113,7 @@ def guest_pool() -> GuestPool:
 
 
 def open_session(address: GuestAddress) -> GuestSession:
-    """A session to one guest, by the backend that is configured."""
+    """A session to one guest, of the configured backend."""
     if settings.ENV.vm_backend == "fake":
         from vmbackend.fake.guest import FakeGuestSession
 

@@ -1,9 +1,8 @@
-"""What a console's log looks like on the host's disk, whichever driver writes it.
+"""The format of a console log on the host's disk, the same for every driver.
 
-Two files, `boot.log` and before it `boot.log.1`, bounded together. Each line begins with the time at which the host
-read its first byte. A guest has no honest clock on its console, so this is the only time that a console line has.
-Whoever wrote the line cannot have written the stamp: every line gets one, as does the beginning of each file, and a
-reader takes off exactly one.
+Two files, `boot.log` and the older `boot.log.1`, with a common size limit. Each line begins with the time at which the
+host read its first byte: a guest sends no trustworthy time on its console. A guest cannot forge the timestamp: every
+line gets one, as does the beginning of each file, and a reader removes exactly one.
 """
 
 from __future__ import annotations

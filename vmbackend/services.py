@@ -9,7 +9,7 @@ from vmbackend.models import Host
 
 
 def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
-    """The host's vmhost is alive and its hypervisor answers."""
+    """Store that the host's vmhost is alive and its hypervisor answers; creates the row of a new host."""
     Host.objects.update_or_create(
         name=name,
         defaults={
@@ -29,13 +29,13 @@ def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
 
 
 def record_host_problem(*, name: str, problem: str) -> None:
-    """The host's vmhost is alive and its hypervisor does not answer."""
+    """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason."""
     Host.objects.filter(name=name).update(last_seen_at=timezone.now(), problem=problem)
 
 
 def record_host_boot(*, name: str, boot_id: str) -> bool:
-    """Remember which boot of the host this is; True where it is another one than before."""
+    """Store the host's boot id; returns whether the host was booted since the stored one."""
     known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)
-    anew = bool(known.update(boot_id=boot_id))
+    rebooted = bool(known.update(boot_id=boot_id))
     Host.objects.filter(name=name, boot_id="").update(boot_id=boot_id)
-    return anew
+    return rebooted

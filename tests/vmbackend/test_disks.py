@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.libvirt import disks
 
 pytestmark = pytest.mark.skipif(shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None, reason="needs e2fsprogs")
@@ -60,14 +60,14 @@ def test_growing_what_is_no_file_system_is_refused(tmp_path):
 
 @pytest.mark.parametrize("size", [0, 63, 1048577])
 def test_sizes_out_of_range_are_refused(size):
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         disks.check_disk_size(size)
 
 
 def test_the_reserve_counts_as_taken(tmp_path):
     free = disks.free_mb(tmp_path)
     disks.require_free_space(tmp_path, 1, 0)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         disks.require_free_space(tmp_path, 1, free + 1)
 
 
@@ -84,7 +84,7 @@ def test_a_disk_made_anew_replaces_the_old_one_only_when_it_is_whole(tmp_path, m
             disks.reset_disk(disk, 64)
     with monkeypatch.context() as full:
         full.setattr(disks, "free_mb", lambda _directory: 1)
-        with pytest.raises(NoRoom):
+        with pytest.raises(CapacityExceeded):
             disks.reset_disk(disk, 64)
     assert disk.read_bytes() == b"old"
     disks.reset_disk(disk, 64)

@@ -11,13 +11,13 @@ import pytest
 from vmbackend.bootlog import rotated_path
 from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import (
+    CapacityExceeded,
     DeadlineExceeded,
     GuestUnreachable,
     ImageNotFound,
     InvalidMachineState,
     MachineExited,
     MachineNotFound,
-    NoRoom,
 )
 from vmbackend.policy import NetworkPolicy
 
@@ -84,7 +84,7 @@ def test_an_image_that_is_not_there_leaves_nothing_behind(harness: Harness):
 
 def test_a_disk_larger_than_the_host_is_refused_before_anything_is_written(harness: Harness):
     spec = harness.spec(disk_mb=harness.driver.capacity().disk_mb * 4)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         harness.driver.prepare(spec)
     assert spec.id not in harness.driver.inventory().ids()
 
@@ -96,7 +96,7 @@ def test_a_machine_with_more_memory_than_the_host_never_runs(harness: Harness):
         harness.driver.prepare(spec)
         harness.driver.start(spec.id)
 
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         prepare_and_start()
     assert harness.driver.state(spec.id) in (MachineState.OFF, MachineState.ABSENT)
 

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason, Workload, WorkloadRestart
-from vmbackend.errors import BackendUnavailable, GuestUnreachable, MachineNotFound, NoRoom, SavedMemoryUnusable
+from vmbackend.errors import (
+    BackendUnavailable,
+    CapacityExceeded,
+    GuestUnreachable,
+    MachineNotFound,
+    SavedMemoryUnusable,
+)
 from vmbackend.fake.driver import FakeDriver
 
 SPEC = MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m"))
@@ -25,8 +31,8 @@ def wait_for(found: Callable[[], bool]) -> None:
 def test_a_failure_is_raised_once_by_whichever_process_comes_next(tmp_path: Path):
     one, other = FakeDriver(tmp_path), FakeDriver(tmp_path)
     one.prepare(SPEC)
-    one.fail_next("start", NoRoom("full"))
-    with pytest.raises(NoRoom, match="full"):
+    one.fail_next("start", CapacityExceeded("full"))
+    with pytest.raises(CapacityExceeded, match="full"):
         other.start("m")
     other.start("m")
     assert one.state("m") is MachineState.RUNNING

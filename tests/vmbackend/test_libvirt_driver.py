@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason
-from vmbackend.errors import BackendUnavailable, MachineNotFound, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded, MachineNotFound
 from vmbackend.guest.kit import Kit
 
 libvirt = pytest.importorskip("libvirt")
@@ -125,7 +125,7 @@ def test_a_directory_that_a_death_left_is_inventory_and_can_be_deleted(driver):
 
 def test_memory_that_is_not_there_is_refused_before_the_start(driver):
     driver.prepare(replace(SPEC, memory_mb=1 << 30))
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         driver.start("m1")
     assert driver.state("m1") is MachineState.OFF
 

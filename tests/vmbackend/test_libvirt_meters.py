@@ -103,7 +103,7 @@ def test_the_sums_over_disks_and_ports_and_the_memory_in_bytes(tmp_path: Path) -
     assert (sample.cpu_time_ns, sample.disk_read_bytes, sample.disk_write_bytes) == (5, 3, 4)
     assert (sample.net_rx_bytes, sample.net_tx_bytes) == (7, 8)
     assert (sample.memory_used_bytes, sample.memory_total_bytes) == (100_000 * 1024, 190_000 * 1024)
-    assert sample.run
+    assert sample.generation
 
 
 def test_nobody_to_measure_is_no_call(tmp_path: Path) -> None:
@@ -176,13 +176,13 @@ def test_an_error_of_libvirt_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.
 
 def test_another_process_is_another_run(tmp_path: Path) -> None:
     meters = make(FakeConnection(one=RUNNING), tmp_path)
-    assert meters.samples(["one"])["one"].run == ""  # no socket yet
+    assert meters.samples(["one"])["one"].generation == ""  # no socket yet
     (tmp_path / "one").touch()
-    first = meters.samples(["one"])["one"].run
-    assert meters.samples(["one"])["one"].run == first
+    first = meters.samples(["one"])["one"].generation
+    assert meters.samples(["one"])["one"].generation == first
     (tmp_path / "new").touch()
     (tmp_path / "new").replace(tmp_path / "one")
-    assert meters.samples(["one"])["one"].run not in ("", first)
+    assert meters.samples(["one"])["one"].generation not in ("", first)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from vmbackend.driver import EventKind, MachineState, StopReason
-from vmbackend.errors import InvalidMachineState, NoRoom, SavedMemoryUnusable
+from vmbackend.errors import CapacityExceeded, InvalidMachineState, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
 
 from .conftest import Harness
@@ -142,7 +142,7 @@ def test_memory_that_cannot_be_loaded_is_dropped_and_the_next_start_is_a_cold_on
 def test_without_disk_room_a_machine_goes_on_running(harness: Harness):
     address = harness.running()
     harness.fill_disk(harness.driver)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         harness.driver.sleep(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
     assert harness.driver.inventory().saved == frozenset()

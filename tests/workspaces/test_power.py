@@ -8,7 +8,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, status_of
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.states import Status
@@ -43,7 +43,7 @@ def test_a_requested_stop_is_told_while_it_goes_on_and_no_more_when_it_fails(
 
     def look_and_refuse(machine_id: str, grace: float) -> bool:
         seen.append(api.get("/workspace/the-box").json()["workspace"]["info"])
-        raise NoRoom("It does not end.")
+        raise CapacityExceeded("It does not end.")
 
     with monkeypatch.context() as patched:
         patched.setattr(vmhost.driver, "shutdown", look_and_refuse)

@@ -15,7 +15,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from workspaces.lifecycle.wake import let_in
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
@@ -105,7 +105,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
 
 def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
-    vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
+    vmhost.driver.fail_next("start", CapacityExceeded("The host has not enough free memory."))
     power.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()

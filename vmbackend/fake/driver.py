@@ -25,11 +25,11 @@ from vmbackend.driver import (
 )
 from vmbackend.errors import (
     BackendUnavailable,
+    CapacityExceeded,
     DeadlineExceeded,
     GuestUnreachable,
     InvalidMachineState,
     MachineExited,
-    NoRoom,
 )
 from vmbackend.fake.machines import IN_MEMORY, POLL
 from vmbackend.fake.usage import FakeMeters
@@ -91,7 +91,7 @@ class FakeDriver(FakeMeters, Driver):
                 self._switch(machine_id, MachineState.RUNNING)
                 return
             if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
-                raise NoRoom("The host has not enough free memory.")
+                raise CapacityExceeded("The host has not enough free memory.")
             self._hook("start:before_run")
             self._restore(domain) if domain.state is MachineState.ASLEEP else self._run(domain)
 

@@ -15,7 +15,7 @@ class FakeHost(FakeMachines):
 
     def fail_next(self, method: str, error: BackendError, *, times: int = 1) -> None:
         """Let the next calls of `method` (or the next passages of "METHOD:POINT") raise."""
-        fault = {"at": method, "error": type(error).__name__, "sentence": error.sentence}
+        fault = {"at": method, "error": type(error).__name__, "message": error.message}
         with self._store.locked():
             self._store.save_faults(self._store.faults() + [fault] * times)
 

@@ -17,10 +17,10 @@ from vmbackend import errors
 from vmbackend.bootlog import clear_boot_log, timestamp_prefix
 from vmbackend.driver import Event, EventKind, MachineSpec, MachineState, StopReason
 from vmbackend.errors import (
+    CapacityExceeded,
     ImageNotFound,
     InvalidMachineState,
     MachineNotFound,
-    NoRoom,
     SavedMemoryUnusable,
 )
 from vmbackend.fake.store import Domain, FakeStore
@@ -74,7 +74,7 @@ class FakeMachines:
                 return
             faults.remove(mine)
             self._store.save_faults(faults)
-        raise getattr(errors, mine["error"])(mine["sentence"])
+        raise getattr(errors, mine["error"])(mine["message"])
 
     def _known(self, machine_id: str) -> Domain:
         domain = self._store.domain(machine_id)
@@ -90,7 +90,7 @@ class FakeMachines:
         room = self._store.capacity()
         held = 0 if before is None else before.spec.disk_mb
         if spec.disk_mb - held > room.disk_free_mb or spec.memory_mb > room.memory_mb:
-            raise NoRoom("The host has not enough room.")
+            raise CapacityExceeded("The host has not enough room.")
 
     def _check_sleep(self, domain: Domain) -> None:
         if domain.state not in IN_MEMORY:
@@ -99,7 +99,7 @@ class FakeMachines:
         if not room.snapshots:
             raise InvalidMachineState("Machines cannot sleep on this host.")
         if domain.spec.memory_mb > room.disk_free_mb:
-            raise NoRoom("The host has no room for the machine's memory.")
+            raise CapacityExceeded("The host has no room for the machine's memory.")
 
     def _write_machine(self, spec: MachineSpec) -> None:
         root, directory = self._store.root, self._store.directory(spec.id)

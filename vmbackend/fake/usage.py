@@ -18,7 +18,7 @@ from vmbackend.fake.store import Domain
 from vmbackend.samples import GuestDisk, Sample
 
 COUNTERS = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
-_KNOWN = {field.name for field in fields(Sample)} - {"at", "run"}
+_KNOWN = {field.name for field in fields(Sample)} - {"at", "generation"}
 
 
 class FakeMeters(FakeHost):
@@ -33,7 +33,7 @@ class FakeMeters(FakeHost):
             used = self._used(domain)
             for name, amount in amounts.items():
                 used[name] = amount + (used.get(name, 0) if name in COUNTERS else 0)
-            self._store.write(self._counters(machine_id), json.dumps({"run": _run(domain), **used}))
+            self._store.write(self._counters(machine_id), json.dumps({"generation": _generation(domain), **used}))
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """See Metered.samples."""
@@ -62,7 +62,7 @@ class FakeMeters(FakeHost):
     def _sample(self, domain: Domain) -> Sample:
         total = domain.spec.memory_mb << 20
         memory = {"memory_used_bytes": total // 4, "memory_total_bytes": total}
-        return Sample(at=time.time(), run=_run(domain), **(memory | self._used(domain)))
+        return Sample(at=time.time(), generation=_generation(domain), **(memory | self._used(domain)))
 
     def _used(self, domain: Domain) -> dict[str, Any]:
         """Since its last start; what an earlier process used is gone with it."""
@@ -70,11 +70,11 @@ class FakeMeters(FakeHost):
             used: dict[str, Any] = json.loads(self._counters(domain.spec.id).read_text())
         except FileNotFoundError:
             return {}
-        return used if used.pop("run") == _run(domain) else {}
+        return used if used.pop("generation") == _generation(domain) else {}
 
     def _counters(self, machine_id: str) -> Path:
         return self._store.directory(machine_id) / "used.json"
 
 
-def _run(domain: Domain) -> str:
+def _generation(domain: Domain) -> str:
     return f"{domain.ready_at}"

@@ -88,7 +88,7 @@ def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) 
 
 
 def start_failure(exit_code: int, stderr: bytes) -> str | None:
-    """The helper's sentence where it could not start the command, else None."""
+    """The helper's message where it could not start the command, else None."""
     if exit_code not in (126, 127) or not stderr.startswith(START_FAILURE_PREFIX):
         return None
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]

@@ -32,7 +32,8 @@ from .translate import UNREACHABLE, translate_errors
 T = TypeVar("T")
 # SFTP version 3 is what OpenSSH's server speaks.
 _VERSION = 3
-# $1 the server, $2 the folder of tracking_dir, $3 busybox. The end of the connection is no reason to die before the cleaning.
+# $1 the server, $2 the folder of tracking_dir, $3 busybox. The end of the connection is no reason to die before the
+# cleaning.
 _SERVE = """trap "" HUP INT PIPE TERM
 "$3" mkdir -m 700 "$2"
 "$1"

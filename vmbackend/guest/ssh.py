@@ -185,7 +185,7 @@ class SSHGuestSession(GuestSession):
         return result.stdout
 
     async def _helper(self, words: str, stdin: bytes) -> bytes:
-        """What the kit's helper prints. Raises GuestCommandInvalid with its sentence where it refuses."""
+        """What the kit's helper prints. Raises GuestCommandInvalid with its message where it refuses."""
         result = await self._run(RemoteCommand(f"{self._kit.helper} {words}", b""), stdin, HELPER_TIMEOUT, 4096)
         failure = commands.start_failure(result.exit_code, result.stderr)
         if failure is not None:

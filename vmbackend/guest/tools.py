@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 
-ERROR_TAIL = 400  # characters of a program's last words that go into the sentence
+ERROR_TAIL = 400  # characters of a program's last words that go into the message
 
 
 def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:

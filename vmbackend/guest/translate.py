@@ -28,7 +28,7 @@ class GuestPathExists(GuestPathInvalid):
 
 @contextmanager
 def translate_errors(path: str = "") -> Iterator[None]:
-    """Run the body; only BackendError (and cancellation) comes out of it. `path` goes into the sentence."""
+    """Run the body; only BackendError (and cancellation) comes out of it. `path` goes into the message."""
     try:
         yield
     except BackendError:

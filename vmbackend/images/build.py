@@ -47,7 +47,7 @@ _HOST_SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.source
 _CONFIG = ImageConfig(cmd=("/bin/bash",), env={"PATH": PATH, "LANG": "C.UTF-8"}, working_dir="/root")
 
 
-def _silent(_percent: int, _sentence: str) -> None:
+def _silent(_percent: int, _message: str) -> None:
     """For callers that need no progress."""
 
 

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from vmbackend.errors import ImageBroken, ImageError, NoRoom
+from vmbackend.errors import CapacityExceeded, ImageBroken, ImageError
 from vmbackend.images.layout import sync_directory, write_synced
 from vmbackend.images.limits import UsageLimit, check_free_space, image_too_large, tree_bytes
 from vmbackend.images.process import CompletedTool, run_tool
@@ -27,7 +27,7 @@ def convert_image(
 ) -> tuple[Path, dict[str, Any]]:
     """Download, unpack and pack; returns the squashfs (synced) and the image's configuration.
 
-    Raises every ImageError, NoRoom and DeadlineExceeded; whatever was written lies in `scratch`.
+    Raises every ImageError, CapacityExceeded and DeadlineExceeded; whatever was written lies in `scratch`.
     """
     packed = layer_bytes(manifest)
     if packed > settings.max_unpacked_bytes:
@@ -86,11 +86,11 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
         os.fsync(handle.fileno())
 
 
-def _failed(finished: CompletedTool, sentence: str) -> ImageError | NoRoom:
-    log.warning("%s %s", sentence, finished.stderr[-2000:].strip())
+def _failed(finished: CompletedTool, message: str) -> ImageError | CapacityExceeded:
+    log.warning("%s %s", message, finished.stderr[-2000:].strip())
     if "no space left" in finished.stderr.lower():
-        return NoRoom("The host has no disk room left for this image.")
-    return ImageBroken(sentence)
+        return CapacityExceeded("The host has no disk room left for this image.")
+    return ImageBroken(message)
 
 
 def write_entry(directory: Path, metadata: dict[str, Any]) -> None:

@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vmbackend.errors import ImageTooLarge, NoRoom
+from vmbackend.errors import CapacityExceeded, ImageTooLarge
 from vmbackend.images.types import ImageSettings
 
 ENTRY_BYTES = 1024  # what an empty file costs; millions of them are a bomb as well
 
 
 def image_too_large(settings: ImageSettings) -> ImageTooLarge:
-    """The one sentence for every place that finds an image too large."""
+    """The one message for every place that finds an image too large."""
     return ImageTooLarge(f"The image unpacks to more than the {settings.max_unpacked_bytes >> 20} MiB allowed.")
 
 
 def check_free_space(directory: Path, needed: int, settings: ImageSettings) -> None:
-    """Raises NoRoom where `needed` bytes more would leave less than `min_free_bytes`, or inodes run out."""
+    """Raises CapacityExceeded where `needed` bytes more would leave less than `min_free_bytes`, or inodes run out."""
     free = os.statvfs(directory)
     few_inodes = free.f_files > 0 and free.f_favail < free.f_files // 100
     if few_inodes or free.f_bavail * free.f_frsize - needed < settings.min_free_bytes:
-        raise NoRoom("The host has too little free disk room for this image.")
+        raise CapacityExceeded("The host has too little free disk room for this image.")
 
 
 def tree_bytes(directory: Path) -> int:
@@ -61,7 +61,7 @@ class UsageLimit:
         self._next = 0.0
 
     def check_usage(self) -> None:
-        """Raises NoRoom, ImageTooLarge. Walks the tree at most a tenth of the time."""
+        """Raises CapacityExceeded, ImageTooLarge. Walks the tree at most a tenth of the time."""
         started = time.monotonic()
         if started < self._next:
             return

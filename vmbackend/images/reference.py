@@ -65,7 +65,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Read a reference as a user writes it. Raises ImageError with a sentence that says what is wrong."""
+    """Read a reference as a user writes it. Raises ImageError with a message that says what is wrong."""
     if not text or len(text) > MAX_LENGTH:
         raise ImageError(f"An image reference has 1 to {MAX_LENGTH} characters.")
     if not text.isascii() or not text.isprintable() or " " in text:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import (
+    CapacityExceeded,
     ImageBroken,
     ImageError,
     ImageNotFound,
     ImageUnreachable,
     ImageWrongPlatform,
-    NoRoom,
 )
 from vmbackend.images.addresses import require_public
 from vmbackend.images.limits import UsageLimit
@@ -133,8 +133,8 @@ def checked_digest(value: object) -> str:
     return value
 
 
-def translate_error(finished: CompletedTool, reference: Reference) -> ImageError | NoRoom:
-    """The error skopeo's words mean. They are logged; the sentence holds nothing of them."""
+def translate_error(finished: CompletedTool, reference: Reference) -> ImageError | CapacityExceeded:
+    """The error skopeo's words mean. They are logged; the message holds nothing of them."""
     said = finished.stderr
     log.warning("skopeo failed for %s: %s", reference, said[-2000:].strip())
     for pattern, error in _meanings(reference):
@@ -143,12 +143,12 @@ def translate_error(finished: CompletedTool, reference: Reference) -> ImageError
     return _unreachable(reference, "answered with an error")
 
 
-def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | NoRoom]]:
+def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | CapacityExceeded]]:
     """In the order in which they are tried: some answers hold words of several."""
     host = "The local image store" if reference.is_local else reference.domain
     private = f"{host} does not give out {reference}: it may be private, or the name may be wrong."
     return [
-        (_FULL, NoRoom("The host has no disk room left for this image.")),
+        (_FULL, CapacityExceeded("The host has no disk room left for this image.")),
         (_LIMITED, _unreachable(reference, "asks us to wait (too many requests)")),
         (_PRIVATE, ImageNotFound(private)),
         (_TLS, _unreachable(reference, "did not prove who it is (TLS)")),

@@ -58,7 +58,7 @@ class ImageStore:
         """Have the image ready; return at once where it is (asking the registry only what a tag means today).
 
         `deadline` is of time.monotonic(). One pull per digest at a time: others wait for it and share it.
-        Raises ImageError and its subclasses, ImageCancelled, NoRoom, DeadlineExceeded, BackendUnavailable.
+        Raises ImageError and its subclasses, ImageCancelled, CapacityExceeded, DeadlineExceeded, BackendUnavailable.
         On failure nothing is left behind; after a death of the process scratch is, see the module.
         """
         job = Job(progress, deadline, cancelled)

@@ -74,13 +74,13 @@ class Job:
     deadline: float  # time.monotonic()
     cancelled: Callable[[], bool]
     _percent: int = 0
-    _sentence: str = ""
+    _message: str = ""
 
-    def report_progress(self, percent: float, sentence: str) -> None:
+    def report_progress(self, percent: float, message: str) -> None:
         whole = max(self._percent, min(100, int(percent)))
-        if (whole, sentence) != (self._percent, self._sentence):
-            self._percent, self._sentence = whole, sentence
-            self.progress(whole, sentence)
+        if (whole, message) != (self._percent, self._message):
+            self._percent, self._message = whole, message
+            self.progress(whole, message)
 
     def check_cancelled(self) -> None:
         """Raises ImageCancelled or DeadlineExceeded."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.libvirt.process import run_tool
 
 DISK_MIN_MB = 64
@@ -36,16 +36,19 @@ def total_mb(directory: Path) -> int:
 
 
 def require_free_space(directory: Path, needed_mb: int, reserve_mb: int) -> None:
-    """Raises NoRoom where less than `needed_mb` is free beside the reserve. Sparse files promise; this keeps it."""
+    """Raises CapacityExceeded where less than `needed_mb` is free beside the reserve.
+
+    Sparse files promise; this keeps it.
+    """
     free = free_mb(directory) - reserve_mb
     if needed_mb > free:
-        raise NoRoom(f"The host has no room for a disk of {needed_mb} MiB ({max(0, free)} MiB are free).")
+        raise CapacityExceeded(f"The host has no room for a disk of {needed_mb} MiB ({max(0, free)} MiB are free).")
 
 
 def check_disk_size(size_mb: int) -> None:
-    """Raises NoRoom for a size that no host offers."""
+    """Raises CapacityExceeded for a size that no host offers."""
     if not DISK_MIN_MB <= size_mb <= DISK_MAX_MB:
-        raise NoRoom(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} were asked for.")
+        raise CapacityExceeded(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} were asked for.")
 
 
 def disk_size_mb(path: Path) -> int:
@@ -68,7 +71,10 @@ def create_disk(path: Path, megabytes: int) -> None:
 
 
 def reset_disk(path: Path, megabytes: int) -> None:
-    """Replace the disk by an empty one, in one step. Raises NoRoom, BackendUnavailable; the old one stays then."""
+    """Replace the disk by an empty one, in one step.
+
+    Raises CapacityExceeded, BackendUnavailable; the old one stays then.
+    """
     require_free_space(path.parent, _EMPTY_DISK_MB, 0)
     try:
         create_disk(path, megabytes)

@@ -253,7 +253,7 @@ class LibvirtDriver(Driver):
         if self._settings.accel != "auto":
             return self._settings.accel
         report = probe_kvm(find_kit(self._settings.kit_dir).kernel, self._settings.machines_dir / ".probe")
-        log.info("%s", report.sentence)
+        log.info("%s", report.message)
         return "kvm" if report.works else "qemu"
 
     def _known(self, machine_id: str) -> tuple[Any, Record]:

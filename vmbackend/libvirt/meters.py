@@ -64,14 +64,14 @@ class Meters:
             machine_id = self._domains.machine_id(handle)
             # Of a machine that is off libvirt tells some CPU time, too.
             if machine_id is not None and "cpu.time" in stats and stats.get("state.state") in _HAS_PROCESS:
-                found[machine_id] = _sample(now, self._run(machine_id), stats)
+                found[machine_id] = _sample(now, self._generation(machine_id), stats)
         return found
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
         """As `Metered.guest_disk`."""
         target = self._domains.find(self._libvirt.connection, machine_id)
         if state_of(target) is not MachineState.RUNNING:
-            raise InvalidMachineState("The machine does not run.")
+            raise InvalidMachineState("The machine does not generation.")
         record = self._files(machine_id).read_record()
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")
@@ -93,7 +93,7 @@ class Meters:
             self._handles = found  # mostly of machines that are gone
         return list(found.values())
 
-    def _run(self, machine_id: str) -> str:
+    def _generation(self, machine_id: str) -> str:
         """Every process makes its agent's socket anew, and nothing touches it after."""
         try:
             made = self._files(machine_id).agent_socket.stat()
@@ -102,11 +102,11 @@ class Meters:
         return f"{made.st_ino:x}.{made.st_mtime_ns:x}"
 
 
-def _sample(now: float, run: str, stats: Mapping[str, Any]) -> Sample:
+def _sample(now: float, generation: str, stats: Mapping[str, Any]) -> Sample:
     used, total = _memory(stats)
     return Sample(
         at=now,
-        run=run,
+        generation=generation,
         cpu_time_ns=int(stats["cpu.time"]),
         disk_read_bytes=_total(stats, "block", "rd.bytes"),
         disk_write_bytes=_total(stats, "block", "wr.bytes"),

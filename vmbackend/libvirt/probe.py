@@ -18,10 +18,10 @@ _SECONDS = 6.0  # a kernel under KVM panics for want of a root disk within one
 
 @dataclass(frozen=True, slots=True)
 class KvmReport:
-    """`sentence` is for a person: what was found and, where it fails, what follows from it."""
+    """`message` is for a person: what was found and, where it fails, what follows from it."""
 
     works: bool
-    sentence: str
+    message: str
 
 
 def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
@@ -35,7 +35,7 @@ def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
     try:
         kept = json.loads(cache.read_bytes())
         if kept["key"] == key:
-            return KvmReport(bool(kept["works"]), str(kept["sentence"]))
+            return KvmReport(bool(kept["works"]), str(kept["message"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no answer, or none that can be read: probe
     report = _probe(kernel)

@@ -18,7 +18,7 @@ def run_tool(
 ) -> str:
     """The standard output of a tool; `timeout` in seconds.
 
-    Raises BackendUnavailable: the sentence names the tool only, its own words go to the log.
+    Raises BackendUnavailable: the message names the tool only, its own words go to the log.
     """
     tool = command[0]
     try:

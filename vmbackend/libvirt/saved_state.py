@@ -19,7 +19,7 @@ from typing import Any
 import libvirt
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendError, BackendUnavailable, NoRoom, SavedMemoryUnusable
+from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, SavedMemoryUnusable
 from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
@@ -135,7 +135,7 @@ class SavedStateManager:
     def _require_free_space(self, memory_mb: int) -> None:
         free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
         if memory_mb + _OVERHEAD_MB > free:
-            raise NoRoom(f"The host has no room for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
+            raise CapacityExceeded(f"The host has no room for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
 
     def _clean_up_failed_save(self, target: Any, memory: SavedMemory) -> None:
         """A save failed. While libvirt cannot be asked it may still be writing: then the next opening settles it."""

@@ -54,7 +54,7 @@ def apply(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str
         return "There is no machine yet; it applies when one is made."
     except BackendError as exc:
         logger.warning("network of %s: %s", workspace_id, exc)
-        return f"{exc.sentence} It is tried again."
+        return f"{exc.message} It is tried again."
     return ""
 
 

@@ -110,7 +110,7 @@ class HostSide:
             self.driver.state(NOBODY)  # a lost hypervisor says so here; the capacity would not
             hosts.record_host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
         except BackendError as exc:
-            hosts.record_host_problem(name=self.name, problem=exc.sentence)
+            hosts.record_host_problem(name=self.name, problem=exc.message)
         for operation in queue.unrung(self.queue_name, timezone.now() - queue.RING_AGAIN_AFTER):
             queue.ring(operation)
 

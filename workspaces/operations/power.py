@@ -214,7 +214,7 @@ def freshen(context: Context) -> None:
     try:
         context.driver.resync_guest(context.workspace.pk)
     except BackendError as exc:
-        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
     renew_access(context.workspace)
 
 

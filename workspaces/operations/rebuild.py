@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendError, NoRoom
+from vmbackend.errors import BackendError, CapacityExceeded
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
@@ -29,16 +29,16 @@ from workspaces.states import Status, transition
 
 
 def check_room(context: Context) -> None:
-    """Refuse before the machine is touched. Raises NoRoom."""
+    """Refuse before the machine is touched. Raises CapacityExceeded."""
     if context.facts.get("applied"):
         return  # by an attempt that died; it has the room
     before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()
     more_disk = row.applied_disk_size_mb - before["applied_disk_size_mb"]
     more_memory = row.applied_memory_mb - before["applied_memory_mb"]
     if more_disk > free.disk_free_mb:
-        raise NoRoom(f"The host has no {more_disk} MiB of disk to spare.")
+        raise CapacityExceeded(f"The host has no {more_disk} MiB of disk to spare.")
     if more_memory > free.memory_free_mb:
-        raise NoRoom(f"The host has no {more_memory} MiB of memory to spare.")
+        raise CapacityExceeded(f"The host has no {more_memory} MiB of memory to spare.")
 
 
 def apply_sizes(context: Context) -> None:
@@ -96,7 +96,7 @@ def _runs_again(context: Context) -> bool:
         context.driver.start(context.workspace.pk)
         wait_for_guest(context)
     except BackendError as exc:
-        record(context.workspace, "relaunch_failed", exc.sentence)
+        record(context.workspace, "relaunch_failed", exc.message)
         return False
     note_start(context.workspace, timezone.now())
     return True

@@ -95,7 +95,7 @@ def load_memory(context: Context) -> None:
             context.driver.start(context.workspace.pk)
     except SavedMemoryUnusable as exc:
         context.remember("cold")
-        record(context.workspace, "memory_lost", exc.sentence)
+        record(context.workspace, "memory_lost", exc.message)
 
 
 def start_cold(context: Context) -> None:

@@ -114,7 +114,7 @@ def _go_on(side: HostSide, row: Workspace) -> None:
     try:
         side.driver.resync_guest(row.pk)
     except BackendError as exc:
-        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
 
 
 def _move(row: Workspace, to: Status, sentence: str, **fields: Any) -> None:

@@ -61,7 +61,7 @@ def _step(title: str) -> Iterator[Progress]:
     try:
         yield progress
     except BackendError as error:
-        raise InstanceError(f"{title}: {error.sentence}") from error
+        raise InstanceError(f"{title}: {error.message}") from error
     progress.done()
 
 

@@ -41,7 +41,7 @@ class Command(BaseCommand):
                 try:
                     ready.append(_pull(store, reference, begin(reference), options["timeout"]))
                 except BackendError as error:
-                    failures.append(f"{reference}: {error.sentence}")
+                    failures.append(f"{reference}: {error.message}")
         for line in ready:
             self.stdout.write(line)
         if failures:
