@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.common import Instance, show
 from supervise.instance import load_instance
 from vmbackend.driver import Boot
-from vmbackend.guest.bootconfig import FW_CFG_NAME, GuestConfig, encode, generate_host_key
+from vmbackend.guest.bootconfig import FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.images.store import ImageSettings, ImageStore
 from vmbackend.libvirt import disks
@@ -59,7 +59,7 @@ class RawMachine:
         """Disk and configuration, made anew each time as a create makes them; not part of the time."""
         for leftover in self.folder.iterdir():
             leftover.unlink()
-        disks.create(self.folder / "data.raw", self.disk)
+        disks.create_disk(self.folder / "data.raw", self.disk)
         public = generate_host_key(self.folder / "host_key")
         config = GuestConfig(
             boot=Boot(hostname="raw"),
@@ -69,7 +69,7 @@ class RawMachine:
             host_key=(self.folder / "host_key").read_bytes(),
             authorized_key=public,
         )
-        (self.folder / "config").write_bytes(encode(config))
+        (self.folder / "config").write_bytes(encode_config(config))
 
     def command(self) -> list[str]:
         drives = []

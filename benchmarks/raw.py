@@ -42,9 +42,11 @@ class RawGuest:
     def first_command(self) -> None:
         """Until a command has run in the guest to its end."""
         started: Any = self._until(
-            lambda: agent.ask(self.domain, "guest-exec", 1, path=COMMAND[0], arg=list(COMMAND[1:]))
+            lambda: agent.send_command(self.domain, "guest-exec", 1, path=COMMAND[0], arg=list(COMMAND[1:]))
         )
-        while not self._until(lambda: agent.ask(self.domain, "guest-exec-status", 1, pid=started["pid"]))["exited"]:
+        while not self._until(lambda: agent.send_command(self.domain, "guest-exec-status", 1, pid=started["pid"]))[
+            "exited"
+        ]:
             time.sleep(0.002)
 
     def start(self) -> None:
@@ -87,7 +89,9 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
         )
         driver.prepare(spec)
         # Past the driver: libvirt's own handle.
-        guest = RawGuest(driver._domains.find(driver._host.connection, MACHINE), folder / "m" / MACHINE / "events.out")
+        guest = RawGuest(
+            driver._domains.find(driver._libvirt.connection, MACHINE), folder / "m" / MACHINE / "events.out"
+        )
         guest.start()
         yield guest
     finally:

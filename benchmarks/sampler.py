@@ -43,7 +43,7 @@ from django.db.backends.utils import CursorWrapper  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from accounts.services import account_create  # noqa: E402
-from vmbackend.fake import FakeDriver  # noqa: E402
+from vmbackend.fake.driver import FakeDriver  # noqa: E402
 from vmbackend.models import Host  # noqa: E402
 from vmbackend.samples import GuestDisk, Sample  # noqa: E402
 from workspaces.host.metering import sampler as sampling  # noqa: E402

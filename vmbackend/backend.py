@@ -26,9 +26,9 @@ def image_store() -> ImageStore:
     """The host's image cache. Only vmhost and the image commands open it."""
     env = settings.ENV
     if env.vm_backend == "fake":
-        from vmbackend.fake_images import FakeImageStore
+        from vmbackend.fake.images import FakeImageStore
 
-        return FakeImageStore()  # type: ignore[return-value]  # the same face, and nothing on disk
+        return FakeImageStore()  # type: ignore[return-value]  # the same interface, without files
     from vmbackend.images.store import ImageStore
 
     root = env.images_dir
@@ -50,7 +50,7 @@ def build_driver() -> Driver:
     """The configured driver, not yet open. Only vmhost calls this."""
     env = settings.ENV
     if env.vm_backend == "fake":
-        from vmbackend.fake import FakeDriver
+        from vmbackend.fake.driver import FakeDriver
 
         return FakeDriver(machines_dir())
     from vmbackend.libvirt.driver import LibvirtDriver
@@ -79,9 +79,11 @@ def machines_dir() -> Path:
 
 
 def control_key() -> Path:
-    """The private key with which the platform enters its guests; made on first use, mode 0600, never leaves the state.
+    """The private key with which the platform logs in to its guests, in the state directory, mode 0600.
 
-    Two processes that start at once agree: the loser of the rename reads the winner's.
+    Created on first use.
+
+    Safe if two processes start at once: both use the key of the first.
     """
     path: Path = settings.STATE / "keys" / "control_ed25519"
     if not path.exists():
@@ -100,7 +102,7 @@ def _write_once(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         os.fchmod(file.fileno(), mode)
     try:
-        os.link(beside, path)  # fails where another process was first, unlike a rename
+        os.link(beside, path)  # fails if the file exists, unlike a rename
     except FileExistsError:
         pass
     finally:
@@ -114,9 +116,9 @@ def guest_pool() -> GuestPool:
 
 
 def open_session(address: GuestAddress) -> GuestSession:
-    """A session to one guest, by the backend that is configured."""
+    """A session to one guest, of the configured backend."""
     if settings.ENV.vm_backend == "fake":
-        from vmbackend.fake_guest import FakeGuestSession
+        from vmbackend.fake.guest import FakeGuestSession
 
         return FakeGuestSession(machines_dir(), address.machine_id)
     from vmbackend.guest.ssh import SSHGuestSession

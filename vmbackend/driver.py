@@ -199,7 +199,7 @@ class Driver(Networking, Metered, ABC):
         A machine prepared before is brought to `spec`: definition, configuration and firewall are made anew, the
         disk's contents and the host key are kept (it grows where `disk_mb` is larger, it never shrinks). A machine that
         is not known to the hypervisor any more, but whose files are here, is brought back with them.
-        Raises NoRoom (before anything is written), ImageNotFound (the digest is not in the store),
+        Raises CapacityExceeded (before anything is written), ImageNotFound (the digest is not in the store),
         InvalidMachineState (it runs or sleeps). On failure of a first preparation nothing is left behind.
         """
 
@@ -208,7 +208,7 @@ class Driver(Networking, Metered, ABC):
         """Start a prepared machine; returns when its process runs, not when the guest is ready.
 
         Asleep: its memory is loaded, and it is as it was when it slept, ready included. Paused: resumed. Running:
-        nothing happens. Raises MachineNotFound, NoRoom (memory; it is as it was), BackendUnavailable,
+        nothing happens. Raises MachineNotFound, CapacityExceeded (memory; it is as it was), BackendUnavailable,
         SavedMemoryUnusable (its memory cannot be loaded; it is dropped and the machine is off, disk intact, so that the
         next start is a cold one). On any other failure the machine is off, or still asleep if it was.
         """
@@ -253,14 +253,14 @@ class Driver(Networking, Metered, ABC):
     def sleep(self, machine_id: str) -> None:
         """Write the machine's memory to the host's disk and end its process; `start` loads it again.
 
-        Running or paused; asleep already succeeds. Raises NoRoom (disk; before anything is written),
+        Running or paused; asleep already succeeds. Raises CapacityExceeded (disk; before anything is written),
         MachineNotFound, InvalidMachineState (it is off), BackendUnavailable. On failure the machine goes on as it was,
         and no partial memory stays. A death in the middle leaves either a running machine, whose partial memory the
         next `open` removes, or a sleeping one.
         """
 
     @abstractmethod
-    def freshen(self, machine_id: str) -> None:
+    def resync_guest(self, machine_id: str) -> None:
         """After a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
 
         Returns when both are done. Raises MachineNotFound, InvalidMachineState (it does not run), GuestUnreachable.
@@ -271,11 +271,11 @@ class Driver(Networking, Metered, ABC):
         """Make the writable disk anew, empty and of the same size; definition, address and host key stay.
 
         In one step: before it the old disk is whole, after it the new one. Raises InvalidMachineState (it is not off),
-        MachineNotFound, NoRoom, BackendUnavailable; the old disk is untouched then.
+        MachineNotFound, CapacityExceeded, BackendUnavailable; the old disk is untouched then.
         """
 
     @abstractmethod
-    def agent_answers(self, machine_id: str, timeout: float) -> bool:
+    def agent_responds(self, machine_id: str, timeout: float) -> bool:
         """Whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
 
         False for a guest without one, or that is silent, paused or off. Raises MachineNotFound, BackendUnavailable.

@@ -54,12 +54,12 @@ def guest_errors() -> Iterator[None]:
     try:
         yield
     except backend.GuestPathNotFound as exc:
-        raise errors.PathNotFound(exc.sentence) from exc
+        raise errors.PathNotFound(exc.message) from exc
     except backend.GuestPathInvalid as exc:
-        raise errors.PathInvalid(exc.sentence) from exc
+        raise errors.PathInvalid(exc.message) from exc
     except backend.GuestDiskFull as exc:
-        raise errors.GuestDiskFull(exc.sentence) from exc
+        raise errors.GuestDiskFull(exc.message) from exc
     except backend.GuestCommandInvalid as exc:
-        raise errors.CommandInvalid(exc.sentence) from exc
+        raise errors.CommandInvalid(exc.message) from exc
     except backend.BackendError as exc:
-        raise errors.GuestUnreachable(exc.sentence) from exc
+        raise errors.GuestUnreachable(exc.message) from exc

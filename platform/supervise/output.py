@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from vmbackend.management.progress import shown
+from vmbackend.management.progress import show_progress
 
 _COLOURS = {
     "edge": 36,
@@ -52,7 +52,7 @@ def progress_of(title: str) -> Iterator[Callable[[int, str], None]]:
     """
     started = time.monotonic()
     console = Console() if sys.stdout.isatty() else None
-    with shown(say, console) as begin:
+    with show_progress(say, console) as begin:
         yield begin(title)
     seconds = time.monotonic() - started
     say(f"{title}: ready" + (f" ({seconds:.1f} s)" if seconds >= 1 else ""))

@@ -62,7 +62,7 @@ def _step(title: str) -> Iterator[Callable[[int, str], None]]:
         with progress_of(title) as progress:
             yield progress
     except BackendError as error:
-        raise InstanceError(f"{title}: {error.sentence}") from error
+        raise InstanceError(f"{title}: {error.message}") from error
 
 
 def _prepare_database(instance: Instance, settings: Env) -> None:

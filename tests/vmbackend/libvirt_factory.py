@@ -170,14 +170,14 @@ def make_driver(tmp_path: Path, **changes: Any) -> tuple[LibvirtDriver, Callable
 def spoil(driver: Driver, machine_id: str) -> None:
     """Cut the saved memory off in the middle."""
     assert isinstance(driver, LibvirtDriver)
-    memory = driver._stock.files(machine_id).memory
+    memory = driver._inventory.machine_dir(machine_id).memory
     os.truncate(memory, memory.stat().st_size // 2)
 
 
 def forget(driver: Driver, machine_id: str) -> None:
     """End the machine's process and undefine it, behind the driver's back."""
     assert isinstance(driver, LibvirtDriver)
-    domain = driver._domains.find(driver._host.connection, machine_id)
+    domain = driver._domains.find(driver._libvirt.connection, machine_id)
     if domain.isActive():
         domain.destroy()
     domain.undefine()
@@ -185,7 +185,7 @@ def forget(driver: Driver, machine_id: str) -> None:
 
 def fill_disk(driver: Driver) -> None:
     assert isinstance(driver, LibvirtDriver)
-    driver._sleeper._settings = replace(driver._settings, disk_reserve_mb=1 << 40)
+    driver._saved_state._settings = replace(driver._settings, disk_reserve_mb=1 << 40)
 
 
 class LibvirtHarness(Harness):

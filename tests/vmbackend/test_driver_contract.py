@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from vmbackend.bootlog import former
+from vmbackend.bootlog import rotated_path
 from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import (
+    CapacityExceeded,
     DeadlineExceeded,
     GuestUnreachable,
     ImageNotFound,
     InvalidMachineState,
     MachineExited,
     MachineNotFound,
-    NoRoom,
 )
 from vmbackend.policy import NetworkPolicy
 
@@ -84,7 +84,7 @@ def test_an_image_that_is_not_there_leaves_nothing_behind(harness: Harness):
 
 def test_a_disk_larger_than_the_host_is_refused_before_anything_is_written(harness: Harness):
     spec = harness.spec(disk_mb=harness.driver.capacity().disk_mb * 4)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         harness.driver.prepare(spec)
     assert spec.id not in harness.driver.inventory().ids()
 
@@ -96,7 +96,7 @@ def test_a_machine_with_more_memory_than_the_host_never_runs(harness: Harness):
         harness.driver.prepare(spec)
         harness.driver.start(spec.id)
 
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         prepare_and_start()
     assert harness.driver.state(spec.id) in (MachineState.OFF, MachineState.ABSENT)
 
@@ -116,7 +116,7 @@ def test_starting_twice_changes_nothing(harness: Harness):
 
 
 @pytest.mark.parametrize(
-    "method", ["start", "pause", "resume", "sleep", "freshen", "reset_disk", "definition", "set_network"]
+    "method", ["start", "pause", "resume", "sleep", "resync_guest", "reset_disk", "definition", "set_network"]
 )
 def test_an_unknown_machine_is_not_found(harness: Harness, method: str):
     arguments = (NetworkPolicy(),) if method == "set_network" else ()
@@ -261,8 +261,8 @@ def test_a_network_policy_is_kept_when_the_driver_comes_back_and_goes_with_the_m
 
 
 def test_connections_of_an_absent_machine_are_none_and_end_at_once(harness: Harness):
-    assert harness.driver.open_connections(ABSENT) == 0
-    harness.driver.end_connections(ABSENT, [80])
+    assert harness.driver.count_connections(ABSENT) == 0
+    harness.driver.close_connections(ABSENT, [80])
 
 
 def test_the_definition_holds_no_secret(harness: Harness):
@@ -313,24 +313,24 @@ def test_the_console_of_earlier_starts_stays_unless_logs_are_not_kept(harness: H
     spec = harness.spec()
     harness.driver.prepare(spec)
     log = harness.driver.boot_log(spec.id)
-    for file in (log, former(log)):
+    for file in (log, rotated_path(log)):
         file.write_bytes(b"of an earlier start\n")
     harness.driver.prepare(spec)
     assert log.exists()
-    assert former(log).exists()
+    assert rotated_path(log).exists()
     harness.driver.prepare(replace(spec, boot=replace(spec.boot, keep_logs=False)))
     assert not log.exists()
-    assert not former(log).exists()
+    assert not rotated_path(log).exists()
 
 
 def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(harness: Harness):
     harness.needs_guest()
     address = harness.running()
-    assert harness.driver.agent_answers(address.machine_id, 10)
+    assert harness.driver.agent_responds(address.machine_id, 10)
     harness.driver.pause(address.machine_id)
-    assert not harness.driver.agent_answers(address.machine_id, 1)
+    assert not harness.driver.agent_responds(address.machine_id, 1)
     with pytest.raises(MachineNotFound):
-        harness.driver.agent_answers(ABSENT, 1)
+        harness.driver.agent_responds(ABSENT, 1)
 
 
 def test_a_terminal_into_a_machine_is_one(harness: Harness):

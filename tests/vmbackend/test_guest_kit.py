@@ -14,7 +14,7 @@ import pytest
 
 from tests.vmbackend import vm_harness as harness
 from vmbackend.driver import Boot
-from vmbackend.guest.kernel import install_kernel, own_kernel
+from vmbackend.guest.kernel import custom_kernel, install_kernel
 from vmbackend.guest.kit import Kit, build_kit, find_kit
 
 pytestmark = pytest.mark.vm
@@ -31,7 +31,7 @@ def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """A kit with Debian's kernel, and one with the project's own where `make kernel` has built it into the cache."""
     folder = tmp_path_factory.mktemp("kit")
     if request.param == "own":
-        built = own_kernel(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit")
+        built = custom_kernel(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit")
         if built is None:
             pytest.skip("the project's own kernel is not built: make kernel")
         install_kernel(folder, built.vmlinux)

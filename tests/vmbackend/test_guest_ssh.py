@@ -245,7 +245,7 @@ def test_after_a_sleep_ssh_and_workloads_go_on(start: Start, kit: Kit, shell_ima
         before = int(as_user(machine, count)[1])
         time.sleep(1)
         assert int(as_user(machine, count)[1]) > before
-        assert machine.freshen(os.urandom(64))[0] == "fresh"
+        assert machine.resync_guest(os.urandom(64))[0] == "fresh"
         told(machine, lambda session: session.set_ssh(False, []))
         assert not listens(machine)
     finally:

@@ -54,7 +54,7 @@ _OTHER_PROCESS = """
         die()
     if step == "die-before-it-runs":
         prepare()
-        domain.go_on = lambda target: die()
+        domain.resume_domain = lambda target: die()
         driver.start("m1")
     if step.startswith("begin"):
         prepare()
@@ -75,7 +75,7 @@ _OTHER_PROCESS = """
     if step == "go-on":
         driver.start("m1")
         driver.wait_ready("m1", 60)
-        driver.freshen("m1")
+        driver.resync_guest("m1")
         print("now", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
     os._exit(0)
 """

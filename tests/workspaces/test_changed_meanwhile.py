@@ -194,7 +194,7 @@ def test_a_machine_that_reconcile_lets_go_on_has_the_right_time(
     vmhost.driver.pause(row.pk)
     reconcile(vmhost.side)
     assert (now(row).status, vmhost.driver.state(row.pk)) == ("running", MachineState.RUNNING)
-    assert vmhost.driver.freshened(row.pk) == 1
+    assert vmhost.driver.resync_count(row.pk) == 1
 
 
 # Another account

@@ -15,7 +15,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
-from vmbackend.errors import NoRoom
+from vmbackend.errors import CapacityExceeded
 from vmbackend.models import Host
 from workspaces import last_used
 from workspaces.errors import IdleNotSupported
@@ -200,7 +200,7 @@ def test_a_sleep_that_fails_is_tried_after_another_idle_time(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine()
-    vmhost.driver.fail_next("sleep", NoRoom("The host has no room for the memory."))
+    vmhost.driver.fail_next("sleep", CapacityExceeded("The host has no room for the memory."))
     row = swept(vmhost, row)
     assert (row.status, row.ready, row.error_code) == ("running", True, "no_room")
     assert is_later(row)

@@ -31,7 +31,7 @@ ENDS: dict[str, tuple[Callable[[FakeHost, str], Any], str, int | None]] = {
     "exit 1": (lambda host, key: host.driver.exit(key, 1), "exited", 1),
     "kill": (lambda host, key: host.driver.kill(key), "crashed", None),
     "panic": (lambda host, key: host.driver.panic(key), "panicked", None),
-    "lost": (lambda host, key: host.driver.vanish(key), "lost", None),
+    "lost": (lambda host, key: host.driver.lose_machine(key), "lost", None),
 }
 RESTARTS = {NO: set(), ALWAYS: set(ENDS), UNLESS_STOPPED: set(ENDS), ON_FAILURE: set(ENDS) - {"exit 0"}}
 
@@ -96,7 +96,7 @@ def test_what_its_owner_stopped_stays_so(
     assert (restarted(vmhost, row).status, row.user_requested_stop) == ("stopped", True)
 
 
-@pytest.mark.parametrize(("end", "status"), [("kill", "stopped"), ("vanish", "lost")])
+@pytest.mark.parametrize(("end", "status"), [("kill", "stopped"), ("lose_machine", "lost")])
 def test_a_stop_ends_a_restart_that_waits(
     vmhost: FakeHost, machine: Callable[..., Workspace], end: str, status: str
 ) -> None:

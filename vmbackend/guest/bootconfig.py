@@ -37,7 +37,7 @@ class GuestConfig:
     authorized_key: str  # OpenSSH public key line of the control plane
 
 
-def encode(config: GuestConfig) -> bytes:
+def encode_config(config: GuestConfig) -> bytes:
     """The records of `config`.
 
     Raises ValueError for a NUL byte, a bad variable name, no program, a bad or repeated name of a workload, a number
@@ -93,10 +93,10 @@ def _pairs(config: GuestConfig) -> list[tuple[str, str]]:
         ("host_key", config.host_key.hex()),
         ("authorized_key", config.authorized_key.strip()),
         ("cwd", boot.working_dir),
-        ("user", records.user(boot.user)),
+        ("user", records.check_user(boot.user)),
     ]
     pairs += [("dns", server) for server in config.dns]
-    pairs += [("env", records.environment(name, value)) for name, value in boot.env.items()]
+    pairs += [("env", records.environment_entry(name, value)) for name, value in boot.env.items()]
     return pairs + _process(boot) + _switches(boot) + records.workload_pairs(boot.workloads)
 
 
@@ -114,7 +114,7 @@ def _switches(boot: Boot) -> list[tuple[str, str]]:
     chosen = {"wait_for_init": boot.wait_for_init, "ssh": boot.ssh, "drop_logs": not boot.keep_logs}
     pairs = [(key, "1") for key, on in chosen.items() if on]
     # Without the switch they are no business of the guest's; they are checked all the same.
-    keys = [("ssh_key", records.ssh_key(line)) for line in boot.ssh_keys]
+    keys = [("ssh_key", records.check_ssh_key(line)) for line in boot.ssh_keys]
     return pairs + keys if boot.ssh else pairs
 
 

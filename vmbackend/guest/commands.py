@@ -15,7 +15,7 @@ MAX_ARGUMENT = 128 * 1024 - 1
 MAX_TOTAL = 1 << 20
 # The helper's own message on standard error where it cannot start the command; a command that itself exits
 # with 126 or 127 writes no such line.
-REFUSAL = b"guest: "
+START_FAILURE_PREFIX = b"guest: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class KitPaths:
     sftp_server: str = "/run/kit/bin/sftp-server"
     busybox: str = "/run/kit/bin/busybox"
     data: str = "/run/kit/data"
-    notes: str = "/dev/shm"  # noqa: S108  # of the guest; where the file server keeps notes until its end
+    tracking: str = "/dev/shm"  # noqa: S108  # of the guest; where the file server keeps notes until its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RemoteCommand:
     preamble: bytes
 
 
-def build(
+def build_command(
     kit: KitPaths,
     command: Sequence[str] | str,
     *,
@@ -87,11 +87,11 @@ def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) 
     return RemoteCommand(shlex.join([kit.helper, "run", "--stdin-args", str(len(block))]), block)
 
 
-def refusal(exit_code: int, stderr: bytes) -> str | None:
-    """The helper's sentence where it could not start the command, else None."""
-    if exit_code not in (126, 127) or not stderr.startswith(REFUSAL):
+def start_failure(exit_code: int, stderr: bytes) -> str | None:
+    """The helper's message where it could not start the command, else None."""
+    if exit_code not in (126, 127) or not stderr.startswith(START_FAILURE_PREFIX):
         return None
-    line = stderr[len(REFUSAL) :].split(b"\n", 1)[0][:200]
+    line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
     return line.decode("utf-8", "replace")
 
 

@@ -14,7 +14,7 @@ import asyncssh
 from vmbackend.errors import GuestUnreachable
 
 from .session import GuestAddress
-from .translate import translated
+from .translate import translate_errors
 
 # What programs on a guest's terminal may send; every image that knows terminals at all knows it.
 TERMINAL_TYPE = "xterm-256color"
@@ -58,14 +58,14 @@ class Connection:
         address: GuestAddress,
         private_key: Path,
         settings: ConnectionSettings,
-        gate: asyncio.Semaphore | None = None,
+        login_limit: asyncio.Semaphore | None = None,
     ) -> None:
         self._address = address
         self._private_key = private_key
         self._settings = settings
         self._connection: asyncssh.SSHClientConnection | None = None
         self._connecting = asyncio.Lock()
-        self._gate = gate or asyncio.Semaphore(1)
+        self._login_limit = login_limit or asyncio.Semaphore(1)
 
     async def close(self) -> None:
         """Close the connection. The next channel makes a new one."""
@@ -74,7 +74,7 @@ class Connection:
             connection.abort()
             await connection.wait_closed()
 
-    async def keep(self, command: str, *, terminal: tuple[int, int] | None = None) -> Channel:
+    async def open_channel(self, command: str, *, terminal: tuple[int, int] | None = None) -> Channel:
         """A channel that the caller closes: on the kept connection, else once more on a new one.
 
         With `terminal`, of so many columns and rows, the command runs on one.
@@ -103,7 +103,7 @@ class Connection:
         terminal: tuple[int, int] | None,
     ) -> Channel:
         kind = None if terminal is None else TERMINAL_TYPE
-        with translated():
+        with translate_errors():
             async with asyncio.timeout(self._settings.request_timeout):
                 _, process = await connection.create_session(
                     opened,
@@ -120,13 +120,13 @@ class Connection:
         async with self._connecting:
             if self._connection is not None and not self._connection.is_closed():
                 return self._connection, False
-            async with self._gate:
+            async with self._login_limit:
                 self._connection = await self._connect()
             return self._connection, True
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
         settings = self._settings
-        with translated():
+        with translate_errors():
             host_key = asyncssh.import_public_key(self._address.host_key)
             async with asyncio.timeout(settings.connect_timeout):
                 return await asyncssh.connect(
@@ -159,7 +159,7 @@ class _Opened:
 
 
 class CommandConnections:
-    """Kept-open connections, each of which runs one command at a time.
+    """BoundedBuffer-open connections, each of which runs one command at a time.
 
     dropbear 2022.83 mixes up the sessions of one connection where a command ends while another begins: of short
     commands, four at a time on one connection, a fifth were refused, some of them although they had run; one at a time
@@ -182,7 +182,7 @@ class CommandConnections:
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)
             ended = False
             try:
-                channel = await connection.keep(command)
+                channel = await connection.open_channel(command)
                 yield channel
                 ended = channel.is_closing()
             finally:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.guest.tools import run
+from vmbackend.guest.tools import run_tool
 
 CONFIG = Path(__file__).parent / "microvm-kernel.config"
 SOURCE = Path("/usr/src/linux-source-6.1.tar.xz")
@@ -50,7 +50,7 @@ class Kernel:
     identity: str
 
 
-def own_kernel(kit_dir: Path) -> Kernel | None:
+def custom_kernel(kit_dir: Path) -> Kernel | None:
     """The kernel that `build_kernel` made from the present configuration, if it did."""
     stamp, vmlinux = kit_dir / "kernel/stamp.json", kit_dir / "kernel/vmlinux"
     try:
@@ -69,15 +69,15 @@ def build_kernel(kit_dir: Path, progress: Callable[[int, str], None], *, target:
     result appears at once and whole; a build that died leaves `kernel/build`, which the next one replaces.
     Raises BackendUnavailable (no source package, a tool fails, an option was not honoured).
     """
-    present = own_kernel(kit_dir)
+    present = custom_kernel(kit_dir)
     if present:
         return present.vmlinux
     tree = _unpack(kit_dir / "kernel", progress)
     progress(10, "Configuring the guest kernel")
-    run("make", "allnoconfig", f"KCONFIG_ALLCONFIG={CONFIG}", cwd=tree)
+    run_tool("make", "allnoconfig", f"KCONFIG_ALLCONFIG={CONFIG}", cwd=tree)
     check_config(CONFIG.read_text(), (tree / ".config").read_text())
     progress(15, "Compiling the guest kernel (about 8 minutes on two cores)")
-    run("make", f"-j{os.cpu_count() or 1}", target, cwd=tree, timeout=BUILD_TIMEOUT)
+    run_tool("make", f"-j{os.cpu_count() or 1}", target, cwd=tree, timeout=BUILD_TIMEOUT)
     vmlinux = kit_dir / "kernel/vmlinux"
     if target == "vmlinux":
         install_kernel(kit_dir, tree / "vmlinux")
@@ -119,7 +119,7 @@ def debian_kernel(package: Path, scratch: Path) -> Kernel:
     release = images[0].name.removeprefix("vmlinuz-")
     vmlinux = scratch / "vmlinux"
     vmlinux.write_bytes(extract_vmlinux(images[0].read_bytes()))
-    run("depmod", "-b", str(package), release)
+    run_tool("depmod", "-b", str(package), release)
     return Kernel(vmlinux, _load_order(package / "lib/modules" / release, MODULES), f"debian-{release}")
 
 
@@ -130,7 +130,7 @@ def extract_vmlinux(image: bytes) -> bytes:
     payload = image[start : start + length - PAYLOAD_SIZE_FIELD]
     for magic, command in DECOMPRESSORS.items():
         if payload.startswith(magic):
-            vmlinux = run(*command, stdin=payload)
+            vmlinux = run_tool(*command, stdin=payload)
             if vmlinux.startswith(b"\x7fELF"):
                 return vmlinux
     raise BackendUnavailable("No vmlinux can be taken out of Debian's kernel image.")
@@ -161,7 +161,7 @@ def _unpack(folder: Path, progress: Callable[[int, str], None]) -> Path:
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
     progress(0, "Unpacking the kernel source")
-    run("tar", "-xf", str(SOURCE), "-C", str(build), "--strip-components=1", "--one-top-level=source")
+    run_tool("tar", "-xf", str(SOURCE), "-C", str(build), "--strip-components=1", "--one-top-level=source")
     return build / "source"
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest import initramfs
-from vmbackend.guest.kernel import MODULES, Kernel, build_kernel, debian_kernel, own_kernel
-from vmbackend.guest.tools import run
+from vmbackend.guest.kernel import MODULES, Kernel, build_kernel, custom_kernel, debian_kernel
+from vmbackend.guest.tools import run_tool
 
 __all__ = ["KERNEL_ARGS", "Kit", "build_kernel", "build_kit", "find_kit"]
 
@@ -61,7 +61,7 @@ def build_kit(kit_dir: Path, progress: Callable[[int, str], None], *, refresh: b
     """
     kit_dir.mkdir(parents=True, exist_ok=True)
     with _locked(kit_dir):
-        kernel = own_kernel(kit_dir)
+        kernel = custom_kernel(kit_dir)
         wanted = {"sources": _sources_hash(), "kernel": kernel.identity if kernel else "debian"}
         if not refresh and _is_current(kit_dir, wanted):
             progress(100, "The guest kit is up to date")
@@ -83,10 +83,10 @@ def _build(
     debs = _fetch(kit_dir / "debs", initramfs.PACKAGES if kernel else (*initramfs.PACKAGES, _image_package()), refresh)
     progress(40, "Unpacking")
     for deb in debs:
-        run("dpkg", "-x", str(deb), str(scratch / "root"))
+        run_tool("dpkg", "-x", str(deb), str(scratch / "root"))
     kernel = kernel or debian_kernel(scratch / "root", scratch)
     progress(60, "Compiling and assembling the initramfs")
-    initrd = initramfs.build(FOLDER / "src", scratch / "root", scratch, kernel.modules)
+    initrd = initramfs.build_initramfs(FOLDER / "src", scratch / "root", scratch, kernel.modules)
     names = [deb.name for deb in debs]
     version = _hash(json.dumps([wanted["sources"], kernel.identity, names]).encode())[:16]
     _install(kit_dir, version, kernel.vmlinux, initrd)
@@ -114,7 +114,7 @@ def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
     missing = [name for name in packages if refresh or not list(cache.glob(f"{name}_*.deb"))]
     if missing:
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=cache) as folder:
-            run("apt-get", "download", *missing, cwd=Path(folder))
+            run_tool("apt-get", "download", *missing, cwd=Path(folder))
             for deb in sorted(Path(folder).glob("*.deb")):
                 for old in cache.glob(f"{deb.name.split('_')[0]}_*.deb"):
                     old.unlink()
@@ -127,7 +127,7 @@ def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
 
 def _image_package() -> str:
     """The package that the cloud kernel's meta package stands for at present."""
-    for line in run("apt-cache", "depends", KERNEL_PACKAGE).decode().splitlines():
+    for line in run_tool("apt-cache", "depends", KERNEL_PACKAGE).decode().splitlines():
         name = line.rpartition(" ")[2]
         if "Depends:" in line and name.startswith("linux-image-"):
             return name

@@ -1,6 +1,6 @@
 """Directory listings and entries, made of what the guest's file server says.
 
-The server looks at each entry it names, which takes minutes of a slow guest for a directory of 100,000. So such a
+The server looks at each make_entry it names, which takes minutes of a slow guest for a directory of 100,000. So such a
 directory's names are taken from the kit's `find`, and only those of the page that is wanted are looked at.
 """
 
@@ -41,7 +41,7 @@ def check_path(path: str) -> None:
         raise GuestPathInvalid("The path is too long.")
 
 
-def entry(name: str, path: str, found: asyncssh.SFTPAttrs) -> Entry:
+def make_entry(name: str, path: str, found: asyncssh.SFTPAttrs) -> Entry:
     """Absent attributes (a server that leaves them out) count as zero."""
     mode = found.permissions or 0
     return Entry(
@@ -66,16 +66,16 @@ async def list_directory(
         listed = await names(path)
         # In a thread: some hundred thousand names take as many microseconds.
         chosen, more = await asyncio.to_thread(_page, _split(listed), limit, after)
-        entries = await _look(files, path, chosen)
+        entries = await _stat_names(files, path, chosen)
     else:
         chosen, more = _page(found, limit, after)
         entries = [found[name] for name in chosen]
     client = await files.client()
-    return await _each(entries, lambda one: _with_target(files, client, one)), more
+    return await _map_concurrently(entries, lambda one: _with_target(files, client, one)), more
 
 
 async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
-    """Every entry, or None where there are more than a few."""
+    """Every make_entry, or None where there are more than a few."""
     client = await files.client()
     found: dict[str, Entry] = {}
     seen = 0
@@ -83,7 +83,7 @@ async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
     async with aclosing(names):  # type: ignore[type-var]
         while True:
             try:
-                one = await files.ask(anext(names), path)
+                one = await files.request(anext(names), path)
             except StopAsyncIteration:
                 return found
             seen += 1
@@ -91,7 +91,7 @@ async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
                 return None
             name = str(one.filename)
             if _is_name(name):
-                found[name] = entry(name, join(path, name), one.attrs)
+                found[name] = make_entry(name, join(path, name), one.attrs)
 
 
 def _is_name(name: str) -> bool:
@@ -114,28 +114,28 @@ def _page(names: Iterator[str] | dict[str, Entry], limit: int, after: str) -> tu
     return chosen[:limit], len(chosen) > limit
 
 
-async def _look(files: FileChannel, path: str, names: Sequence[str]) -> list[Entry]:
+async def _stat_names(files: FileChannel, path: str, names: Sequence[str]) -> list[Entry]:
     """What is still there of these names."""
     client = await files.client()
 
     async def look(name: str) -> Entry | None:
         whole = join(path, name)
         with suppress(GuestPathInvalid, GuestPathNotFound):  # it went away meanwhile
-            return entry(name, whole, await files.ask(client.lstat(whole), whole))
+            return make_entry(name, whole, await files.request(client.lstat(whole), whole))
         return None
 
-    return [found for found in await _each(names, look) if found is not None]
+    return [found for found in await _map_concurrently(names, look) if found is not None]
 
 
 async def _with_target(files: FileChannel, client: asyncssh.SFTPClient, found: Entry) -> Entry:
     if found.type == "symlink":
         with suppress(GuestPathInvalid, GuestPathNotFound):
-            target = await files.ask(client.readlink(found.path), found.path)
+            target = await files.request(client.readlink(found.path), found.path)
             return replace(found, target=str(target))
     return found
 
 
-async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
+async def _map_concurrently(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
     """What `work` makes of each item, a few at once; the first failure ends them all."""
     turn = iter(enumerate(items))
     results: dict[int, R] = {}

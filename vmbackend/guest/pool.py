@@ -46,7 +46,7 @@ class _Sessions:
     @asynccontextmanager
     async def lease(self, address: GuestAddress) -> AsyncIterator[GuestSession]:
         """A session nobody closes meanwhile. Waits where as many machines as allowed are in use."""
-        lease = await self._take(address)
+        lease = await self._acquire(address)
         try:
             yield lease.session
         finally:
@@ -55,7 +55,7 @@ class _Sessions:
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _take(self, address: GuestAddress) -> _Lease:
+    async def _acquire(self, address: GuestAddress) -> _Lease:
         async with self._changed:
             while address not in self._leases and len(self._leases) >= self._max:
                 if not await self._close_oldest_idle():
@@ -70,28 +70,28 @@ class _Sessions:
         idle = [address for address, lease in self._leases.items() if lease.users == 0]
         if not idle:
             return False
-        await self._drop(min(idle, key=lambda address: self._leases[address].last_used))
+        await self._close(min(idle, key=lambda address: self._leases[address].last_used))
         return True
 
-    async def _drop(self, address: GuestAddress) -> None:
+    async def _close(self, address: GuestAddress) -> None:
         lease = self._leases.pop(address)
         with contextlib.suppress(BackendError):
             await lease.session.close()
 
-    async def sweep_forever(self) -> None:
+    async def close_idle_forever(self) -> None:
         """Close what was idle for too long."""
         while True:
             await asyncio.sleep(self._idle_seconds / 2)
             old = asyncio.get_running_loop().time() - self._idle_seconds
             async with self._changed:
                 for address in [a for a, s in self._leases.items() if s.users == 0 and s.last_used <= old]:
-                    await self._drop(address)
+                    await self._close(address)
                 self._changed.notify_all()
 
     async def close(self) -> None:
         """Close all, used or not."""
         for address in list(self._leases):
-            await self._drop(address)
+            await self._close(address)
 
 
 class _Runtime:
@@ -121,7 +121,7 @@ class _Runtime:
     async def _begin(self, open_session: OpenSession, idle_seconds: float, limit: int) -> _Sessions:
         sessions = _Sessions(open_session, idle_seconds, limit)
         # The loop holds tasks weakly.
-        self._sweeping = asyncio.ensure_future(sessions.sweep_forever())
+        self._sweeping = asyncio.ensure_future(sessions.close_idle_forever())
         return sessions
 
     async def _end(self) -> None:
@@ -242,7 +242,7 @@ class GuestPool:
                 self._runtime = _Runtime(*self._arguments)
             return self._runtime
 
-    def _forget(self) -> None:
+    def _reset_after_fork(self) -> None:
         """In a forked child the parent's thread does not exist, and its lock may be held for ever."""
         self._lock = threading.Lock()
         self._runtime = None
@@ -287,9 +287,9 @@ async def _finish(chunks: AsyncGenerator[bytes, None]) -> None:
 _every_pool: weakref.WeakSet[GuestPool] = weakref.WeakSet()
 
 
-def _forget_all() -> None:
+def _reset_all_after_fork() -> None:
     for pool in list(_every_pool):
-        pool._forget()
+        pool._reset_after_fork()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_reset_all_after_fork)

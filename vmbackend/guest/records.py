@@ -26,29 +26,29 @@ _KEY = re.compile(
 Pair = tuple[str, str]
 
 
-def environment(name: str, value: str) -> str:
+def environment_entry(name: str, value: str) -> str:
     """`NAME=VALUE`."""
     if not name or "=" in name:
         raise ValueError(f"not a name of an environment variable: {name!r}")
     return f"{name}={value}"
 
 
-def user(value: str) -> str:
+def check_user(value: str) -> str:
     """A `USER[:GROUP]` that the guest has room for."""
-    return _short(value, MAX_USER, "the user's name")
+    return _check_length(value, MAX_USER, "the user's name")
 
 
-def ssh_key(line: str) -> str:
+def check_ssh_key(line: str) -> str:
     """An OpenSSH public key line without options, stripped. Raises ValueError for anything else."""
     line = line.strip()
     if not _KEY.fullmatch(line):
         raise ValueError("not an OpenSSH public key line (a type, the key and a comment, without options)")
-    return _short(line, MAX_KEY_LINE, "the SSH key")
+    return _check_length(line, MAX_KEY_LINE, "the SSH key")
 
 
 def ssh_key_file(lines: Iterable[str]) -> bytes:
     """The authorized_keys file of these lines."""
-    return "".join(f"{ssh_key(line)}\n" for line in lines).encode("utf-8", "surrogateescape")
+    return "".join(f"{check_ssh_key(line)}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def workload_pairs(workloads: Sequence[Workload]) -> list[Pair]:
@@ -62,11 +62,11 @@ def workload_pairs(workloads: Sequence[Workload]) -> list[Pair]:
 
 def _pairs(workload: Workload) -> list[Pair]:
     fields: list[Pair] = [("cmd", argument) for argument in _command(workload)]
-    fields += [("env", environment(name, value)) for name, value in workload.env.items()]
+    fields += [("env", environment_entry(name, value)) for name, value in workload.env.items()]
     if workload.working_dir is not None:
-        fields.append(("cwd", _short(workload.working_dir, MAX_PATH, "the working directory")))
+        fields.append(("cwd", _check_length(workload.working_dir, MAX_PATH, "the working directory")))
     if workload.user is not None:
-        fields.append(("user", user(workload.user)))
+        fields.append(("user", check_user(workload.user)))
     if workload.log_path is not None:
         fields.append(("log", _log_path(workload.log_path)))
     fields.append(("restart", WorkloadRestart(workload.restart).value))
@@ -92,7 +92,7 @@ def _log_path(path: str) -> str:
     # A trailing slash or dot names a folder, which can hold no log.
     if not path.startswith("/") or path.rsplit("/", 1)[-1] in ("", ".", ".."):
         raise ValueError(f"not the absolute path of a log file: {path!r}")
-    return _short(path, MAX_PATH, "the log's path")
+    return _check_length(path, MAX_PATH, "the log's path")
 
 
 def _number(value: int, limit: int, name: str) -> str:
@@ -101,7 +101,7 @@ def _number(value: int, limit: int, name: str) -> str:
     return str(value)
 
 
-def _short(value: str, limit: int, what: str) -> str:
+def _check_length(value: str, limit: int, what: str) -> str:
     if len(value.encode("utf-8", "surrogateescape")) > limit:
         raise ValueError(f"{what} is longer than {limit} bytes")
     return value

@@ -41,7 +41,7 @@ class ExecResult:
 class Entry:
     """One directory entry. Names are decoded with surrogateescape; `type` is file, directory, symlink or other.
 
-    `made_up`: the kernel makes the content when it is read (/proc, /sys), so that `size` says nothing; only `stat`
+    `is_virtual`: the kernel makes the content when it is read (/proc, /sys), so that `size` says nothing; only `stat`
     tells it.
     """
 
@@ -52,7 +52,7 @@ class Entry:
     mode: int
     modified: float  # seconds since the epoch
     target: str | None = None
-    made_up: bool = False
+    is_virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,13 @@ from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound, 
 
 from .commands import KitPaths
 from .connection import Channel, Connection
-from .translate import UNREACHABLE, translated
+from .translate import UNREACHABLE, translate_errors
 
 T = TypeVar("T")
 # SFTP version 3 is what OpenSSH's server speaks.
 _VERSION = 3
-# $1 the server, $2 the folder of notes, $3 busybox. The end of the connection is no reason to die before the cleaning.
+# $1 the server, $2 the folder of tracking_dir, $3 busybox. The end of the connection is no reason to die before the
+# cleaning.
 _SERVE = """trap "" HUP INT PIPE TERM
 "$3" mkdir -m 700 "$2"
 "$1"
@@ -44,12 +45,12 @@ done
 
 
 class FileChannel:
-    """A kept-open SFTP client, remade after it broke. Every request is bounded in time and translated."""
+    """A kept-open SFTP client, remade after it broke. Every request is bounded in time and translate_errors."""
 
     def __init__(self, connection: Connection, kit: KitPaths, request_timeout: float) -> None:
         self._connection = connection
         self._kit = kit
-        self._notes = ""
+        self._tracking_dir = ""
         self._waits: list[float] = []
         self._timeout = request_timeout
         self._client: asyncssh.SFTPClient | None = None
@@ -64,12 +65,12 @@ class FileChannel:
         async with self._starting:
             if self._client is not None:
                 with suppress(BackendError):
-                    await self.ask(self._client.realpath("/"))
+                    await self.request(self._client.realpath("/"))
             if self._client is None or self._channel is None or self._channel.is_closing():
                 self._client = await self._start()
             return self._client
 
-    async def ask(self, request: Awaitable[T], path: str = "", seconds: float | None = None) -> T:
+    async def request(self, pending: Awaitable[T], path: str = "", seconds: float | None = None) -> T:
         """Await one request, for so many seconds or the settings' request timeout.
 
         A server that does not answer in time is hung (a file that blocks): it is left. It answers one request after
@@ -78,16 +79,16 @@ class FileChannel:
         patience = seconds or self._timeout
         self._waits.append(patience)
         try:
-            with translated(path):
+            with translate_errors(path):
                 async with asyncio.timeout(max(self._waits)):
-                    return await request
+                    return await pending
         except GuestUnreachable:
-            self.drop()
+            self.reset()
             raise
         finally:
             self._waits.remove(patience)
 
-    def drop(self) -> None:
+    def reset(self) -> None:
         """Close the channel; requests under way fail with GuestUnreachable, the next one starts anew.
 
         With its connection, on which nothing else runs: dropbear mixes up a session that ends with one that begins.
@@ -98,7 +99,7 @@ class FileChannel:
             channel.connection.abort()
 
     @asynccontextmanager
-    async def opened(
+    async def open_file(
         self, path: str, flags: int, attributes: asyncssh.SFTPAttrs | None = None
     ) -> AsyncIterator[asyncssh.SFTPClientFile]:
         """A file handle, closed at the end.
@@ -106,7 +107,7 @@ class FileChannel:
         `block_size=None`: one call is one request, we do the pipelining.
         """
         client = await self.client()
-        handle = await self.ask(
+        handle = await self.request(
             client.open(path, flags, attributes or asyncssh.SFTPAttrs(), encoding=None, block_size=None), path
         )
         try:
@@ -114,30 +115,30 @@ class FileChannel:
         finally:
             # A handle that cannot be closed ends with its channel.
             with suppress(GuestUnreachable):
-                await self.ask(handle.close(), path)
+                await self.request(handle.close(), path)
 
     @asynccontextmanager
-    async def noted(self, partial: str) -> AsyncIterator[None]:
+    async def tracked_partial(self, partial: str) -> AsyncIterator[None]:
         """While this lasts, the guest removes `partial` if the channel ends. Best effort: the guest may refuse it."""
         client = await self.client()
-        note = join(self._notes, basename(partial).removeprefix("."))  # which the shell's `*` passes over
+        note = join(self._tracking_dir, basename(partial).removeprefix("."))  # which the shell's `*` passes over
         with suppress(GuestPathInvalid, GuestPathNotFound):
             # The arguments are the wrong way round, as OpenSSH's server reads them so; asyncssh would turn them if it
             # knew, but sees the name of the SSH server only.
-            await self.ask(client.symlink(note, partial), note)
+            await self.request(client.symlink(note, partial), note)
         try:
             yield
         finally:
             with suppress(BackendError):
-                await self.ask(client.remove(note), note)
+                await self.request(client.remove(note), note)
 
     async def _start(self) -> asyncssh.SFTPClient:
-        notes = join(self._kit.notes, f".files-{secrets.token_hex(8)}")
+        tracking_dir = join(self._kit.tracking, f".files-{secrets.token_hex(8)}")
         kit = self._kit
-        line = shlex.join([kit.busybox, "sh", "-c", _SERVE, "files", kit.sftp_server, notes, kit.busybox])
-        channel = await self._connection.keep(line)
+        line = shlex.join([kit.busybox, "sh", "-c", _SERVE, "files", kit.sftp_server, tracking_dir, kit.busybox])
+        channel = await self._connection.open_channel(line)
         try:
-            with translated():
+            with translate_errors():
                 async with asyncio.timeout(self._timeout):
                     client = await start_sftp_client(
                         channel.connection,
@@ -154,5 +155,5 @@ class FileChannel:
             raise
         if channel.is_closing():
             raise GuestUnreachable(UNREACHABLE)
-        self._channel, self._notes = channel, notes
+        self._channel, self._tracking_dir = channel, tracking_dir
         return client

@@ -11,7 +11,7 @@ from . import commands
 from .commands import RemoteCommand
 from .connection import Channel, Connection
 from .session import Terminal, TerminalExit, terminal_size
-from .translate import UNREACHABLE, translated
+from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024
 # The helper's word that it awaits its arguments, and again that the command starts (guest/src/terminal.c).
@@ -27,8 +27,8 @@ async def open_terminal(
     `timeout`, in seconds, is that of the start. Raises GuestCommandInvalid, GuestUnreachable.
     """
     try:
-        channel = await connection.keep(remote.line, terminal=terminal_size(*size))
-        with translated():
+        channel = await connection.open_channel(remote.line, terminal=terminal_size(*size))
+        with translate_errors():
             async with asyncio.timeout(timeout):
                 rest = await _start(channel, remote.preamble)
     except BaseException:
@@ -63,7 +63,7 @@ async def _until_next(channel: Channel, said: bytes) -> tuple[bytes | None, byte
 
 
 def _refused(said: bytes) -> BackendError:
-    reason = commands.refusal(126, said.replace(b"\r\n", b"\n"))
+    reason = commands.start_failure(126, said.replace(b"\r\n", b"\n"))
     if reason is None:
         return GuestUnreachable(UNREACHABLE)
     return GuestCommandInvalid(f"The command cannot be started: {reason}")
@@ -85,7 +85,7 @@ class SSHTerminal(Terminal):
             said, self._said = self._said, b""
             if said or self._hung_up:
                 return said
-            with translated():
+            with translate_errors():
                 return await self._channel.process.stdout.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
@@ -95,7 +95,7 @@ class SSHTerminal(Terminal):
                 if self._ended():
                     return
                 try:
-                    with translated():
+                    with translate_errors():
                         stdin.write(data[start : start + _CHUNK])
                         await stdin.drain()
                 except GuestUnreachable:
@@ -106,12 +106,12 @@ class SSHTerminal(Terminal):
     async def resize(self, cols: int, rows: int) -> None:
         if self._ended():
             return
-        with translated():
+        with translate_errors():
             self._channel.process.change_terminal_size(*terminal_size(cols, rows))
 
     async def wait(self) -> TerminalExit:
         process = self._channel.process
-        with translated():
+        with translate_errors():
             await process.channel.wait_closed()
         if process.exit_signal is not None:
             name = f"SIG{process.exit_signal[0]}"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 
-ERROR_TAIL = 400  # characters of a program's last words that go into the sentence
+ERROR_TAIL = 400  # characters of a program's last words that go into the message
 
 
-def run(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
+def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
     """Run a build tool and return its output. Raises BackendUnavailable with the end of what it said."""
     try:
         done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False)

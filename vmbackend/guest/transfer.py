@@ -31,17 +31,17 @@ PARTIAL = ".partial-"
 _FULL_BELOW = 1 << 20
 
 
-async def read(files: FileChannel, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
+async def read_file(files: FileChannel, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
     """Chunks of a regular file that a disk holds. Raises GuestPathNotFound, GuestPathInvalid.
 
     The caller has seen that it is one: opening a fifo blocks the guest's whole file server. It is looked at again for
     one that was exchanged in between.
     """
-    async with files.opened(path, FXF_READ) as handle:
-        _require_regular(await files.ask(handle.stat(), path), path)
+    async with files.open_file(path, FXF_READ) as handle:
+        _require_regular(await files.request(handle.stat(), path), path)
 
         async def fetch(position: int, size: int) -> bytes:
-            return await files.ask(handle.read(size, position), path, DATA_SECONDS)
+            return await files.request(handle.read(size, position), path, DATA_SECONDS)
 
         end = None if length is None else offset + length
         blocks = _pipeline(fetch, offset, end)
@@ -93,21 +93,21 @@ async def _discard(tasks: Any) -> None:
     await asyncio.gather(*listed, return_exceptions=True)
 
 
-async def write(files: FileChannel, path: str, chunks: AsyncIterator[bytes], mode: int | None) -> int:
+async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes], mode: int | None) -> int:
     """Write beside and rename; see GuestSession.write."""
     client = await files.client()
     target = await _final_path(files, client, path)
     before = await _existing(files, client, target)
     parent = dirname(target)
     partial = join(parent, PARTIAL + secrets.token_hex(8))
-    async with files.noted(partial):
+    async with files.tracked_partial(partial):
         try:
             await make_parents(files, client, parent)
             size = await _write_partial(files, partial, chunks, _attributes(before, mode))
-            await files.ask(client.posix_rename(partial, target), path)
+            await files.request(client.posix_rename(partial, target), path)
         except (UnnamedFailure, GuestPathNotFound) as error:
             # Asked before the partial file, which may be what fills the disk, is removed.
-            reason = await _why(files, parent)
+            reason = await _diagnose_failure(files, parent)
             await _remove(files, partial)
             raise reason or GuestPathInvalid(f"The machine takes no file at {path!r}.") from error
         except BaseException:
@@ -121,7 +121,7 @@ async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, director
     missing: list[str] = []
     while True:
         try:
-            found = await files.ask(client.stat(directory), directory)
+            found = await files.request(client.stat(directory), directory)
             break
         except GuestPathNotFound:
             if directory == "/":
@@ -132,7 +132,7 @@ async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, director
         raise GuestPathInvalid(f"{directory!r} is no directory.")
     for path in reversed(missing):
         try:
-            await files.ask(client.mkdir(path, asyncssh.SFTPAttrs(permissions=0o755)), path)
+            await files.request(client.mkdir(path, asyncssh.SFTPAttrs(permissions=0o755)), path)
         except UnnamedFailure:
             # OpenSSH's word for EEXIST too: another writer made it first, which is as good.
             await _require_directory(files, client, path)
@@ -142,7 +142,7 @@ async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, director
 
 async def _require_directory(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> None:
     try:
-        found = await files.ask(client.stat(path), path)
+        found = await files.request(client.stat(path), path)
     except GuestPathNotFound as error:
         raise UnnamedFailure(f"{path!r} cannot be made.") from error
     if not stat.S_ISDIR(found.permissions or 0):
@@ -154,13 +154,13 @@ async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str
     if basename(path) in ("", ".", ".."):
         raise GuestPathInvalid(f"{path!r} names a directory.")
     try:
-        found = await files.ask(client.lstat(path), path)
+        found = await files.request(client.lstat(path), path)
     except GuestPathNotFound:
         return path
     if not stat.S_ISLNK(found.permissions or 0):
         return path
     try:
-        resolved = await files.ask(client.realpath(path), path)
+        resolved = await files.request(client.realpath(path), path)
     except GuestPathNotFound as error:
         raise GuestPathInvalid(f"{path!r} is a symbolic link that leads nowhere.") from error
     return str(resolved)
@@ -168,7 +168,7 @@ async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str
 
 async def _existing(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> asyncssh.SFTPAttrs | None:
     try:
-        found = await files.ask(client.lstat(path), path)
+        found = await files.request(client.lstat(path), path)
     except GuestPathNotFound:
         return None
     _require_regular(found, path)
@@ -193,23 +193,25 @@ async def _write_partial(
     attributes: tuple[asyncssh.SFTPAttrs, ...],
 ) -> int:
     created = asyncssh.SFTPAttrs(permissions=0o600)
-    async with files.opened(partial, FXF_WRITE | FXF_CREAT | FXF_EXCL, created) as handle:
-        size = await _pour(files, handle, chunks, partial)
+    async with files.open_file(partial, FXF_WRITE | FXF_CREAT | FXF_EXCL, created) as handle:
+        size = await _send_chunks(files, handle, chunks, partial)
         for step in attributes:
-            await files.ask(handle.setstat(step), partial)
+            await files.request(handle.setstat(step), partial)
         with suppress(GuestPathInvalid):  # a server without the extension; the rename is atomic all the same
-            await files.ask(handle.fsync(), partial, DATA_SECONDS)
+            await files.request(handle.fsync(), partial, DATA_SECONDS)
     return size
 
 
-async def _pour(files: FileChannel, handle: asyncssh.SFTPClientFile, chunks: AsyncIterator[bytes], path: str) -> int:
+async def _send_chunks(
+    files: FileChannel, handle: asyncssh.SFTPClientFile, chunks: AsyncIterator[bytes], path: str
+) -> int:
     """Send the chunks, at most DEPTH blocks unanswered.
 
     The caller's iterator is awaited outside our boundary.
     """
 
     async def send(block: bytes, at: int) -> int:
-        return await files.ask(handle.write(block, at), path, DATA_SECONDS)
+        return await files.request(handle.write(block, at), path, DATA_SECONDS)
 
     pending: deque[asyncio.Task[int]] = deque()
     position = 0
@@ -234,27 +236,27 @@ async def _remove(files: FileChannel, partial: str) -> None:
     async def remove() -> None:
         with suppress(BackendError):
             client = await files.client()
-            await files.ask(client.remove(partial), partial)
+            await files.request(client.remove(partial), partial)
 
     # Shielded, so that a caller who goes away in the middle still leaves nothing behind.
     await asyncio.shield(asyncio.ensure_future(remove()))
 
 
-async def _why(files: FileChannel, directory: str) -> BackendError | None:
+async def _diagnose_failure(files: FileChannel, directory: str) -> BackendError | None:
     """What the file system says of itself where its server gave no reason."""
     client = await files.client()
     while True:
         try:
-            found = await files.ask(client.statvfs(directory), directory)
+            found = await files.request(client.statvfs(directory), directory)
         except GuestPathNotFound:
             if directory == "/":
                 return None
             directory = dirname(directory)
         else:
-            return _of_file_system(found, directory)
+            return _file_system_error(found, directory)
 
 
-def _of_file_system(found: asyncssh.SFTPVFSAttrs, directory: str) -> BackendError | None:
+def _file_system_error(found: asyncssh.SFTPVFSAttrs, directory: str) -> BackendError | None:
     # File systems that are none (/proc) have no blocks, and some have no inodes: those cannot run out.
     if found.flags & FXE_STATVFS_ST_RDONLY:
         return GuestPathInvalid(f"{directory!r} can only be read.")

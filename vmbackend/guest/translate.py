@@ -27,8 +27,8 @@ class GuestPathExists(GuestPathInvalid):
 
 
 @contextmanager
-def translated(path: str = "") -> Iterator[None]:
-    """Run the body; only BackendError (and cancellation) comes out of it. `path` goes into the sentence."""
+def translate_errors(path: str = "") -> Iterator[None]:
+    """Run the body; only BackendError (and cancellation) comes out of it. `path` goes into the message."""
     try:
         yield
     except BackendError:

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmbackend.errors import ImageBroken, ImageNotFound
-from vmbackend.images.layout import blob, find_local, publish, read_index
+from vmbackend.images.layout import blob_path, find_local, publish_image, read_index
 from vmbackend.images.locks import wait_lock
-from vmbackend.images.process import Finished, run
+from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import parse_reference
-from vmbackend.images.types import ImageConfig, Job, never
+from vmbackend.images.types import ImageConfig, Job, never_cancelled
 
 DEFAULT_NAME = "localhost/workspace:latest"
 SUITE = "bookworm"
@@ -47,7 +47,7 @@ _HOST_SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.source
 _CONFIG = ImageConfig(cmd=("/bin/bash",), env={"PATH": PATH, "LANG": "C.UTF-8"}, working_dir="/root")
 
 
-def _silent(_percent: int, _sentence: str) -> None:
+def _silent(_percent: int, _message: str) -> None:
     """For callers that need no progress."""
 
 
@@ -59,11 +59,11 @@ def add_directory_image(
     Owners, modes, xattrs, hard links and devices are kept. Replaces an image of that name.
     Raises ImageBroken; on failure the store is as it was.
     """
-    job = Job(_silent, time.monotonic() + BUILD_SECONDS, never)
+    job = Job(_silent, time.monotonic() + BUILD_SECONDS, never_cancelled)
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
         options = ["--create", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--sort=name"]
-        _checked(run(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch))
+        _checked(run_tool(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch))
         return _add_layer(local_store, _local_name(name), scratch, layer=layer, config=config, arch=arch, job=job)
 
 
@@ -82,19 +82,19 @@ def build_default_image(
     deb.debian.org. Raises ImageBroken, DeadlineExceeded, BackendUnavailable; on failure the store is as
     it was, after a death scratch is left that the next build removes.
     """
-    job = Job(progress, time.monotonic() + BUILD_SECONDS, never)
+    job = Job(progress, time.monotonic() + BUILD_SECONDS, never_cancelled)
     full_name = _local_name(name)
     recipe = _recipe(arch)
     if not rebuild and (digest := _present(local_store, full_name, recipe)):
-        job.report(100, "The default image is there.")
+        job.report_progress(100, "The default image is there.")
         return digest
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
         _bootstrap(scratch, layer, arch, job)
-        job.report(85, "Packing the default image.")
+        job.report_progress(85, "Packing the default image.")
         config = ImageConfig(_CONFIG.entrypoint, _CONFIG.cmd, _CONFIG.env, "/root", labels={RECIPE_LABEL: recipe})
         digest = _add_layer(local_store, full_name, scratch, layer=layer, config=config, arch=arch, job=job)
-    job.report(100, "The default image is built.")
+    job.report_progress(100, "The default image is built.")
     return digest
 
 
@@ -106,7 +106,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
     def tick() -> None:
         # The bootstrapper says nothing countable; one of a minute is usual.
         share = 1 - 0.5 ** ((time.monotonic() - started) / 30)
-        job.report(5 + 75 * share, "Installing Debian into the default image.")
+        job.report_progress(5 + 75 * share, "Installing Debian into the default image.")
 
     argv: list[str | Path] = [
         *("mmdebstrap", "--quiet", "--mode=root", "--variant=apt", f"--architectures={arch}", "--format=tar"),
@@ -120,7 +120,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
         layer,
         *_host_sources(),
     ]
-    _checked(run(argv, job=job, tmp=scratch, tick=tick))
+    _checked(run_tool(argv, job=job, tmp=scratch, tick=tick))
 
 
 def _host_sources() -> list[str]:
@@ -143,8 +143,8 @@ def _add_layer(
         ["umoci", "gc", "--layout", image],
     ]
     for step in steps:
-        _checked(run(step, job=job, tmp=scratch))
-    return publish(local_store, name, image, job)
+        _checked(run_tool(step, job=job, tmp=scratch))
+    return publish_image(local_store, name, image, job)
 
 
 def _config_options(config: ImageConfig) -> list[str]:
@@ -161,7 +161,7 @@ def _config_options(config: ImageConfig) -> list[str]:
 def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
     """One build at a time; what a died build left is removed first. On the store's file system."""
     local_store.mkdir(parents=True, exist_ok=True)
-    with wait_lock(local_store / ".build.lock", job.check):
+    with wait_lock(local_store / ".build.lock", job.check_cancelled):
         for leftover in local_store.glob(".build-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store))
@@ -182,8 +182,8 @@ def _present(local_store: Path, name: str, recipe: str) -> str | None:
         return None
     try:
         digest = find_local(local_store, parse_reference(name))
-        manifest = json.loads(blob(local_store, digest).read_bytes())
-        document = json.loads(blob(local_store, manifest["config"]["digest"]).read_bytes())
+        manifest = json.loads(blob_path(local_store, digest).read_bytes())
+        document = json.loads(blob_path(local_store, manifest["config"]["digest"]).read_bytes())
         labels: Mapping[str, str] = document["config"]["Labels"]
     except (ImageNotFound, OSError, ValueError, KeyError, TypeError):
         return None
@@ -197,6 +197,6 @@ def _local_name(name: str) -> str:
     return reference.tagged
 
 
-def _checked(finished: Finished) -> None:
+def _checked(finished: CompletedTool) -> None:
     if finished.returncode != 0:
         raise ImageBroken(f"The image could not be built: {finished.stderr.strip()[-500:]}")

@@ -36,7 +36,7 @@ def find_local(layout: Path, reference: Reference) -> str:
 
     A digest stays good after its tag has moved on: workspaces are pinned to the image they were made from.
     """
-    if reference.digest and blob(layout, reference.digest).is_file():
+    if reference.digest and blob_path(layout, reference.digest).is_file():
         return reference.digest
     for entry in read_index(layout):
         if reference.digest is None and entry.get("annotations", {}).get(REF_NAME) == reference.tagged:
@@ -44,7 +44,7 @@ def find_local(layout: Path, reference: Reference) -> str:
     raise ImageNotFound(f"There is no image {reference} in the local image store.")
 
 
-def blob(layout: Path, digest: str) -> Path:
+def blob_path(layout: Path, digest: str) -> Path:
     """Where a layout keeps a blob. `digest` has been checked to be `sha256:<hex>`."""
     algorithm, _, value = digest.partition(":")
     return layout / "blobs" / algorithm / value
@@ -75,7 +75,7 @@ def write_view(view: Path, layout: Path, digest: str) -> None:
 
     Raises ImageBroken where the manifest is missing or no JSON.
     """
-    manifest = blob(layout, digest)
+    manifest = blob_path(layout, digest)
     try:
         content = manifest.read_bytes()
         media_type = json.loads(content)["mediaType"]
@@ -102,7 +102,7 @@ def _write_layout(layout: Path, entries: list[Descriptor]) -> None:
     write_synced(layout / "index.json", json.dumps(index, indent=1).encode())
 
 
-def publish(layout: Path, name: str, scratch: Path, job: Job) -> str:
+def publish_image(layout: Path, name: str, scratch: Path, job: Job) -> str:
     """Move the one image of the layout `scratch` into `layout` under `name`; returns the manifest's digest.
 
     Blobs go first and the index last, so a crash leaves at worst blobs that nothing names. `scratch`
@@ -111,7 +111,7 @@ def publish(layout: Path, name: str, scratch: Path, job: Job) -> str:
     """
     (entry,) = read_index(scratch)
     layout.mkdir(parents=True, exist_ok=True)
-    with wait_lock(layout / ".lock", job.check):
+    with wait_lock(layout / ".lock", job.check_cancelled):
         target = layout / "blobs" / "sha256"
         target.mkdir(parents=True, exist_ok=True)
         for source in (scratch / "blobs" / "sha256").iterdir():

@@ -31,7 +31,7 @@ _PASSED_ON = [
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CompletedTool:
     """A tool that ended by itself. `truncated`: it wrote more to stdout than was asked for."""
 
     returncode: int
@@ -41,7 +41,7 @@ class Finished:
 
 
 class _Drain(threading.Thread):
-    """Keeps the first `limit` bytes of a pipe and reads the rest away, so that the writer never blocks."""
+    """Keeps the first `limit` bytes of a pipe and reads the rest away, so that the writer never_cancelled blocks."""
 
     def __init__(self, pipe: IO[bytes], limit: int) -> None:
         super().__init__(daemon=True)
@@ -58,7 +58,7 @@ class _Drain(threading.Thread):
                 self.truncated = self.truncated or len(chunk) > room
 
 
-def run(
+def run_tool(
     argv: Sequence[str | Path],
     *,
     job: Job,
@@ -66,8 +66,8 @@ def run(
     tick: Callable[[], None] | None = None,
     max_stdout: int = 64 << 10,
     max_file_bytes: int | None = None,
-) -> Finished:
-    """Run a tool to its end; `tick` is called about every 0.1 s and may raise, like `job.check()`.
+) -> CompletedTool:
+    """Run a tool to its end; `tick` is called about every 0.1 s and may raise, like `job.check_cancelled()`.
 
     Whatever is raised, the tool is killed and reaped first. If this process (or thread) dies, the kernel
     kills the tool. `tmp` is its HOME and its place for temporary files. Raises BackendUnavailable where
@@ -98,13 +98,13 @@ def run(
             process.wait()
         out.join(5)
         err.join(5)
-    return Finished(process.returncode, bytes(out.kept), err.kept.decode(errors="replace"), out.truncated)
+    return CompletedTool(process.returncode, bytes(out.kept), err.kept.decode(errors="replace"), out.truncated)
 
 
 def _wait(process: subprocess.Popen[bytes], job: Job, tick: Callable[[], None] | None) -> None:
     delay = 0.005  # tools that take milliseconds are not made to take 0.1 s
     while True:
-        job.check()
+        job.check_cancelled()
         if tick is not None:
             tick()
         try:

@@ -1,6 +1,6 @@
 """References as Docker reads them: `python` is `docker.io/library/python:latest`.
 
-The grammar is that of the distribution specification; whatever does not match it never reaches a command
+The grammar is that of the distribution specification; whatever does not match it never_cancelled reaches a command
 line, so options (`--x`), transports (`dir:/etc`) and white space cannot be smuggled in.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from vmbackend.errors import ImageError
 
-LOCAL_DOMAIN = "localhost"  # without a port: the local OCI store, never the network
+LOCAL_DOMAIN = "localhost"  # without a port: the local OCI store, never_cancelled the network
 MAX_LENGTH = 512
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -65,7 +65,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Read a reference as a user writes it. Raises ImageError with a sentence that says what is wrong."""
+    """Read a reference as a user writes it. Raises ImageError with a message that says what is wrong."""
     if not text or len(text) > MAX_LENGTH:
         raise ImageError(f"An image reference has 1 to {MAX_LENGTH} characters.")
     if not text.isascii() or not text.isprintable() or " " in text:

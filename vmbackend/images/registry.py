@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import (
+    CapacityExceeded,
     ImageBroken,
     ImageError,
     ImageNotFound,
     ImageUnreachable,
     ImageWrongPlatform,
-    NoRoom,
 )
 from vmbackend.images.addresses import require_public
-from vmbackend.images.process import Finished, run
+from vmbackend.images.limits import UsageLimit
+from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import Reference
 from vmbackend.images.types import ImageSettings, Job
-from vmbackend.images.watch import Watch
 
 log = logging.getLogger(__name__)
 MAX_DOCUMENT = 4 << 20  # bytes of a manifest or configuration
@@ -108,22 +108,22 @@ def layer_bytes(manifest: dict[str, Any]) -> int:
     return sum(size for size in sizes if size)
 
 
-def download(source: Source, layout: Path, settings: ImageSettings, job: Job, watch: Watch) -> None:
+def download_image(source: Source, layout: Path, settings: ImageSettings, job: Job, limit: UsageLimit) -> None:
     """Copy the image into the layout directory as `image`, layers as gzip (umoci reads no zstd).
 
-    Raises ImageUnreachable after `pull_timeout` and whatever `watch` raises.
+    Raises ImageUnreachable after `pull_timeout` and whatever `limit` raises.
     """
     until = time.monotonic() + settings.pull_timeout
     argv = ["skopeo", "copy", "--quiet", *source.options, "--dest-compress-format=gzip", source.location]
 
     def tick() -> None:
-        watch.look()
+        limit.check_usage()
         if time.monotonic() > until:
             raise _unreachable(source.reference, "was too slow in sending the image")
 
-    finished = run([*argv, f"oci:{layout}:image"], job=job, tmp=watch.directory, tick=tick)
+    finished = run_tool([*argv, f"oci:{layout}:image"], job=job, tmp=limit.directory, tick=tick)
     if finished.returncode != 0:
-        raise translate(finished, source.reference)
+        raise translate_error(finished, source.reference)
 
 
 def checked_digest(value: object) -> str:
@@ -133,8 +133,8 @@ def checked_digest(value: object) -> str:
     return value
 
 
-def translate(finished: Finished, reference: Reference) -> ImageError | NoRoom:
-    """The error skopeo's words mean. They are logged; the sentence holds nothing of them."""
+def translate_error(finished: CompletedTool, reference: Reference) -> ImageError | CapacityExceeded:
+    """The error skopeo's words mean. They are logged; the message holds nothing of them."""
     said = finished.stderr
     log.warning("skopeo failed for %s: %s", reference, said[-2000:].strip())
     for pattern, error in _meanings(reference):
@@ -143,12 +143,12 @@ def translate(finished: Finished, reference: Reference) -> ImageError | NoRoom:
     return _unreachable(reference, "answered with an error")
 
 
-def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | NoRoom]]:
+def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | CapacityExceeded]]:
     """In the order in which they are tried: some answers hold words of several."""
     host = "The local image store" if reference.is_local else reference.domain
     private = f"{host} does not give out {reference}: it may be private, or the name may be wrong."
     return [
-        (_FULL, NoRoom("The host has no disk room left for this image.")),
+        (_FULL, CapacityExceeded("The host has no disk room left for this image.")),
         (_LIMITED, _unreachable(reference, "asks us to wait (too many requests)")),
         (_PRIVATE, ImageNotFound(private)),
         (_TLS, _unreachable(reference, "did not prove who it is (TLS)")),
@@ -166,9 +166,9 @@ def _inspect(source: Source, settings: ImageSettings, job: Job, tmp: Path, *, wh
             raise _unreachable(source.reference, "did not answer in time")
 
     argv = ["skopeo", "inspect", what, *source.inspect_options(), source.location]
-    finished = run(argv, job=job, tmp=tmp, tick=tick, max_stdout=MAX_DOCUMENT)
+    finished = run_tool(argv, job=job, tmp=tmp, tick=tick, max_stdout=MAX_DOCUMENT)
     if finished.returncode != 0:
-        raise translate(finished, source.reference)
+        raise translate_error(finished, source.reference)
     if finished.truncated:
         raise ImageBroken("The image's description is too large.")
     return finished.stdout

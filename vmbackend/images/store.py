@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import ImageNotFound
-from vmbackend.images.convert import convert, parse_config, write_entry
+from vmbackend.images.convert import convert_image, parse_config, write_entry
 from vmbackend.images.layout import find_local, sync_directory, write_view
 from vmbackend.images.locks import try_lock, wait_lock
 from vmbackend.images.reference import Reference, parse_reference
@@ -33,7 +33,7 @@ from vmbackend.images.registry import (
     platform_digest,
     registry_source,
 )
-from vmbackend.images.types import Image, ImageConfig, ImageSettings, Job, never
+from vmbackend.images.types import Image, ImageConfig, ImageSettings, Job, never_cancelled
 
 __all__ = ["Image", "ImageConfig", "ImageSettings", "ImageStore"]
 
@@ -53,24 +53,24 @@ class ImageStore:
         *,
         progress: Callable[[int, str], None],
         deadline: float,
-        cancelled: Callable[[], bool] = never,
+        cancelled: Callable[[], bool] = never_cancelled,
     ) -> Image:
         """Have the image ready; return at once where it is (asking the registry only what a tag means today).
 
         `deadline` is of time.monotonic(). One pull per digest at a time: others wait for it and share it.
-        Raises ImageError and its subclasses, ImageCancelled, NoRoom, DeadlineExceeded, BackendUnavailable.
+        Raises ImageError and its subclasses, ImageCancelled, CapacityExceeded, DeadlineExceeded, BackendUnavailable.
         On failure nothing is left behind; after a death of the process scratch is, see the module.
         """
         job = Job(progress, deadline, cancelled)
         named = parse_reference(reference)
-        job.check()
+        job.check_cancelled()
         if named.digest and (image := self.get(named.digest)):
-            job.report(100, "The image is ready.")
+            job.report_progress(100, "The image is ready.")
             return image
-        job.report(0, "Looking the image up.")
+        job.report_progress(0, "Looking the image up.")
         digest = self._resolve(named, job)
         image = self.get(digest) or self._make(named, digest, job)
-        job.report(100, "The image is ready.")
+        job.report_progress(100, "The image is ready.")
         return image
 
     def get(self, digest: str) -> Image | None:
@@ -131,8 +131,8 @@ class ImageStore:
         hexed = digest.partition(":")[2]
 
         def waiting() -> None:
-            job.check()
-            job.report(0, "Another start is already fetching this image.")
+            job.check_cancelled()
+            job.report_progress(0, "Another start is already fetching this image.")
 
         with wait_lock(self._locks / hexed, waiting):
             if image := self._load(hexed, touch=True):
@@ -151,7 +151,7 @@ class ImageStore:
 
     def _fill(self, reference: Reference, digest: str, scratch: Path, job: Job) -> None:
         source, manifest = self._pinned(reference, digest, scratch, job)
-        squashfs, document = convert(source, manifest, scratch, self.settings, job)
+        squashfs, document = convert_image(source, manifest, scratch, self.settings, job)
         out = scratch / "out"
         out.mkdir(mode=0o700)
         squashfs.rename(out / squashfs.name)
@@ -210,7 +210,7 @@ class ImageStore:
             # Read again under the lock: `get` may have handed it out since the list was made.
             if not free or time.time() - self._last_used(hexed) < self.settings.evict_grace:
                 return False
-            grave = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))
-            (self._images / hexed).rename(grave / "evicted")
-            shutil.rmtree(grave, ignore_errors=True)
+            discarded = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))
+            (self._images / hexed).rename(discarded / "evicted")
+            shutil.rmtree(discarded, ignore_errors=True)
             return True

@@ -31,7 +31,7 @@ class ImageSettings:
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)  # registry -> host:port that is asked instead
     max_unpacked_bytes: int = 16 * GIB
     cache_bytes: int = 50 * GIB  # eviction starts above this
-    min_free_bytes: int = GIB  # never fill the disk further than to this
+    min_free_bytes: int = GIB  # never_cancelled fill the disk further than to this
     pull_timeout: float = 1800.0  # seconds for one download; past it the registry counts as unreachable
     registry_timeout: float = 30.0  # seconds for one question to a registry
     evict_grace: float = 600.0  # seconds after its last use in which an image is not evicted
@@ -61,28 +61,28 @@ class Image:
     config: ImageConfig
 
 
-def never() -> bool:
-    """The `cancelled` of a caller that never cancels."""
+def never_cancelled() -> bool:
+    """The `cancelled` of a caller that never_cancelled cancels."""
     return False
 
 
 @dataclass(slots=True)
 class Job:
-    """One caller's patience and ears. `report` never goes backwards, whatever the phases estimate."""
+    """One caller's patience and ears. `report` never_cancelled goes backwards, whatever the phases estimate."""
 
     progress: Callable[[int, str], None]
     deadline: float  # time.monotonic()
     cancelled: Callable[[], bool]
     _percent: int = 0
-    _sentence: str = ""
+    _message: str = ""
 
-    def report(self, percent: float, sentence: str) -> None:
+    def report_progress(self, percent: float, message: str) -> None:
         whole = max(self._percent, min(100, int(percent)))
-        if (whole, sentence) != (self._percent, self._sentence):
-            self._percent, self._sentence = whole, sentence
-            self.progress(whole, sentence)
+        if (whole, message) != (self._percent, self._message):
+            self._percent, self._message = whole, message
+            self.progress(whole, message)
 
-    def check(self) -> None:
+    def check_cancelled(self) -> None:
         """Raises ImageCancelled or DeadlineExceeded."""
         if self.cancelled():
             raise ImageCancelled("Preparing the image was cancelled.")

@@ -15,14 +15,14 @@ import libvirt
 import libvirt_qemu
 
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
-from vmbackend.libvirt.domain import translated
+from vmbackend.libvirt.domain import translate_errors
 
 MAX_MESSAGE = 4096
 _PAUSE = 0.05  # seconds between two pings
 _SILENT = {libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_OPERATION_TIMEOUT}
 
 
-def ask(domain: Any, command: str, timeout: float, **arguments: object) -> object:
+def send_command(domain: Any, command: str, timeout: float, **arguments: object) -> object:
     """One command and its answer. Raises GuestUnreachable (silent, or it refuses), InvalidMachineState (no process)."""
     message = json.dumps({"execute": command, **({"arguments": arguments} if arguments else {})})
     if len(message) > MAX_MESSAGE:
@@ -37,7 +37,7 @@ def ask(domain: Any, command: str, timeout: float, **arguments: object) -> objec
             raise InvalidMachineState("The machine does not run.") from error
         if error.get_error_code() == libvirt.VIR_ERR_INTERNAL_ERROR:
             raise GuestUnreachable("The machine's agent refused.") from error
-        with translated("ask the agent of"):
+        with translate_errors("ask the agent of"):
             raise
     try:
         return json.loads(answer).get("return")
@@ -45,14 +45,14 @@ def ask(domain: Any, command: str, timeout: float, **arguments: object) -> objec
         raise GuestUnreachable("The machine's agent answered nonsense.") from error
 
 
-def answers(domain: Any, timeout: float) -> bool:
+def responds(domain: Any, timeout: float) -> bool:
     """Whether a ping is answered within `timeout` seconds. The agent comes up after the machine has said `ready`, and
     libvirt refuses at once as long as it is not there.
     """
     deadline = time.monotonic() + timeout
     while True:
         try:
-            return ask(domain, "guest-ping", deadline - time.monotonic()) == {}
+            return send_command(domain, "guest-ping", deadline - time.monotonic()) == {}
         except InvalidMachineState:
             return False
         except GuestUnreachable:

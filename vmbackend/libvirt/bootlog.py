@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from vmbackend.bootlog import former, stamp
+from vmbackend.bootlog import rotated_path, timestamp_prefix
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class BootLog:
         stamped = self._stamped(data, fresh=last == b"\n")
         if size and size + len(stamped) > self._half:
             with suppress(FileNotFoundError):  # cleared just now
-                self._path.replace(former(self._path))
+                self._path.replace(rotated_path(self._path))
             # Each file begins with a stamp, also in the middle of a line: nobody could tell what stands there else.
             stamped = self._stamped(data, fresh=True)
         descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
@@ -52,7 +52,7 @@ class BootLog:
             return 0, b"\n"
 
     def _stamped(self, data: bytes, *, fresh: bool) -> bytes:
-        now = stamp()
+        now = timestamp_prefix()
         # A line that is empty gets one too: a guest could otherwise choose what stands where a stamp is looked for.
         whole = (now if fresh else b"") + data.replace(b"\n", b"\n" + now)
         return whole.removesuffix(now) if data.endswith(b"\n") else whole
@@ -62,5 +62,5 @@ def _newest(data: bytes, size: int) -> bytes:
     """The last `size` bytes at most, from the start of a line where there is one, else from a stamp."""
     if len(data) <= size:
         return data
-    kept, now = data[-size:], stamp()
+    kept, now = data[-size:], timestamp_prefix()
     return kept.split(b"\n", 1)[-1] if b"\n" in kept[:-1] else now + kept[len(now) :]

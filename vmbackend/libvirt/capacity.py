@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from vmbackend.driver import Capacity
-from vmbackend.errors import NoRoom
+from vmbackend.errors import CapacityExceeded
 from vmbackend.libvirt import disks
 from vmbackend.libvirt.settings import LibvirtSettings
 
@@ -33,10 +33,10 @@ def capacity(settings: LibvirtSettings, *, accelerated: bool) -> Capacity:
 
 
 def require_memory(settings: LibvirtSettings, needed_mb: int) -> None:
-    """Raises NoRoom."""
+    """Raises CapacityExceeded."""
     free = _meminfo()["MemAvailable"] - settings.memory_reserve_mb
     if needed_mb > free:
-        raise NoRoom(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
+        raise CapacityExceeded(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
 
 
 def _meminfo() -> dict[str, int]:

@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 EVENTS_BYTES_MAX = 65536  # of one start; an honest guest says less than 100
 # A serial port hands over its bytes one by one. After each read a console rests, so that a chatty guest costs twenty
 # reads a second and not a core.
-_CONSOLE_REST_SECONDS = 0.05
+_CONSOLE_PAUSE_SECONDS = 0.05
 _READ_BYTES = 65536
 
 
 @dataclass(slots=True)
-class Run:
+class MachineRun:
     """One machine's channels and what is known of its last start."""
 
     files: MachineDir
@@ -39,7 +39,7 @@ class Run:
     former: Status = field(default_factory=Status)  # what was known before this start was asked for
     events_fd: int = -1
     console_fd: int = -1
-    said: int = 0
+    events_bytes: int = 0
     line: bytes = b""
     starting: bool = False  # the start was asked for and libvirt has not told of it: a stop told now is an older one
     adopted: bool = False  # ran before this driver opened
@@ -47,8 +47,8 @@ class Run:
     fds: list[int] = field(default_factory=list)
 
     @property
-    def talks_too_much(self) -> bool:
-        return self.said > EVENTS_BYTES_MAX
+    def exceeded_limit(self) -> bool:
+        return self.events_bytes > EVENTS_BYTES_MAX
 
 
 class Channels:
@@ -58,11 +58,11 @@ class Channels:
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._resting: deque[tuple[float, Run]] = deque()
+        self._paused: deque[tuple[float, MachineRun]] = deque()
 
     def close(self) -> None:
         """After the last run was closed."""
-        self._resting.clear()
+        self._paused.clear()
         self._selector.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -73,9 +73,9 @@ class Channels:
         with suppress(OSError):
             os.write(self._wake_write, b"!")
 
-    def wait(self) -> list[tuple[Run, int]]:
+    def wait(self) -> list[tuple[MachineRun, int]]:
         """Block until somebody spoke, a console has rested or `wake` was called; the channels that have something."""
-        due = max(0.0, self._resting[0][0] - time.monotonic()) if self._resting else None
+        due = max(0.0, self._paused[0][0] - time.monotonic()) if self._paused else None
         ready = []
         for key, _ in self._selector.select(due):
             if key.data is None:
@@ -85,11 +85,11 @@ class Channels:
                 ready.append((key.data, key.fd))
         return ready
 
-    def open_run(self, run: Run, *, fresh: bool = False) -> None:
+    def open_run(self, run: MachineRun, *, fresh: bool = False) -> None:
         """Open the machine's pipes; `fresh` drops what an earlier start left in them."""
         # For reading and writing: a pipe without a writer would be at its end, and selectable, for ever.
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
-        run.files.make()
+        run.files.create()
         run.events_fd = os.open(run.files.path / "events.out", flags)
         run.console_fd = os.open(run.files.path / "console.out", flags)
         run.fds = [run.events_fd, run.console_fd]
@@ -98,14 +98,14 @@ class Channels:
                 _discard(fd)
             self._selector.register(fd, selectors.EVENT_READ, run)
 
-    def close_run(self, run: Run) -> None:
+    def close_run(self, run: MachineRun) -> None:
         for fd in run.fds:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(fd)
             os.close(fd)
         run.fds = []
 
-    def read(self, run: Run, fd: int) -> bytes:
+    def read(self, run: MachineRun, fd: int) -> bytes:
         """What came on the events port; what came on the console is in its log already."""
         try:
             data = os.read(fd, _READ_BYTES)
@@ -113,25 +113,25 @@ class Channels:
             return b""
         if fd == run.console_fd:
             run.console.append(data)
-            self._rest(run)
+            self._pause_console(run)
             return b""
-        run.said += len(data)
-        if run.talks_too_much:
+        run.events_bytes += len(data)
+        if run.exceeded_limit:
             log.warning("machine %s talks too much on its events port: not heard any more", run.files.id)
             with suppress(KeyError):
                 self._selector.unregister(fd)
         return data
 
-    def rouse_consoles(self) -> None:
-        while self._resting and self._resting[0][0] <= time.monotonic():
-            _, run = self._resting.popleft()
+    def resume_consoles(self) -> None:
+        while self._paused and self._paused[0][0] <= time.monotonic():
+            _, run = self._paused.popleft()
             if run.console_fd in run.fds and run.console_fd not in self._selector.get_map():
                 self._selector.register(run.console_fd, selectors.EVENT_READ, run)
 
-    def _rest(self, run: Run) -> None:
+    def _pause_console(self, run: MachineRun) -> None:
         if run.console_fd in self._selector.get_map():
             self._selector.unregister(run.console_fd)
-            self._resting.append((time.monotonic() + _CONSOLE_REST_SECONDS, run))
+            self._paused.append((time.monotonic() + _CONSOLE_PAUSE_SECONDS, run))
 
 
 def _discard(fd: int) -> None:

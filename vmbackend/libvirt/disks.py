@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vmbackend.errors import BackendUnavailable, NoRoom
-from vmbackend.libvirt.process import run
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
+from vmbackend.libvirt.process import run_tool
 
 DISK_MIN_MB = 64
 DISK_MAX_MB = 1048576
@@ -35,20 +35,23 @@ def total_mb(directory: Path) -> int:
     return stat.f_blocks * stat.f_frsize // MIB
 
 
-def require_room(directory: Path, needed_mb: int, reserve_mb: int) -> None:
-    """Raises NoRoom where less than `needed_mb` is free beside the reserve. Sparse files promise; this keeps it."""
+def require_free_space(directory: Path, needed_mb: int, reserve_mb: int) -> None:
+    """Raises CapacityExceeded where less than `needed_mb` is free beside the reserve.
+
+    Sparse files promise; this keeps it.
+    """
     free = free_mb(directory) - reserve_mb
     if needed_mb > free:
-        raise NoRoom(f"The host has no room for a disk of {needed_mb} MiB ({max(0, free)} MiB are free).")
+        raise CapacityExceeded(f"The host has no room for a disk of {needed_mb} MiB ({max(0, free)} MiB are free).")
 
 
-def check_size(size_mb: int) -> None:
-    """Raises NoRoom for a size that no host offers."""
+def check_disk_size(size_mb: int) -> None:
+    """Raises CapacityExceeded for a size that no host offers."""
     if not DISK_MIN_MB <= size_mb <= DISK_MAX_MB:
-        raise NoRoom(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} were asked for.")
+        raise CapacityExceeded(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} were asked for.")
 
 
-def size_mb(path: Path) -> int:
+def disk_size_mb(path: Path) -> int:
     """The disk's size as the guest sees it, 0 where there is none."""
     try:
         return path.stat().st_size // MIB
@@ -56,38 +59,41 @@ def size_mb(path: Path) -> int:
         return 0
 
 
-def create(path: Path, megabytes: int) -> None:
+def create_disk(path: Path, megabytes: int) -> None:
     """Make the disk with its file system. Written aside: `path` is whole or absent; the aside file is overwritten."""
     aside = path.with_suffix(".new")
     with aside.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         file.truncate(megabytes * MIB)
     options = "assume_storage_prezeroed=1,nodiscard"
-    run(["mkfs.ext4", "-q", "-F", "-m", "0", "-L", "data", "-E", options, str(aside)])
+    run_tool(["mkfs.ext4", "-q", "-F", "-m", "0", "-L", "data", "-E", options, str(aside)])
     aside.replace(path)
 
 
-def reset(path: Path, megabytes: int) -> None:
-    """Replace the disk by an empty one, in one step. Raises NoRoom, BackendUnavailable; the old one stays then."""
-    require_room(path.parent, _EMPTY_DISK_MB, 0)
+def reset_disk(path: Path, megabytes: int) -> None:
+    """Replace the disk by an empty one, in one step.
+
+    Raises CapacityExceeded, BackendUnavailable; the old one stays then.
+    """
+    require_free_space(path.parent, _EMPTY_DISK_MB, 0)
     try:
-        create(path, megabytes)
+        create_disk(path, megabytes)
     except OSError as error:
         raise BackendUnavailable("The host could not write the machine's disk.") from error
     finally:
         path.with_suffix(".new").unlink(missing_ok=True)
 
 
-def grow(path: Path, megabytes: int) -> None:
+def grow_disk(path: Path, megabytes: int) -> None:
     """Enlarge a disk that no process uses. Never shrinks.
 
     A death between the steps leaves a larger file around the smaller file system: call it again with the same size,
     resize2fs then fills the file. The caller remembers the size only after this returned.
     """
-    if size_mb(path) < megabytes:
+    if disk_size_mb(path) < megabytes:
         os.truncate(path, megabytes * MIB)
-    run(["e2fsck", "-f", "-y", str(path)], ok=_E2FSCK_OK, timeout=_CHECK_SECONDS)
-    run(["resize2fs", str(path)], timeout=_CHECK_SECONDS)
+    run_tool(["e2fsck", "-f", "-y", str(path)], ok=_E2FSCK_OK, timeout=_CHECK_SECONDS)
+    run_tool(["resize2fs", str(path)], timeout=_CHECK_SECONDS)
 
 
 def direct_io_works(directory: Path) -> bool:
@@ -103,7 +109,7 @@ def direct_io_works(directory: Path) -> bool:
     return True
 
 
-def write_aside(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Replace a small file by one only its owner can read; readers see the old or the new one."""
     aside = path.with_name(path.name + ".new")
     descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)

@@ -12,7 +12,7 @@ import libvirt
 
 from vmbackend.driver import MachineState, StopReason
 from vmbackend.errors import BackendUnavailable, InvalidMachineState, MachineNotFound
-from vmbackend.libvirt.domainxml import machine_of
+from vmbackend.libvirt.domainxml import machine_id_from_xml
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def is_connection_error(error: Any) -> bool:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """libvirt's error as ours; libvirt's own words, which name paths of the host, go to the log."""
     try:
         yield
@@ -84,7 +84,7 @@ class Domains:
 
     def find(self, connection: Any, machine_id: str) -> Any:
         """Raises MachineNotFound."""
-        with translated("find"):
+        with translate_errors("find"):
             return connection.lookupByUUIDString(uuid_for(self._instance, machine_id))
 
     def find_or_none(self, connection: Any, machine_id: str) -> Any:
@@ -95,7 +95,7 @@ class Domains:
 
     def list(self, connection: Any) -> dict[str, Any]:
         """Machine id -> domain, of this instance only."""
-        with translated("list"):
+        with translate_errors("list"):
             domains = connection.listAllDomains()
         found = {}
         for domain in domains:
@@ -114,7 +114,7 @@ class Domains:
         if self.machine_id(domain) is None:
             return None
         try:
-            return machine_of(domain.XMLDesc(0), self._instance)
+            return machine_id_from_xml(domain.XMLDesc(0), self._instance)
         except libvirt.libvirtError:
             return None  # undefined since it was listed
 
@@ -122,7 +122,7 @@ class Domains:
 def state_of(domain: Any) -> MachineState:
     """The state as libvirt knows it; ABSENT where the domain went meanwhile."""
     try:
-        with translated("ask for"):
+        with translate_errors("ask for"):
             state = _STATES.get(domain.state()[0])
             if state is not None:
                 return state
@@ -133,40 +133,40 @@ def state_of(domain: Any) -> MachineState:
 
 def stop_reason_of(domain: Any) -> StopReason:
     """Why a domain that is off is off. What libvirt does not know (a host that went down) is a crash."""
-    with translated("ask for"):
+    with translate_errors("ask for"):
         return _SHUTOFF_REASONS.get(domain.state()[1], StopReason.CRASHED)
 
 
-def define(connection: Any, xml: str) -> None:
-    with translated("define"):
+def define_domain(connection: Any, xml: str) -> None:
+    with translate_errors("define"):
         connection.defineXML(xml)
 
 
-def start(domain: Any, flags: int) -> None:
+def start_domain(domain: Any, flags: int) -> None:
     """Harmless where it has a process. On failure it is off. With VIR_DOMAIN_START_PAUSED its CPUs stay stopped."""
     try:
-        with translated("start"):
+        with translate_errors("start"):
             domain.createWithFlags(flags)
     except InvalidMachineState:
         if state_of(domain) not in (MachineState.RUNNING, MachineState.PAUSED):
             raise BackendUnavailable("The hypervisor could not start the machine.") from None
 
 
-def go_on(domain: Any) -> None:
+def resume_domain(domain: Any) -> None:
     """Let the CPUs of a machine that was brought up with them stopped go on."""
-    with translated("resume"):
+    with translate_errors("resume"):
         if state_of(domain) is MachineState.PAUSED:
             domain.resume()
 
 
-def destroy(domain: Any) -> None:
+def destroy_domain(domain: Any) -> None:
     """End the process and drop saved memory. Off or gone succeeds."""
     try:
         if domain.isActive():
             domain.destroy()
     except libvirt.libvirtError as error:
         if error.get_error_code() not in {*_GONE, libvirt.VIR_ERR_OPERATION_INVALID}:
-            with translated("end"):
+            with translate_errors("end"):
                 raise
     drop_saved_memory(domain)
 
@@ -174,7 +174,7 @@ def destroy(domain: Any) -> None:
 def has_saved_memory(domain: Any) -> bool:
     """Whether libvirt keeps a managed image of it. None and gone have none."""
     try:
-        with translated("ask for"):
+        with translate_errors("ask for"):
             return domain is not None and bool(domain.hasManagedSaveImage())
     except MachineNotFound:
         return False
@@ -182,31 +182,31 @@ def has_saved_memory(domain: Any) -> bool:
 
 def drop_saved_memory(domain: Any) -> None:
     try:
-        with translated("forget the saved memory of"):
+        with translate_errors("forget the saved memory of"):
             if domain.hasManagedSaveImage():
                 domain.managedSaveRemove()
     except MachineNotFound:
         return
 
 
-def undefine(domain: Any) -> None:
+def undefine_domain(domain: Any) -> None:
     try:
-        with translated("undefine"):
+        with translate_errors("undefine"):
             domain.undefineFlags(_UNDEFINE)
     except MachineNotFound:
         return
 
 
-def power_button(domain: Any) -> None:
+def press_power_button(domain: Any) -> None:
     """Press it. A machine that is off already does not mind."""
     try:
-        with translated("shut down"):
+        with translate_errors("shut down"):
             domain.shutdown()
     except (MachineNotFound, InvalidMachineState):
         return
 
 
-def limit_cpu(domain: Any, cpus: float) -> bool:
+def set_cpu_quota(domain: Any, cpus: float) -> bool:
     """A quota on the whole process. False where the host's cgroups do not allow it: it runs without."""
     quota = {"global_period": _QUOTA_PERIOD_US, "global_quota": max(1000, int(cpus * _QUOTA_PERIOD_US))}
     try:

@@ -56,7 +56,7 @@ def vcpus_for(cpus: float) -> int:
     return max(1, math.ceil(cpus))
 
 
-def to_xml(d: DomainDefinition) -> str:
+def domain_xml(d: DomainDefinition) -> str:
     """The domain's XML, with everything escaped."""
     # libvirt's mock hypervisor knows Xen's machine only, and neither channels nor fw_cfg.
     domain = ET.Element("domain", type=d.domain_type)
@@ -83,7 +83,7 @@ def _capabilities(domain: ET.Element) -> None:
     ET.SubElement(capabilities, f"{{{QEMU}}}del", capability="cpu-unavailable-features")
 
 
-def machine_of(xml: str, instance: str) -> str | None:
+def machine_id_from_xml(xml: str, instance: str) -> str | None:
     """The machine id in a domain's XML, None where the domain is not of this instance."""
     element = ET.fromstring(xml).find(f"metadata/{{{NAMESPACE}}}machine")  # noqa: S314 - libvirt's own output
     if element is None or element.get("instance") != instance:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from vmbackend.driver import Event, EventKind, StopReason
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, MachineExited
 from vmbackend.libvirt.bootlog import BootLog
-from vmbackend.libvirt.channels import Channels, Run
+from vmbackend.libvirt.channels import Channels, MachineRun
 from vmbackend.libvirt.record import MachineDir, Status
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Events:
 
     def __init__(self, boot_log_bytes: int) -> None:
         self._boot_log_bytes = boot_log_bytes
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, MachineRun] = {}
         self._queue: deque[Callable[[], list[Event]]] = deque()
         self._changed = threading.Condition(threading.RLock())
         self._on_event: Callable[[Event], None] | None = None
@@ -47,7 +47,7 @@ class Events:
     def start(self, on_event: Callable[[Event], None]) -> None:
         self._on_event = on_event
         self._open_channels = Channels()
-        self._thread = threading.Thread(target=self._work, name="machine-events", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="machine-events", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -64,21 +64,23 @@ class Events:
             self._channels.close()
             self._open_channels = None
 
-    def attach(self, files: MachineDir) -> Run:
+    def adopt(self, files: MachineDir) -> MachineRun:
         """Take up the channels of a machine that may run; known ones stay as they are."""
         with self._changed:
             run = self._runs.get(files.id)
             if run is None:
-                run = Run(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), adopted=True)
+                run = MachineRun(
+                    files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), adopted=True
+                )
                 self._runs[files.id] = run
                 self._channels.open_run(run)
             return run
 
-    def begin(self, files: MachineDir, *, wake: bool) -> None:
+    def begin_start(self, files: MachineDir, *, wake: bool) -> None:
         """A start follows. What an earlier start left in the channels is dropped; a waking guest is ready already."""
         with self._changed:
-            self.forget(files.id)
-            run = Run(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), starting=True)
+            self.remove_run(files.id)
+            run = MachineRun(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), starting=True)
             run.former = replace(run.status, running=False)
             run.status = Status(running=True, ready=wake and run.status.ready)
             files.write_status(run.status)
@@ -86,15 +88,15 @@ class Events:
             # A waking guest may have spoken just before it slept.
             self._channels.open_run(run, fresh=not wake)
 
-    def abandon(self, machine_id: str, *, asleep: bool = False) -> None:
+    def cancel_start(self, machine_id: str, *, asleep: bool = False) -> None:
         """The start failed: the machine is off, or asleep as before, and was never told of."""
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None:
                 run.files.write_status(run.former if asleep else Status())
-            self.forget(machine_id)
+            self.remove_run(machine_id)
 
-    def forget(self, machine_id: str) -> None:
+    def remove_run(self, machine_id: str) -> None:
         with self._changed:
             run = self._runs.pop(machine_id, None)
             if run is not None:
@@ -111,16 +113,16 @@ class Events:
             run = self._runs.get(machine_id)
             return bool(run and run.adopted)
 
-    def started(self, machine_id: str) -> None:
+    def report_started(self, machine_id: str) -> None:
         self._put(lambda: self._mark_started(machine_id))
 
-    def was_reset(self, machine_id: str) -> None:
+    def report_reset(self, machine_id: str) -> None:
         self._put(lambda: self._mark_reset(machine_id))
 
-    def stopped(self, machine_id: str, reason: StopReason) -> None:
-        self._put(lambda: self._tell_stopped(machine_id, reason))
+    def report_stopped(self, machine_id: str, reason: StopReason) -> None:
+        self._put(lambda: self._stopped_events(machine_id, reason))
 
-    def repeat_ready(self, machine_id: str) -> None:
+    def report_ready_again(self, machine_id: str) -> None:
         """Tell again that an adopted machine is ready: its READY may have been lost with the former driver."""
         self._put(lambda: [Event(machine_id, EventKind.READY)])
 
@@ -162,29 +164,29 @@ class Events:
         if channels is not None:
             channels.wake()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while self._thread is threading.current_thread():
             try:
-                self._turn()
+                self._process_once()
             except Exception:
                 log.exception("machine events")
                 time.sleep(1)  # an unforeseen error must not become a busy loop
 
-    def _turn(self) -> None:
+    def _process_once(self) -> None:
         channels = self._channels
         for run, fd in channels.wait():
             with self._changed:
                 events = self._read(run, fd) if fd in run.fds else []
-            self._tell(events)
+            self._deliver(events)
         with self._changed:
-            channels.rouse_consoles()
+            channels.resume_consoles()
         while self._queue:
             work = self._queue.popleft()
             with self._changed:
                 events = work()
-            self._tell(events)
+            self._deliver(events)
 
-    def _tell(self, events: list[Event]) -> None:
+    def _deliver(self, events: list[Event]) -> None:
         for event in events:
             try:
                 if self._on_event is not None and self._thread is not None:
@@ -195,29 +197,29 @@ class Events:
             if event.kind is EventKind.STOPPED:
                 self._settle_stopped(event.machine_id)
 
-    def _read(self, run: Run, fd: int) -> list[Event]:
+    def _read(self, run: MachineRun, fd: int) -> list[Event]:
         data = self._channels.read(run, fd)
         return self._lines(run, data) if data else []
 
-    def _lines(self, run: Run, data: bytes) -> list[Event]:
+    def _lines(self, run: MachineRun, data: bytes) -> list[Event]:
         *lines, run.line = (run.line + data).split(b"\n")
         run.line = run.line[-_LINE_MAX:]
-        events = [event for line in lines if (event := self._understand(run, line))]
+        events = [event for line in lines if (event := self._parse_line(run, line))]
         self._changed.notify_all()
         return events
 
-    def _understand(self, run: Run, line: bytes) -> Event | None:
+    def _parse_line(self, run: MachineRun, line: bytes) -> Event | None:
         words = line.strip().split()
         if words == [b"ready"]:
-            self._note(run, replace(run.status, ready=True))
+            self._update_status(run, replace(run.status, ready=True))
             return Event(run.files.id, EventKind.READY)
         if len(words) >= 2 and words[0] == b"exit" and words[1].isdigit() and len(words[1]) <= 3:
             code = int(words[1])
-            self._note(run, replace(run.status, exit_code=code))
+            self._update_status(run, replace(run.status, exit_code=code))
             return Event(run.files.id, EventKind.MAIN_EXITED, exit_code=code)
         return None
 
-    def _note(self, run: Run, status: Status) -> None:
+    def _update_status(self, run: MachineRun, status: Status) -> None:
         run.status = status
         if run.files.path.exists():
             run.files.write_status(status)
@@ -232,7 +234,7 @@ class Events:
             self._runs[machine_id].reset = True
         return []
 
-    def _tell_stopped(self, machine_id: str, reason: StopReason) -> list[Event]:
+    def _stopped_events(self, machine_id: str, reason: StopReason) -> list[Event]:
         run = self._runs.get(machine_id)
         if run is None or run.starting:
             return [Event(machine_id, EventKind.STOPPED, reason=reason)]
@@ -241,18 +243,18 @@ class Events:
             reason = StopReason.PANICKED
         return [*events, Event(machine_id, EventKind.STOPPED, reason=reason)]
 
-    def _drain(self, run: Run) -> list[Event]:
+    def _drain(self, run: MachineRun) -> list[Event]:
         # Twice a pipe's size at most: nobody writes any more, unless the guest still runs.
         events: list[Event] = []
         for fd in run.fds:
             for _ in range(2):
-                events += [] if run.talks_too_much else self._read(run, fd)
+                events += [] if run.exceeded_limit else self._read(run, fd)
         return events
 
     def _settle_stopped(self, machine_id: str) -> None:
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None and not run.starting:
-                self._note(run, replace(run.status, running=False))
+                self._update_status(run, replace(run.status, running=False))
                 self._channels.close_run(run)
             self._changed.notify_all()

@@ -35,13 +35,13 @@ from vmbackend.policy import PRIVATE_NETWORKS, NetworkPolicy
 NAME_SECONDS = 60
 SSH_PORT = 22
 # Questions a second from one guest, so that none of them keeps the resolver from the others.
-_QUESTIONS = 200
+_QUERIES_PER_SECOND = 200
 _KINDS = ("out", "dns", "ask", "in")
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
-    """A machine's place in the network. `dns_port` is its own resolver's, where it reaches some names only."""
+class NetworkPort:
+    """A machine's slot in the network. `dns_port` is its own resolver's, where it reaches some names only."""
 
     machine_id: str
     ip: str
@@ -64,22 +64,22 @@ class Firewall:
         self.table = table
         self._tap_prefix = tap_prefix
 
-    def place(self, ip: str) -> str:
-        """The address's place in the subnet: what a machine's tap, chains and sets are named by."""
+    def slot(self, ip: str) -> str:
+        """The address's slot in the subnet: what a machine's tap, chains and sets are named by."""
         return f"{int(IPv4Address(ip)) - int(self._settings.subnet.network_address):x}"
 
     def learned_sets(self, ip: str) -> tuple[str, str]:
         """The sets of addresses that the machine's resolver learned."""
-        return f"n0_{self.place(ip)}", f"n1_{self.place(ip)}"
+        return f"n0_{self.slot(ip)}", f"n1_{self.slot(ip)}"
 
-    def admit(self, port: Port, *, keep_learned: bool) -> list[str]:
+    def attach_rules(self, port: NetworkPort, *, keep_learned: bool) -> list[str]:
         """A machine with its policy, whatever it had before."""
-        place, table = self.place(port.ip), f"inet {self.table}"
+        slot, table = self.slot(port.ip), f"inet {self.table}"
         chains = {
-            f"out_{place}": self._out(port) if port.policy.reaches_out else [],
-            f"dns_{place}": [f"meta l4proto {{ tcp, udp }} redirect to :{port.dns_port}"] if port.dns_port else [],
-            f"ask_{place}": [f"th dport {port.dns_port} accept"] if port.dns_port else [],
-            f"in_{place}": _in(port.policy),
+            f"out_{slot}": self._out(port) if port.policy.reaches_out else [],
+            f"dns_{slot}": [f"meta l4proto {{ tcp, udp }} redirect to :{port.dns_port}"] if port.dns_port else [],
+            f"ask_{slot}": [f"th dport {port.dns_port} accept"] if port.dns_port else [],
+            f"in_{slot}": _in(port.policy),
         }
         lines = self._clear(port.ip)
         for name in self.learned_sets(port.ip):
@@ -92,24 +92,24 @@ class Firewall:
             lines.append(found if rules else f"delete chain {table} {chain}")
         return lines + [f"add element {where} {{ {key} }}" for where, key in self._memberships(port)]
 
-    def revoke(self, ip: str) -> list[str]:
+    def detach_rules(self, ip: str) -> list[str]:
         """Nothing of what an address was given is left."""
         table = f"inet {self.table}"
-        chains = [f"delete chain {table} {kind}_{self.place(ip)}" for kind in _KINDS]
+        chains = [f"delete chain {table} {kind}_{self.slot(ip)}" for kind in _KINDS]
         return [*self._clear(ip), *chains, *(f"delete set {table} {name}" for name in self.learned_sets(ip))]
 
-    def learn(self, ip: str, name: str, addresses: Sequence[tuple[str, int]]) -> list[str]:
+    def learned_address_rules(self, ip: str, name: str, addresses: Sequence[tuple[str, int]]) -> list[str]:
         """Addresses with the seconds that they are let through for still."""
         elements = ", ".join(f"{address} timeout {seconds}s" for address, seconds in addresses if seconds > 0)
         return [f"add element inet {self.table} {name} {{ {elements} }}"] if elements else []
 
-    def key(self, ip: str) -> str:
+    def guest_element(self, ip: str) -> str:
         """The element of `guests`."""
-        return f'"{self._tap_prefix}{self.place(ip)}" . {mac_for(ip)} . {ip}'
+        return f'"{self._tap_prefix}{self.slot(ip)}" . {mac_for(ip)} . {ip}'
 
-    def _memberships(self, port: Port) -> list[tuple[str, str]]:
+    def _memberships(self, port: NetworkPort) -> list[tuple[str, str]]:
         table = f"inet {self.table}"
-        found = [(f"bridge {self.table} guests", f'{self.key(port.ip)} comment "{port.machine_id}"')]
+        found = [(f"bridge {self.table} guests", f'{self.guest_element(port.ip)} comment "{port.machine_id}"')]
         if port.policy.reaches_out:
             found.append((f"{table} outward", port.ip))
         if port.policy.allow_internet:
@@ -118,10 +118,10 @@ class Firewall:
 
     def _clear(self, ip: str) -> list[str]:
         """No memberships; chains and sets are there, the chains empty."""
-        place, table, lines = self.place(ip), f"inet {self.table}", list[str]()
-        keys = {f"bridge {self.table} guests": self.key(ip), f"{table} outward": ip, f"{table} internet": ip}
+        slot, table, lines = self.slot(ip), f"inet {self.table}", list[str]()
+        keys = {f"bridge {self.table} guests": self.guest_element(ip), f"{table} outward": ip, f"{table} internet": ip}
         for kind in _KINDS:
-            chain = f"{kind}_{place}"
+            chain = f"{kind}_{slot}"
             lines += [f"add chain {table} {chain}", f"flush chain {table} {chain}"]
             lines.append(f"add element {table} {kind}_of {{ {ip} : goto {chain} }}")
             lines.append(f"delete element {table} {kind}_of {{ {ip} }}")
@@ -132,7 +132,7 @@ class Firewall:
     def _learned_set(self, name: str) -> list[str]:
         return [f"add set inet {self.table} {name} {{ type ipv4_addr; timeout {2 * NAME_SECONDS}s; }}"]
 
-    def _out(self, port: Port) -> list[str]:
+    def _out(self, port: NetworkPort) -> list[str]:
         policy, rules = port.policy, list[str]()
         if policy.egress_ports:
             rules.append(f"meta l4proto {{ tcp, udp }} th dport != {_ports(policy.egress_ports)} drop")
@@ -147,7 +147,7 @@ class Firewall:
             rules.append(f"ip daddr {{ {', '.join(map(str, collapse_addresses(policy.networks)))} }} accept")
         return [*rules, "drop"]
 
-    def tables(self) -> list[str]:
+    def table_rules(self) -> list[str]:
         """Both tables made anew, without machines."""
         both = [f"{verb} table {family} {self.table}" for family in ("inet", "bridge") for verb in ("add", "delete")]
         return [*both, self._bridge_table(), self._inet_table()]
@@ -218,7 +218,7 @@ table inet {self.table} {{
     drop
   }}
   chain questions {{
-    add @asking {{ ip saddr limit rate over {_QUESTIONS}/second burst {_QUESTIONS} packets }} drop
+    add @asking {{ ip saddr limit rate over {_QUERIES_PER_SECOND}/second burst {_QUERIES_PER_SECOND} packets }} drop
     ip saddr @internet th dport 53 accept
     ip saddr vmap @ask_of
   }}

@@ -16,8 +16,8 @@ from vmbackend.driver import MachineState
 from vmbackend.errors import GuestUnreachable, InvalidMachineState, MachineNotFound
 from vmbackend.guest.commands import KitPaths
 from vmbackend.libvirt import agent
-from vmbackend.libvirt.domain import Domains, state_of, translated
-from vmbackend.libvirt.host import Host
+from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.domain import Domains, state_of, translate_errors
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.samples import GuestDisk, Sample
 
@@ -44,8 +44,8 @@ _DATA_MOUNT = KitPaths().data
 class Meters:
     """Of one instance's machines. `files` gives a machine's directory."""
 
-    def __init__(self, host: Host, domains: Domains, files: Callable[[str], MachineDir]) -> None:
-        self._host = host
+    def __init__(self, connection: LibvirtConnection, domains: Domains, files: Callable[[str], MachineDir]) -> None:
+        self._libvirt = connection
         self._domains = domains
         self._files = files
         self._handles: dict[str, Any] = {}
@@ -56,31 +56,31 @@ class Meters:
         handles = self._handles_of(machine_ids)
         if not handles:
             return {}
-        with translated("measure"):
-            answers = self._host.connection.domainListGetStats(handles, _WHAT, _HOW)
+        with translate_errors("measure"):
+            answers = self._libvirt.connection.domainListGetStats(handles, _WHAT, _HOW)
         now = time.time()
         found = {}
         for handle, stats in answers:
             machine_id = self._domains.machine_id(handle)
             # Of a machine that is off libvirt tells some CPU time, too.
             if machine_id is not None and "cpu.time" in stats and stats.get("state.state") in _HAS_PROCESS:
-                found[machine_id] = _sample(now, self._run(machine_id), stats)
+                found[machine_id] = _sample(now, self._generation(machine_id), stats)
         return found
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
         """As `Metered.guest_disk`."""
-        target = self._domains.find(self._host.connection, machine_id)
+        target = self._domains.find(self._libvirt.connection, machine_id)
         if state_of(target) is not MachineState.RUNNING:
-            raise InvalidMachineState("The machine does not run.")
+            raise InvalidMachineState("The machine does not generation.")
         record = self._files(machine_id).read_record()
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")
-        mounts = agent.ask(target, "guest-get-fsinfo", timeout)
+        mounts = agent.send_command(target, "guest-get-fsinfo", timeout)
         return _data_disk(mounts, record.disk_mb << 20)
 
     def _handles_of(self, machine_ids: Collection[str]) -> list[Any]:
         """Looked up once for each machine and connection. A handle names its machine for ever, there or not."""
-        connection = self._host.connection
+        connection = self._libvirt.connection
         if connection is not self._connection:
             self._connection, self._handles = connection, {}
         known, found = self._handles, {}
@@ -93,7 +93,7 @@ class Meters:
             self._handles = found  # mostly of machines that are gone
         return list(found.values())
 
-    def _run(self, machine_id: str) -> str:
+    def _generation(self, machine_id: str) -> str:
         """Every process makes its agent's socket anew, and nothing touches it after."""
         try:
             made = self._files(machine_id).agent_socket.stat()
@@ -102,11 +102,11 @@ class Meters:
         return f"{made.st_ino:x}.{made.st_mtime_ns:x}"
 
 
-def _sample(now: float, run: str, stats: Mapping[str, Any]) -> Sample:
+def _sample(now: float, generation: str, stats: Mapping[str, Any]) -> Sample:
     used, total = _memory(stats)
     return Sample(
         at=now,
-        run=run,
+        generation=generation,
         cpu_time_ns=int(stats["cpu.time"]),
         disk_read_bytes=_total(stats, "block", "rd.bytes"),
         disk_write_bytes=_total(stats, "block", "wr.bytes"),

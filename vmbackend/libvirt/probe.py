@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.disks import write_atomically
 
 _DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -18,10 +18,10 @@ _SECONDS = 6.0  # a kernel under KVM panics for want of a root disk within one
 
 @dataclass(frozen=True, slots=True)
 class KvmReport:
-    """`sentence` is for a person: what was found and, where it fails, what follows from it."""
+    """`message` is for a person: what was found and, where it fails, what follows from it."""
 
     works: bool
-    sentence: str
+    message: str
 
 
 def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
@@ -35,12 +35,12 @@ def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
     try:
         kept = json.loads(cache.read_bytes())
         if kept["key"] == key:
-            return KvmReport(bool(kept["works"]), str(kept["sentence"]))
+            return KvmReport(bool(kept["works"]), str(kept["message"]))
     except (OSError, ValueError, KeyError, TypeError):
         pass  # no answer, or none that can be read: probe
     report = _probe(kernel)
     workdir.mkdir(parents=True, exist_ok=True)
-    write_aside(cache, json.dumps({"key": key, **asdict(report)}).encode())
+    write_atomically(cache, json.dumps({"key": key, **asdict(report)}).encode())
     return report
 
 

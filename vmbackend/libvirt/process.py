@@ -13,10 +13,12 @@ log = logging.getLogger(__name__)
 _NO_LOCALE = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
-def run(command: Sequence[str], *, stdin: str | None = None, ok: Collection[int] = (0,), timeout: float = 60.0) -> str:
+def run_tool(
+    command: Sequence[str], *, stdin: str | None = None, ok: Collection[int] = (0,), timeout: float = 60.0
+) -> str:
     """The standard output of a tool; `timeout` in seconds.
 
-    Raises BackendUnavailable: the sentence names the tool only, its own words go to the log.
+    Raises BackendUnavailable: the message names the tool only, its own words go to the log.
     """
     tool = command[0]
     try:

@@ -27,7 +27,7 @@ _FORGOTTEN_SECONDS = 120.0
 _started = threading.Lock()
 
 
-def start() -> None:
+def start_reaper() -> None:
     """Once for each process, for its life."""
     if not _started.acquire(blocking=False):
         return

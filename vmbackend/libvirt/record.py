@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.disks import write_atomically
 from vmbackend.policy import NetworkPolicy
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
@@ -77,7 +77,7 @@ class MachineDir:
         self.path = machines_dir / machine_id
         self.data_disk = self.path / "data.raw"
         self.memory = self.path / "memory"
-        self.memory_seal = self.path / "memory.seal"
+        self.memory_checksum = self.path / "memory.seal"
         self.config = self.path / "config"
         self.host_key = self.path / "host_key"
         self.public_key = self.path / "host_key.pub"
@@ -88,7 +88,7 @@ class MachineDir:
         self.resolver = self.path / "resolver"
         self.requests_pipe = self.path / "requests"
 
-    def make(self) -> None:
+    def create(self) -> None:
         """The directory and the pipes; harmless where they are there."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _PIPES:
@@ -111,7 +111,7 @@ class MachineDir:
             return None
 
     def write_record(self, record: Record) -> None:
-        write_aside(self.path / "machine.json", json.dumps(asdict(record)).encode())
+        write_atomically(self.path / "machine.json", json.dumps(asdict(record)).encode())
 
     def read_status(self) -> Status:
         try:
@@ -120,7 +120,7 @@ class MachineDir:
             return Status()
 
     def write_status(self, status: Status) -> None:
-        write_aside(self.path / "status.json", json.dumps(asdict(status)).encode())
+        write_atomically(self.path / "status.json", json.dumps(asdict(status)).encode())
 
 
 def machine_dirs(machines_dir: Path) -> Iterator[MachineDir]:

@@ -24,8 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.disks import write_aside
-from vmbackend.libvirt.process import run
+from vmbackend.libvirt.disks import write_atomically
+from vmbackend.libvirt.process import run_tool
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +43,15 @@ class Resolver:
         self.conf = place.with_name(place.name + ".conf")
         self._pid_file = place.with_name(place.name + ".pid")
 
-    def shared(self, address: str, servers: Sequence[str]) -> None:
+    def start_shared(self, address: str, servers: Sequence[str]) -> None:
         """Bring the guests' common resolver up, or leave it as it is. Raises BackendUnavailable."""
         asked = [f"server={server}" for server in servers] or ["resolv-file=/etc/resolv.conf"]
         lines = [*self._common(address, DNS_PORT), *asked, "cache-size=1000", "domain-needed", "bogus-priv"]
         if servers:
             lines.append("no-resolv")
-        self._bring_to("\n".join(lines) + "\n")
+        self._apply_config("\n".join(lines) + "\n")
 
-    def named(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
+    def start_for_names(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
         """Bring up, for these names alone, a resolver that writes into `sets` ("inet#TABLE#SET"); returns its port.
 
         One that runs for the same names is left as it is. Raises BackendUnavailable; none runs then.
@@ -59,20 +59,20 @@ class Resolver:
         for left in reversed(range(_TRIES)):
             port = self._port() or _free_port(address)
             try:
-                self._bring_to(self._named_conf(address, port, names, sets, max_ttl))
+                self._apply_config(self._named_conf(address, port, names, sets, max_ttl))
                 return port
             except BackendUnavailable:  # somebody took the port since, most likely
-                self.end()
+                self.stop()
                 self.conf.unlink(missing_ok=True)
                 if not left:
                     raise
         raise AssertionError("unreachable")
 
-    def is_up(self) -> bool:
+    def is_running(self) -> bool:
         """Whether its process runs."""
         return self._process() is not None
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """End its process; harmless where it does not run."""
         pid = self._process()
         if pid is not None:
@@ -93,13 +93,13 @@ class Resolver:
             *(f"port={port}", f"listen-address={address}", f"pid-file={self._pid_file}"),
         ]
 
-    def _bring_to(self, text: str) -> None:
-        if self._text() == text and self.is_up():
+    def _apply_config(self, text: str) -> None:
+        if self._text() == text and self.is_running():
             return
         # In this order: a file that is newer than the process must not be taken for what the process does.
-        self.end()
-        write_aside(self.conf, text.encode())
-        run([PROGRAM, f"{_CONF}{self.conf}"])
+        self.stop()
+        write_atomically(self.conf, text.encode())
+        run_tool([PROGRAM, f"{_CONF}{self.conf}"])
 
     def _text(self) -> str:
         try:
@@ -109,7 +109,7 @@ class Resolver:
 
     def _port(self) -> int:
         found = re.search(r"^port=(\d+)$", self._text(), re.MULTILINE)
-        return int(found[1]) if found and self.is_up() else 0
+        return int(found[1]) if found and self.is_running() else 0
 
     def _process(self) -> int | None:
         try:
@@ -119,7 +119,7 @@ class Resolver:
         return pid if _conf_of(pid) == str(self.conf) else None
 
 
-def end_others(folder: Path, keep: Collection[Path]) -> None:
+def stop_other_resolvers(folder: Path, keep: Collection[Path]) -> None:
     """End every resolver whose files are below `folder`, but those with a configuration in `keep`."""
     for pid, conf in _running(folder):
         if conf not in keep:

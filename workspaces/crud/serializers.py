@@ -101,7 +101,7 @@ def require_image(image: Any) -> None:
     try:
         parse_reference(image)
     except ImageError as exc:
-        raise errors.InvalidImage(exc.sentence, details={"image": [exc.sentence]}) from exc
+        raise errors.InvalidImage(exc.message, details={"image": [exc.message]}) from exc
 
 
 def _config_of(body: dict[str, Any]) -> dict[str, Any]:

@@ -73,19 +73,19 @@ async def _read(request: HttpRequest, address: GuestAddress) -> HttpResponseBase
 
 async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
     """`{success, path, encoding, content, size}`; the size comes last, when it is known."""
-    if not entry.made_up and entry.size > settings.FILE_WRITE_LIMIT:
+    if not entry.is_virtual and entry.size > settings.FILE_WRITE_LIMIT:
         raise PayloadTooLarge(
             f"The file has {entry.size} bytes, and JSON carries at most {settings.FILE_WRITE_LIMIT}. "
             f"Ask for its raw bytes, all or a range of them, with `Accept: {RAW}`."
         )
     if request.method == "HEAD":
         return HttpResponse(content_type=JSON)
-    part = Part(length=None if entry.made_up else entry.size)
+    part = Part(length=None if entry.is_virtual else entry.size)
     return StreamingHttpResponse(_encoded(await _opened(address, path, part), path), content_type=JSON)
 
 
 async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
-    if entry.made_up:  # no size, no range, nothing that tells one content from another
+    if entry.is_virtual:  # no size, no range, nothing that tells one content from another
         body = _empty() if request.method == "HEAD" else await _opened(address, path, Part())
         return StreamingHttpResponse(body, content_type=RAW)
     validators = Validators.of(entry)

@@ -86,7 +86,7 @@ def _attempt(operation: Operation, side: HostSide) -> None:
     except WORTH_A_RETRY as exc:
         _again_or_fail(context, kind, exc)
     except BackendError as exc:
-        fail(context, kind, exc.code, exc.sentence)
+        fail(context, kind, exc.code, exc.message)
     except queue.Preempted:
         raise
     except TransitionLost:
@@ -112,12 +112,12 @@ def _steps(context: Context, kind: Kind) -> None:
 def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
     operation = context.operation
     if operation.attempt >= MAX_ATTEMPTS or not operation.is_live:
-        fail(context, kind, exc.code, exc.sentence)
+        fail(context, kind, exc.code, exc.message)
         return
     # What ends an attempt often lasts a moment: a hypervisor that reconnects, a process that is being reaped.
     after = settings.ENV.retry_seconds * 2 ** (operation.attempt - 1)
     with transaction.atomic():
-        if not queue.requeue(operation, because=exc.sentence, after=after):
+        if not queue.requeue(operation, because=exc.message, after=after):
             raise queue.Preempted(operation.pk)
 
 

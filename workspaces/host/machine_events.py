@@ -59,7 +59,7 @@ def settle_end(operation: Operation, driver: Driver, *, unseen: StopReason | Non
         if state in GONE and (reason := _reason_noted(operation, row, state) or unseen):
             machine_ended(row, reason, driver)
     except BackendError as exc:
-        logger.warning("%s may have ended: %s", row.pk, exc.sentence)  # reconcile finds it
+        logger.warning("%s may have ended: %s", row.pk, exc.message)  # reconcile finds it
 
 
 def _reason_noted(operation: Operation, row: Workspace, state: MachineState) -> StopReason | None:

@@ -27,7 +27,7 @@ def _looked(driver: Driver, workspace_id: str) -> dict[str, Any]:
             "counters": _counters(driver, workspace_id) if state in UP else None,
         }
     except BackendError as exc:
-        return {"problem": exc.sentence}
+        return {"problem": exc.message}
 
 
 def _machine(driver: Driver, workspace_id: str) -> object:

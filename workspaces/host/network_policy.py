@@ -47,14 +47,14 @@ def apply(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str
             driver.set_network(row.pk, network_policy(row))
             is_applied(row)
         if close:
-            driver.end_connections(row.pk, close)
+            driver.close_connections(row.pk, close)
     except Workspace.DoesNotExist:
         return "The workspace is deleted."
     except MachineNotFound:
         return "There is no machine yet; it applies when one is made."
     except BackendError as exc:
         logger.warning("network of %s: %s", workspace_id, exc)
-        return f"{exc.sentence} It is tried again."
+        return f"{exc.message} It is tried again."
     return ""
 
 

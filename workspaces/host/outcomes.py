@@ -180,7 +180,7 @@ def destroy_quietly(context: Context) -> None:
     try:
         context.driver.destroy(context.workspace.pk)
     except BackendError as exc:
-        record(context.workspace, "cleanup_postponed", exc.sentence)
+        record(context.workspace, "cleanup_postponed", exc.message)
 
 
 def off_and_failed(context: Context, code: str, sentence: str) -> None:

@@ -48,7 +48,7 @@ def open_host() -> HostSide:
     reconcile(made)
     boot_id = made.driver.capacity().boot_id
     with transaction.atomic():  # a boot that is remembered has had its restarts planned
-        rebooted = hosts.host_booted(name=made.name, boot_id=boot_id)
+        rebooted = hosts.record_host_boot(name=made.name, boot_id=boot_id)
         restarts.after_host_start(made.name, rebooted=rebooted)
     _sampler = Sampler(made.name, made.driver)
     _sampler.start()

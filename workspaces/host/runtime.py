@@ -108,9 +108,9 @@ class HostSide:
             queue.beat(claims)
         try:
             self.driver.state(NOBODY)  # a lost hypervisor says so here; the capacity would not
-            hosts.host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
+            hosts.record_host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
         except BackendError as exc:
-            hosts.host_troubled(name=self.name, problem=exc.sentence)
+            hosts.record_host_problem(name=self.name, problem=exc.message)
         for operation in queue.unrung(self.queue_name, timezone.now() - queue.RING_AGAIN_AFTER):
             queue.ring(operation)
 

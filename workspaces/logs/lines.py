@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vmbackend.bootlog import take_stamp
+from vmbackend.bootlog import split_timestamp
 
 # A longer line comes as several entries.
 MAX_LINE = 8192
@@ -28,7 +28,7 @@ def split_lines(data: bytes, *, console: bool = False, inside: bool = False) -> 
     """
     found: list[Line] = []
     for line in data.split(b"\n"):
-        time, text = take_stamp(line) if console and not inside else (None, line)
+        time, text = split_timestamp(line) if console and not inside else (None, line)
         found += [Line(piece, time) for piece in _pieces(text.rstrip(b"\r"))]
         inside = False
     return found

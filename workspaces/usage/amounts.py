@@ -55,8 +55,8 @@ def since(before: Sample | None, now: Sample) -> Amounts:
 
 def _is_another_process(before: Sample, now: Sample) -> bool:
     """By its name. Where the backend could not name one of the two, one counter that went down tells of another."""
-    if before.run and now.run:
-        return before.run != now.run
+    if before.generation and now.generation:
+        return before.generation != now.generation
     return (
         now.cpu_time_ns < before.cpu_time_ns
         or now.disk_read_bytes < before.disk_read_bytes

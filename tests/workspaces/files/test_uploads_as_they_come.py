@@ -18,7 +18,7 @@ from common import incoming
 from common.incoming import PIECE, StreamingHandler
 from tests.callers import Caller
 from tests.workspaces.files.calls import RAW
-from vmbackend.fake_guest import FakeGuestSession
+from vmbackend.fake.guest import FakeGuestSession
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HALF = b"x" * PIECE

@@ -255,7 +255,7 @@ def test_a_request_wakes_a_sleeping_workspace_and_is_then_let_in(vmhost: FakeHos
     (answer,) = storm(f"{asleep.hash}.localhost", 1)
     row = Workspace.objects.get()
     assert (answer.status_code, answer["X-Upstream"]) == (200, f"{row.ip}:8080")
-    assert (row.status, row.ready, vmhost.driver.freshened(row.pk)) == ("running", True, 1)
+    assert (row.status, row.ready, vmhost.driver.resync_count(row.pk)) == ("running", True, 1)
     assert last_used.last_used(row.pk) > 0
 
 

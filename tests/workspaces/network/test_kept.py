@@ -34,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the edge of this test looks."""
+    """CheckTarget the edge of this test looks."""
     (tmp_path / "run").mkdir()
     made = Kept(kept_folder(tmp_path / "run"))
     for place in (route_cache, fast_path):

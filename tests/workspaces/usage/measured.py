@@ -16,9 +16,9 @@ from django.db import connection
 from accounts.models import Account
 from common.times import from_epoch
 from tests.workspaces.rows import make_host, make_workspace
-from vmbackend import fake_usage
 from vmbackend.driver import Boot, MachineSpec
-from vmbackend.fake import FakeDriver
+from vmbackend.fake import usage as fake_usage
+from vmbackend.fake.driver import FakeDriver
 from workspaces.host.metering.compaction import compact
 from workspaces.host.metering.sampler import Sampler
 from workspaces.host.metering.writer import Parts, write
@@ -78,13 +78,13 @@ class MeasuredHost:
         return row
 
     def use(self, row: Workspace, **amounts: int) -> None:
-        self.driver.use(row.pk, **amounts)
+        self.driver.add_usage(row.pk, **amounts)
 
     def seconds(self, count: int, row: Workspace | None = None, **each: int) -> None:
         """So many rounds, one a second; `row` uses `each` before every one."""
         for _ in range(count):
             if row is not None:
-                self.driver.use(row.pk, **each)
+                self.driver.add_usage(row.pk, **each)
             self.sampler.tick()
             self.wall += 1
             self.monotonic += 1

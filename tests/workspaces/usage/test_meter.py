@@ -66,7 +66,7 @@ class History:
         self.seen = sum(part.billing.cpu_time_ns for part in self.parts)
         self.tracked = sum(self._totals())
         known = self.written
-        self.counted = known.cpu_time_ns if known is not None and known.run == f"{self.run}" else 0
+        self.counted = known.cpu_time_ns if known is not None and known.generation == f"{self.run}" else 0
         self.meter = Meter(self.entry, known)
 
     def clear(self) -> None:

@@ -177,7 +177,7 @@ def test_sizes_are_readable(size: float, shown: str) -> None:
 def test_a_running_workspace_is_measured_by_its_host(vmhost: FakeHost, api: Caller) -> None:
     made = api.post("/workspace", {"config": {"memory_mb": 256}}).json()["workspace"]
     row = Workspace.objects.get(pk=made["id"])
-    vmhost.driver.use(row.pk, net_rx_bytes=5000)
+    vmhost.driver.add_usage(row.pk, net_rx_bytes=5000)
     shown = until(lambda: (found := stats(api, row))["networkInBytes"] and found["guestDiskTotal"] and found)
     assert (shown["memoryTotalMB"], shown["memoryUsage"]) == (256, 25.0)
     details = api.get(f"/workspace/{row.pk}/details").json()
@@ -185,7 +185,7 @@ def test_a_running_workspace_is_measured_by_its_host(vmhost: FakeHost, api: Call
     until(lambda: api.get(f"/workspace/{row.pk}/usage?tier=0").json()["points"])
     assert api.get(f"/workspace/{row.pk}/usage/totals").json()["usage"]["total_net_rx"] == 5000
     vmhost.restart()
-    vmhost.driver.use(row.pk, net_rx_bytes=1)
+    vmhost.driver.add_usage(row.pk, net_rx_bytes=1)
     until(lambda: api.get(f"/workspace/{row.pk}/usage/totals").json()["usage"]["total_net_rx"] == 5001)
     api.post(f"/workspace/{row.pk}/stop")
     assert stats(api, row)["networkInBytes"] == 0
@@ -196,7 +196,7 @@ def test_a_running_workspace_is_measured_by_its_host(vmhost: FakeHost, api: Call
 def test_info_is_what_the_host_says(vmhost: FakeHost, api: Caller) -> None:
     made = api.post("/workspace", {"config": {"env": ["KEY=hidden-value"], "cmd": ["some", "command"]}}).json()
     path = f"/workspace/{made['workspace']['id']}"
-    vmhost.driver.use(made["workspace"]["id"], cpu_time_ns=5)
+    vmhost.driver.add_usage(made["workspace"]["id"], cpu_time_ns=5)
     info = api.get(f"{path}/info").json()["info"]
     assert (info["status"], info["state"], info["ip"]) == ("running", "running", made["workspace"]["ip"])
     assert (info["resources"]["memory_mb"], info["host"]) == (512, "local")

@@ -117,7 +117,7 @@ def test_what_can_never_be_written_stops_nothing(writer: Writer, monkeypatch: py
 @pytest.mark.django_db(transaction=True)
 def test_a_sampler_that_stops_writes_what_it_measured(vmhost, api: Caller) -> None:
     key = api.post("/workspace", {}).json()["workspace"]["id"]
-    vmhost.driver.use(key, cpu_time_ns=123)
+    vmhost.driver.add_usage(key, cpu_time_ns=123)
     meters = process._sampler._meters
     until(lambda: key in meters and meters[key].last and meters[key].last.cpu_time_ns == 123)
     process._sampler.stop()

@@ -47,7 +47,7 @@ def counted_by(row: Usage) -> Sample | None:
         return None
     return Sample(
         at=0,
-        run=row.run,
+        generation=row.run,
         cpu_time_ns=row.cpu_time_ns,
         disk_read_bytes=row.disk_read_bytes,
         disk_write_bytes=row.disk_write_bytes,

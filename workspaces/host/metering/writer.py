@@ -106,7 +106,7 @@ def _changes(row: Usage, part: Part, tick: int) -> tuple[int | str, ...]:
     totals = part.totals if row.cleared == part.entry.cleared else Amounts()
     sample = part.sample
     added = (getattr(totals, name) for name in _COUNTERS)
-    return *added, *(getattr(sample, name) for name in _COUNTERS), sample.run[:64], tick, row.pk
+    return *added, *(getattr(sample, name) for name in _COUNTERS), sample.generation[:64], tick, row.pk
 
 
 def _made() -> list[int]:

@@ -113,9 +113,9 @@ def _go_on(side: HostSide, row: Workspace) -> None:
     """A machine that stood still gets the right time and new randomness, as after every wake."""
     side.driver.resume(row.pk)
     try:
-        side.driver.freshen(row.pk)
+        side.driver.resync_guest(row.pk)
     except BackendError as exc:
-        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
 
 
 def _move(row: Workspace, to: Status, sentence: str, **fields: Any) -> None:

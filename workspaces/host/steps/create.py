@@ -215,4 +215,4 @@ def _remove_quietly(context: Context) -> None:
         context.driver.delete(context.workspace.pk)
     except BackendError as exc:
         # The row says failed or deleting, so the reconcile loop finds the machine and removes it.
-        record(context.workspace, "cleanup_postponed", exc.sentence)
+        record(context.workspace, "cleanup_postponed", exc.message)

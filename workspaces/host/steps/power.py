@@ -211,9 +211,9 @@ def resume_machine(context: Context) -> None:
 def freshen(context: Context) -> None:
     """Clock and random pool before anybody is let in. A guest that does not answer keeps its own, and it is told."""
     try:
-        context.driver.freshen(context.workspace.pk)
+        context.driver.resync_guest(context.workspace.pk)
     except BackendError as exc:
-        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
     renew_access(context.workspace)
 
 

@@ -19,7 +19,7 @@ def runs_again(context: Context) -> bool:
         context.driver.start(context.workspace.pk)
         wait_for_guest(context)
     except BackendError as exc:
-        record(context.workspace, "relaunch_failed", exc.sentence)
+        record(context.workspace, "relaunch_failed", exc.message)
         return False
     note_start(context.workspace, timezone.now())
     return True

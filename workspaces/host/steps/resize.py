@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from vmbackend.errors import NoRoom
+from vmbackend.errors import CapacityExceeded
 from workspaces.host.context import Context
 from workspaces.host.outcomes import (
     fail_as,
@@ -21,16 +21,16 @@ from workspaces.states import Status
 
 
 def check_room(context: Context) -> None:
-    """Refuse before the machine is touched. Raises NoRoom."""
+    """Refuse before the machine is touched. Raises CapacityExceeded."""
     if context.facts.get("applied"):
         return  # by an attempt that died; it has the room
     before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()
     more_disk = row.applied_disk_size_mb - before["applied_disk_size_mb"]
     more_memory = row.applied_memory_mb - before["applied_memory_mb"]
     if more_disk > free.disk_free_mb:
-        raise NoRoom(f"The host has no {more_disk} MiB of disk to spare.")
+        raise CapacityExceeded(f"The host has no {more_disk} MiB of disk to spare.")
     if more_memory > free.memory_free_mb:
-        raise NoRoom(f"The host has no {more_memory} MiB of memory to spare.")
+        raise CapacityExceeded(f"The host has no {more_memory} MiB of memory to spare.")
 
 
 def apply_sizes(context: Context) -> None:

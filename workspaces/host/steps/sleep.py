@@ -35,7 +35,7 @@ def check_idle(context: Context) -> None:
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
         return  # wanted by its owner, or an earlier attempt wrote the memory already
     switched_off = not row.suspend_after
-    if context.driver.open_connections(row.pk):
+    if context.driver.count_connections(row.pk):
         last_used.touch(row.pk)
     if switched_off or last_used.is_in_use(row.pk, row.suspend_after) or ssh_is_open(row):
         raise NotIdle
@@ -95,7 +95,7 @@ def load_memory(context: Context) -> None:
             context.driver.start(context.workspace.pk)
     except SavedMemoryUnusable as exc:
         context.remember("cold")
-        record(context.workspace, "memory_lost", exc.sentence)
+        record(context.workspace, "memory_lost", exc.message)
 
 
 def start_cold(context: Context) -> None:

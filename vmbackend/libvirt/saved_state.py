@@ -19,10 +19,10 @@ from typing import Any
 import libvirt
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendError, BackendUnavailable, NoRoom, SavedMemoryUnusable
+from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, SavedMemoryUnusable
 from vmbackend.libvirt import disks, domain
-from vmbackend.libvirt.memory import SavedMemory, managed_image
 from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
 from vmbackend.libvirt.settings import LibvirtSettings
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _PAUSES = (0.1, 1.0)  # seconds before loading again
 _UNUSABLE = "The machine's saved memory could not be loaded and was dropped: its next start is a cold one."
 
 
-class Sleeper:
+class SavedStateManager:
     """One instance's saved memory."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
@@ -43,83 +43,83 @@ class Sleeper:
     def state(self, target: Any, files: MachineDir) -> MachineState:
         """The machine's state, saved memory included."""
         state = domain.state_of(target)
-        if state is MachineState.OFF and SavedMemory(files).whole:
+        if state is MachineState.OFF and SavedMemory(files).is_complete:
             return MachineState.ASLEEP
         return state
 
-    def save(self, target: Any, files: MachineDir, memory_mb: int) -> None:
+    def save_memory(self, target: Any, files: MachineDir, memory_mb: int) -> None:
         """As `Driver.sleep`, for a machine that runs or is paused."""
-        self._require_room(memory_mb)
+        self._require_free_space(memory_mb)
         memory = SavedMemory(files)
         memory.drop()
         try:
-            with domain.translated("put to sleep"):
+            with domain.translate_errors("put to sleep"):
                 target.saveFlags(str(memory.path), None, 0)
         except BackendError:
-            self._tidy(target, memory)
+            self._clean_up_failed_save(target, memory)
             raise
-        memory.seal()
+        memory.write_checksum()
 
-    def wake(self, connection: Any, target: Any, files: MachineDir, admit: Callable[[], None]) -> None:
+    def restore_memory(self, connection: Any, target: Any, files: MachineDir, attach: Callable[[], None]) -> None:
         """Load the memory and let the CPUs go on. As `Driver.start` of a sleeping machine.
 
-        `admit` goes on beside the loading and has come to its end before the CPUs do; where it raises, the machine
+        `attach` goes on beside the loading and has come to its end before the CPUs do; where it raises, the machine
         sleeps as before.
         """
         memory = SavedMemory(files)
-        if not memory.whole:
-            admit()
-            _wake_managed(target)
+        if not memory.is_complete:
+            attach()
+            _restore_managed(target)
             return
         with ThreadPoolExecutor(1) as beside:
-            admitted = beside.submit(admit)
+            attaching = beside.submit(attach)
             loaded = self._load(connection, target, memory)
         if not loaded:
-            domain.destroy(target)
+            domain.destroy_domain(target)
             memory.drop()
             raise SavedMemoryUnusable(_UNUSABLE)
-        if admitted.exception():
-            domain.destroy(target)
-        admitted.result()
+        if attaching.exception():
+            domain.destroy_domain(target)
+        attaching.result()
         memory.drop()
-        domain.go_on(target)
+        domain.resume_domain(target)
 
-    def forget_loaded(self, files: MachineDir) -> None:
+    def drop_loaded_memory(self, files: MachineDir) -> None:
         """Of a machine that is about to go on: memory that was loaded must not be loaded again.
 
         A part of it is another thread's, which is writing it.
         """
         memory = SavedMemory(files)
-        if memory.whole:
+        if memory.is_complete:
             memory.drop()
 
-    def drop(self, files: MachineDir) -> None:
+    def drop_all(self, files: MachineDir) -> None:
         """Remove every file of saved memory, that of a machine unknown to libvirt too. No process may be there."""
         SavedMemory(files).drop()
-        stray = self._stray(files.id)
+        image = self._managed_image(files.id)
         try:
-            if stray is not None:
-                stray.unlink(missing_ok=True)
+            if image is not None:
+                image.unlink(missing_ok=True)
         except OSError as error:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 
-    def settle(self, target: Any, files: MachineDir) -> None:
+    def reconcile(self, target: Any, files: MachineDir) -> None:
         """After libvirt was opened: what a death in the middle of a sleep or a wake left is put right."""
         memory = SavedMemory(files)
         if not memory.exists:
             return
-        if not _end_job(target):
+        if not _abort_save(target):
             return
-        if domain.state_of(target) in (MachineState.RUNNING, MachineState.PAUSED) or not memory.whole:
+        if domain.state_of(target) in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
             log.warning("machine %s: partial or outdated saved memory is removed", files.id)
             memory.drop()
 
-    def saved(self, files: MachineDir, target: Any) -> bool:
+    def exists(self, files: MachineDir, target: Any) -> bool:
         """Whether any saved memory of the machine exists, whole or partial."""
-        stray = self._stray(files.id)
-        return SavedMemory(files).exists or (stray is not None and stray.exists()) or domain.has_saved_memory(target)
+        image = self._managed_image(files.id)
+        return SavedMemory(files).exists or (image is not None and image.exists()) or domain.has_saved_memory(target)
 
-    def strays(self) -> frozenset[str]:
+    def managed_image_ids(self) -> frozenset[str]:
         """Machine ids of which an embedded libvirt keeps saved memory, whether it knows the machine or not."""
         root = self._settings.embed_root
         if root is None:
@@ -128,22 +128,22 @@ class Sleeper:
         found = managed_image(root, prefix + "*")
         return frozenset(path.name[len(prefix) : -len(".save")] for path in found.parent.glob(found.name))
 
-    def _stray(self, machine_id: str) -> Path | None:
+    def _managed_image(self, machine_id: str) -> Path | None:
         root = self._settings.embed_root
         return None if root is None else managed_image(root, domain.name_for(self._settings.instance, machine_id))
 
-    def _require_room(self, memory_mb: int) -> None:
+    def _require_free_space(self, memory_mb: int) -> None:
         free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
         if memory_mb + _OVERHEAD_MB > free:
-            raise NoRoom(f"The host has no room for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
+            raise CapacityExceeded(f"The host has no room for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
 
-    def _tidy(self, target: Any, memory: SavedMemory) -> None:
+    def _clean_up_failed_save(self, target: Any, memory: SavedMemory) -> None:
         """A save failed. While libvirt cannot be asked it may still be writing: then the next opening settles it."""
         try:
             state = domain.state_of(target)
         except BackendError:
             return
-        if state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.whole:
+        if state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
             memory.drop()
 
     def _load(self, connection: Any, target: Any, memory: SavedMemory) -> bool:
@@ -153,7 +153,7 @@ class Sleeper:
         that death has been seen to end the next process too.
         """
         with ThreadPoolExecutor(1) as checking:
-            sound = checking.submit(memory.sound)
+            sound = checking.submit(memory.matches_checksum)
             flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
             try:
                 loaded = _restore(connection, memory, flags)
@@ -176,7 +176,7 @@ def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
         connection.restoreFlags(str(memory.path), None, flags)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
-            with domain.translated("wake"):
+            with domain.translate_errors("wake"):
                 raise
         log.error("libvirt: wake: %s", error)
         return False
@@ -187,21 +187,21 @@ def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
     return True
 
 
-def _wake_managed(target: Any) -> None:
+def _restore_managed(target: Any) -> None:
     """libvirt starts cold, without a word, where its image's beginning cannot be read: so that is looked at first."""
     try:
         target.managedSaveGetXMLDesc(0)
         target.create()
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
-            with domain.translated("wake"):
+            with domain.translate_errors("wake"):
                 raise
         log.error("libvirt: wake: %s", error)
         domain.drop_saved_memory(target)
         raise SavedMemoryUnusable(_UNUSABLE) from error
 
 
-def _end_job(target: Any) -> bool:
+def _abort_save(target: Any) -> bool:
     """Stop a save that libvirt still writes: nobody waits for it any more. The machine then goes on.
 
     False where it does not end: the file must not be touched then, it may become the only copy.

@@ -8,41 +8,44 @@ from typing import Any
 from vmbackend.driver import Inventory
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
+from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.libvirt.sleep import Sleeper
 
 
-class Stock:
+class HostInventory:
     """Looks at the files and the network; what libvirt knows is passed in."""
 
-    def __init__(self, settings: LibvirtSettings, network: Network, sleeper: Sleeper) -> None:
+    def __init__(self, settings: LibvirtSettings, network: Network, saved_state: SavedStateManager) -> None:
         self._settings = settings
         self._network = network
-        self._sleeper = sleeper
+        self._saved_state = saved_state
 
-    def files(self, machine_id: str) -> MachineDir:
+    def machine_dir(self, machine_id: str) -> MachineDir:
         """The machine's directory, there or not."""
         return MachineDir(self._settings.machines_dir, machine_id)
 
-    def directories(self) -> list[MachineDir]:
+    def machine_dirs(self) -> list[MachineDir]:
         return list(machine_dirs(self._settings.machines_dir))
 
     def records(self) -> list[Record]:
-        return [record for files in self.directories() if (record := files.read_record()) is not None]
+        return [record for files in self.machine_dirs() if (record := files.read_record()) is not None]
 
-    def inventory(self, domains: Mapping[str, Any]) -> Inventory:
+    def read_inventory(self, domains: Mapping[str, Any]) -> Inventory:
         """As `Driver.inventory`."""
-        directories = frozenset(files.id for files in self.directories())
-        admitted = {} if self._settings.is_test else self._network.admitted()
+        directories = frozenset(files.id for files in self.machine_dirs())
+        admitted = {} if self._settings.is_test else self._network.attached_addresses()
         owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}
         owners |= {self._network.tap_for(record.ip): record.id for record in self.records()}
         known = frozenset(domains) | directories
         return Inventory(
-            domains={machine: self._sleeper.state(target, self.files(machine)) for machine, target in domains.items()},
+            domains={
+                machine: self._saved_state.state(target, self.machine_dir(machine))
+                for machine, target in domains.items()
+            },
             directories=directories,
             # A tap that nobody owns goes by its own name, which `delete` takes too.
             taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
             firewall=frozenset(admitted),
-            saved=self._sleeper.strays()
-            | frozenset(m for m in known if self._sleeper.saved(self.files(m), domains.get(m))),
+            saved=self._saved_state.managed_image_ids()
+            | frozenset(m for m in known if self._saved_state.exists(self.machine_dir(m), domains.get(m))),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmbackend.errors import ImageNotFound, ImageUnreachable, ImageWrongPlatform
 from vmbackend.images.reference import parse_reference
-from vmbackend.images.types import Image, ImageConfig, never
+from vmbackend.images.types import Image, ImageConfig, never_cancelled
 
 
 class FakeImageStore:
@@ -26,7 +26,7 @@ class FakeImageStore:
         *,
         progress: Callable[[int, str], None],
         deadline: float,
-        cancelled: Callable[[], bool] = never,
+        cancelled: Callable[[], bool] = never_cancelled,
     ) -> Image:
         parsed = parse_reference(reference)
         self._fail(parsed.path.rsplit("/", 1)[-1])

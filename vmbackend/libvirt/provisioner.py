@@ -7,20 +7,20 @@ import secrets
 from pathlib import Path
 from typing import Any, Literal
 
-from vmbackend.bootlog import clear
+from vmbackend.bootlog import clear_boot_log
 from vmbackend.driver import MachineIdentity, MachineSpec, MachineState
 from vmbackend.errors import BackendUnavailable, ImageNotFound, InvalidMachineState
-from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode, generate_host_key
+from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.libvirt import disks, domain
-from vmbackend.libvirt.disks import write_aside
-from vmbackend.libvirt.domainxml import DomainDefinition, to_xml, vcpus_for
+from vmbackend.libvirt.disks import write_atomically
+from vmbackend.libvirt.domainxml import DomainDefinition, domain_xml, vcpus_for
 from vmbackend.libvirt.firewall import mac_for
-from vmbackend.libvirt.names import port_of
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.network_maintainer import port_for
 from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
+from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
-from vmbackend.libvirt.sleep import Sleeper
 
 # QEMU's own small firmware for direct kernel boots, which leaves to the kernel what SeaBIOS does twice: 0.1 s of a boot
 # under emulation. It comes with QEMU; a host that lacks it boots as before.
@@ -29,12 +29,14 @@ FIRMWARE = Path("/usr/share/qemu/qboot.rom")
 log = logging.getLogger(__name__)
 
 
-class Preparer:
+class Provisioner:
     """Makes one instance's machines. `domain_type` is known once the driver is open."""
 
-    def __init__(self, settings: LibvirtSettings, network: Network, domains: domain.Domains, sleeper: Sleeper) -> None:
+    def __init__(
+        self, settings: LibvirtSettings, network: Network, domains: domain.Domains, saved_state: SavedStateManager
+    ) -> None:
         self._settings = settings
-        self._sleeper = sleeper
+        self._saved_state = saved_state
         self._network = network
         self._domains = domains
         self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
@@ -45,9 +47,9 @@ class Preparer:
         record = files.read_record()
         image = self._check(connection, spec, files)
         if record is not None:
-            return self._bring_to(connection, spec, files, image, record)
+            return self._apply_spec(connection, spec, files, image, record)
         try:
-            return self._bring_to(connection, spec, files, image, None)
+            return self._apply_spec(connection, spec, files, image, None)
         except BaseException:
             self._undo(connection, spec, files)
             raise
@@ -58,24 +60,24 @@ class Preparer:
             raise BackendUnavailable("The machine's id has characters that no machine can have.")
         self._network.check_address(spec.ip)
         existing = self._domains.find_or_none(connection, spec.id)
-        state = MachineState.ABSENT if existing is None else self._sleeper.state(existing, files)
+        state = MachineState.ABSENT if existing is None else self._saved_state.state(existing, files)
         if state not in (MachineState.OFF, MachineState.ABSENT):
             raise InvalidMachineState("The machine runs or sleeps: stop it first.")
-        disks.check_size(spec.disk_mb)
+        disks.check_disk_size(spec.disk_mb)
         image = self._settings.images.get(spec.image)
         if image is None:
             raise ImageNotFound("The machine's image is not on this host.")
-        missing = spec.disk_mb - disks.size_mb(files.data_disk)
+        missing = spec.disk_mb - disks.disk_size_mb(files.data_disk)
         if missing > 0:
-            disks.require_room(self._settings.machines_dir, missing, self._settings.disk_reserve_mb)
+            disks.require_free_space(self._settings.machines_dir, missing, self._settings.disk_reserve_mb)
         return image
 
-    def _bring_to(
+    def _apply_spec(
         self, connection: Any, spec: MachineSpec, files: MachineDir, image: StoredImage, former: Record | None
     ) -> MachineIdentity:
-        files.make()
+        files.create()
         if not spec.boot.keep_logs:
-            clear(files.boot_log)
+            clear_boot_log(files.boot_log)
         size = self._disk(files, spec.disk_mb, former)
         public_key = self._configure(files, spec)
         record = Record(
@@ -88,26 +90,26 @@ class Preparer:
             network=spec.network,
             generation=former.generation_for(spec.network) if former else secrets.randbits(31),
         )
-        xml = to_xml(self._definition(spec, files, image))
+        xml = domain_xml(self._definition(spec, files, image))
         # Record before firewall and definition: whatever dies from here on, the record says what to take back.
         files.write_record(record)
         if not self._settings.is_test:
-            self._network.admit(port_of(record), port_of(former) if former else None)
+            self._network.attach(port_for(record), port_for(former) if former else None)
         # Of a machine that the hypervisor forgot: that memory does not belong to the new definition.
-        self._sleeper.drop(files)
-        domain.define(connection, xml)
+        self._saved_state.drop_all(files)
+        domain.define_domain(connection, xml)
         domain.drop_saved_memory(self._domains.find(connection, spec.id))
         return MachineIdentity(ip=spec.ip, ssh_host_key=public_key, control_port=CONTROL_PORT)
 
     def _disk(self, files: MachineDir, wanted_mb: int, former: Record | None) -> int:
         """The disk's size afterwards."""
         if not files.data_disk.exists():
-            disks.create(files.data_disk, wanted_mb)
+            disks.create_disk(files.data_disk, wanted_mb)
             return wanted_mb
         # A disk without a record is of a first preparation that died: it may be half grown.
         known = former.disk_mb if former else 0
         if wanted_mb > known:
-            disks.grow(files.data_disk, wanted_mb)
+            disks.grow_disk(files.data_disk, wanted_mb)
         return max(wanted_mb, known)
 
     def _configure(self, files: MachineDir, spec: MachineSpec) -> str:
@@ -115,7 +117,7 @@ class Preparer:
             public_key = files.public_key.read_text().strip()
         else:
             public_key = generate_host_key(files.host_key)
-            write_aside(files.public_key, public_key.encode())
+            write_atomically(files.public_key, public_key.encode())
         config = GuestConfig(
             boot=spec.boot,
             address=f"{spec.ip}/{self._settings.subnet.prefixlen}",
@@ -124,7 +126,7 @@ class Preparer:
             host_key=files.host_key.read_bytes(),
             authorized_key=self._settings.control_public_key,
         )
-        write_aside(files.config, _encoded(config))
+        write_atomically(files.config, _encoded(config))
         return public_key
 
     def _definition(self, spec: MachineSpec, files: MachineDir, image: StoredImage) -> DomainDefinition:
@@ -161,9 +163,9 @@ class Preparer:
         try:
             existing = self._domains.find_or_none(connection, spec.id)
             if existing is not None:
-                domain.undefine(existing)
+                domain.undefine_domain(existing)
             if not self._settings.is_test:
-                self._network.revoke(spec.ip, spec.id)
+                self._network.detach(spec.ip, spec.id)
             files.remove()
         except Exception:
             log.exception("machine %s: a failed preparation left something behind", spec.id)
@@ -171,7 +173,7 @@ class Preparer:
 
 def _encoded(config: GuestConfig) -> bytes:
     try:
-        return encode(config)
+        return encode_config(config)
     except ValueError as error:
         # The platform checks what users send; what still comes through is a fault of ours, told without its content.
         raise BackendUnavailable("The machine's boot configuration cannot be written down.") from error

@@ -27,7 +27,7 @@ _SAID_MAX = 65536  # bytes; an honest guest says a line
 _SILENT = "The machine does not renew its clock and random pool."
 
 
-def freshen(files: MachineDir) -> None:
+def resync_clock_and_entropy(files: MachineDir) -> None:
     """Step the clock and reseed the pool of a machine that runs.
 
     Raises GuestUnreachable where it does not say in time that it has, with the right time; neither is known then.

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from vmbackend.errors import GuestUnreachable
-from vmbackend.libvirt import freshen as module
-from vmbackend.libvirt.freshen import freshen
+from vmbackend.libvirt import resync as module
 from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.resync import resync_clock_and_entropy
 
 SECOND = 1_000_000_000
 Answer = Callable[[int, bytes], bytes]
@@ -23,7 +23,7 @@ Answer = Callable[[int, bytes], bytes]
 @pytest.fixture
 def files(tmp_path: Path) -> MachineDir:
     made = MachineDir(tmp_path, "m1")
-    made.make()
+    made.create()
     return made
 
 
@@ -55,8 +55,8 @@ def guest(files: MachineDir, answer: Answer) -> Iterator[list[bytes]]:
 def test_time_and_randomness_are_sent_and_no_two_are_the_same(files: MachineDir) -> None:
     with guest(files, lambda asked, line: b"fresh %d %d\n" % (asked, time.time_ns())) as heard:
         before = time.time_ns()
-        freshen(files)
-        freshen(files)
+        resync_clock_and_entropy(files)
+        resync_clock_and_entropy(files)
     words = [line.split() for line in heard]
     assert [(word, len(entropy)) for word, _, entropy in words] == [(b"fresh", 128)] * 2
     assert before <= int(words[0][1]) <= int(words[1][1]) <= time.time_ns()
@@ -71,14 +71,14 @@ def test_a_guest_that_hears_it_late_is_told_a_time_ahead(files: MachineDir) -> N
         return b"fresh %d %d\n" % (asked, asked - behind)
 
     with guest(files, late) as heard:
-        freshen(files)
+        resync_clock_and_entropy(files)
     first, second = (int(line.split()[1]) for line in heard)
     assert behind // 2 < second - first < behind * 2
 
 
 def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:
     with guest(files, lambda asked, line: b"fresh %d 5\n" % asked), pytest.raises(GuestUnreachable, match="clock"):
-        freshen(files)
+        resync_clock_and_entropy(files)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:
 )
 def test_what_is_no_answer_is_a_refusal(files: MachineDir, said: bytes) -> None:
     with guest(files, lambda asked, line: said % asked), pytest.raises(GuestUnreachable, match="could not renew"):
-        freshen(files)
+        resync_clock_and_entropy(files)
 
 
 def test_answers_to_somebody_else_are_passed_over(files: MachineDir) -> None:
@@ -101,14 +101,14 @@ def test_answers_to_somebody_else_are_passed_over(files: MachineDir) -> None:
         return b"fresh 1 1\nfailed 2 x\n\nnonsense\nfresh %d %d\n" % (asked, time.time_ns())
 
     with guest(files, after_others):
-        freshen(files)
+        resync_clock_and_entropy(files)
 
 
 def test_what_was_said_before_anybody_asked_is_dropped(files: MachineDir) -> None:
     with guest(files, lambda asked, line: b"fresh %d %d\n" % (asked, time.time_ns())) as heard:
         out = os.open(f"{files.requests_pipe}.out", os.O_RDWR | os.O_NONBLOCK)
         os.write(out, b"x" * 65536)
-        freshen(files)
+        resync_clock_and_entropy(files)
         os.close(out)
     assert len(heard) == 1
 
@@ -119,21 +119,21 @@ def test_a_guest_that_talks_without_end_is_not_heard_for_ever(
     monkeypatch.setattr(module, "_SAID_MAX", 8192)
     endless = guest(files, lambda asked, line: b"x" * 30_000 + b"\n")
     with endless, pytest.raises(GuestUnreachable, match="does not renew"):
-        freshen(files)
+        resync_clock_and_entropy(files)
 
 
 def test_a_silent_guest_is_given_up(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SECONDS", 0.1)
     with guest(files, lambda asked, line: b"."), pytest.raises(GuestUnreachable, match="does not renew"):
-        freshen(files)
+        resync_clock_and_entropy(files)
 
 
 def test_a_machine_without_a_process_is_told_at_once(files: MachineDir) -> None:
     with pytest.raises(GuestUnreachable):
-        freshen(files)
+        resync_clock_and_entropy(files)
     (files.path / "requests.in").unlink()
     with pytest.raises(GuestUnreachable):
-        freshen(files)
+        resync_clock_and_entropy(files)
 
 
 def test_a_process_that_dies_meanwhile_is_told_at_once(files: MachineDir) -> None:
@@ -147,6 +147,6 @@ def test_a_process_that_dies_meanwhile_is_told_at_once(files: MachineDir) -> Non
     dying = threading.Thread(target=die)
     dying.start()
     with pytest.raises(GuestUnreachable, match="ended"):
-        freshen(files)
+        resync_clock_and_entropy(files)
     dying.join()
     os.close(requests)

@@ -52,7 +52,7 @@ class Domain:
     """One defined machine.
 
     `ready_at` (wall clock) is when its guest says ready, None while it is off; asleep `ready_in` holds the seconds that
-    were left until then. `freshened`: how often since it last began to run.
+    were left until then. `resync_count`: how often since it last began to run.
     """
 
     spec: MachineSpec
@@ -61,7 +61,7 @@ class Domain:
     ready_in: float = 0.0
     exit_code: int | None = None
     main_pid: int | None = None
-    freshened: int = 0
+    resync_count: int = 0
 
 
 class FakeStore:

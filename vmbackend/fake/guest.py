@@ -26,9 +26,9 @@ from vmbackend.errors import (
     GuestPathNotFound,
     GuestUnreachable,
 )
-from vmbackend.fake_store import Domain, FakeStore
-from vmbackend.fake_terminal import open_terminal
-from vmbackend.guest.attend import Kept
+from vmbackend.fake.store import Domain, FakeStore
+from vmbackend.fake.terminal import open_terminal
+from vmbackend.guest.communicate import BoundedBuffer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.records import ssh_key_file
@@ -70,7 +70,7 @@ class FakeGuestSession(GuestSession):
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
         started = time.monotonic()
         process = await self._start(words, domain, env or {}, self._cwd(working_dir))
-        out, err = Kept(max_output), Kept(max_output)
+        out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
         timed_out = False
         try:
             async with asyncio.timeout(timeout):
@@ -276,9 +276,9 @@ async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
     stdin.close()
 
 
-async def _drain(stream: asyncio.StreamReader | None, kept: Kept) -> None:
+async def _drain(stream: asyncio.StreamReader | None, buffer: BoundedBuffer) -> None:
     while stream is not None and (block := await stream.read(_CHUNK)):
-        kept.add(block)
+        buffer.append(block)
 
 
 def _entry(place: Path, path: str) -> Entry:

@@ -25,14 +25,14 @@ from vmbackend.driver import (
 )
 from vmbackend.errors import (
     BackendUnavailable,
+    CapacityExceeded,
     DeadlineExceeded,
     GuestUnreachable,
     InvalidMachineState,
     MachineExited,
-    NoRoom,
 )
-from vmbackend.fake_host import IN_MEMORY, POLL
-from vmbackend.fake_usage import FakeMeters
+from vmbackend.fake.machines import IN_MEMORY, POLL
+from vmbackend.fake.usage import FakeMeters
 from vmbackend.policy import NetworkPolicy
 
 CONTROL_PORT = 10022
@@ -49,7 +49,7 @@ class FakeDriver(FakeMeters, Driver):
     """
 
     def open(self, on_event: Callable[[Event], None]) -> None:
-        self._begin("open")
+        self._enter("open")
         if self._reporter is not None:
             raise BackendUnavailable("The driver is open already.")
         # Like a real hypervisor, nobody tells what happened while nobody was attached.
@@ -66,11 +66,11 @@ class FakeDriver(FakeMeters, Driver):
             reporter.join()
 
     def capacity(self) -> Capacity:
-        self._begin("capacity")
+        self._enter("capacity")
         return self._store.capacity()
 
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
-        self._begin("prepare")
+        self._enter("prepare")
         with self._store.locked():
             before = self._store.domain(spec.id)
             self._check_prepare(spec, before)
@@ -84,19 +84,19 @@ class FakeDriver(FakeMeters, Driver):
         return MachineIdentity(spec.ip, self._host_key(spec.id), CONTROL_PORT)
 
     def start(self, machine_id: str) -> None:
-        self._begin("start")
+        self._enter("start")
         with self._store.locked():
             domain = self._known(machine_id)
             if domain.state in IN_MEMORY:
                 self._switch(machine_id, MachineState.RUNNING)
                 return
             if domain.spec.memory_mb > self._store.capacity().memory_free_mb:
-                raise NoRoom("The host has not enough free memory.")
+                raise CapacityExceeded("The host has not enough free memory.")
             self._hook("start:before_run")
-            self._thaw(domain) if domain.state is MachineState.ASLEEP else self._run(domain)
+            self._restore(domain) if domain.state is MachineState.ASLEEP else self._run(domain)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
-        self._begin("wait_ready")
+        self._enter("wait_ready")
         deadline = time.monotonic() + timeout
         while True:
             domain = self._known(machine_id)
@@ -110,7 +110,7 @@ class FakeDriver(FakeMeters, Driver):
             time.sleep(POLL)
 
     def shutdown(self, machine_id: str, grace: float) -> bool:
-        self._begin("shutdown")
+        self._enter("shutdown")
         with self._store.locked():
             domain = self._store.domain(machine_id)
             if domain is not None and domain.state is MachineState.ASLEEP:
@@ -122,7 +122,7 @@ class FakeDriver(FakeMeters, Driver):
         return obedient
 
     def destroy(self, machine_id: str) -> None:
-        self._begin("destroy")
+        self._enter("destroy")
         with self._store.locked():
             domain = self._store.domain(machine_id)
             if domain is None:
@@ -133,22 +133,22 @@ class FakeDriver(FakeMeters, Driver):
                 self._drop_memory(domain)
 
     def delete(self, machine_id: str) -> None:
-        self._begin("delete")
+        self._enter("delete")
         self.destroy(machine_id)
         self._hook("delete:destroyed")
         with self._store.locked():
             self._remove(machine_id)
 
     def pause(self, machine_id: str) -> None:
-        self._begin("pause")
+        self._enter("pause")
         self._switch(machine_id, MachineState.PAUSED)
 
     def resume(self, machine_id: str) -> None:
-        self._begin("resume")
+        self._enter("resume")
         self._switch(machine_id, MachineState.RUNNING)
 
     def sleep(self, machine_id: str) -> None:
-        self._begin("sleep")
+        self._enter("sleep")
         with self._store.locked():
             domain = self._known(machine_id)
             if domain.state is MachineState.ASLEEP:
@@ -162,20 +162,20 @@ class FakeDriver(FakeMeters, Driver):
                 saved.unlink(missing_ok=True)
                 raise
             self._store.write(saved, "whole")
-            self._freeze(domain)
+            self._save_and_stop(domain)
 
-    def freshen(self, machine_id: str) -> None:
-        self._begin("freshen")
+    def resync_guest(self, machine_id: str) -> None:
+        self._enter("resync_guest")
         with self._store.locked():
             domain = self._known(machine_id)
             if domain.state is not MachineState.RUNNING:
                 raise InvalidMachineState("The machine does not run.")
             if domain.ready_at is None or domain.ready_at > time.time():
                 raise GuestUnreachable("The machine's agent does not answer.")
-            self._store.save(domain, freshened=domain.freshened + 1)
+            self._store.save(domain, resync_count=domain.resync_count + 1)
 
     def reset_disk(self, machine_id: str) -> None:
-        self._begin("reset_disk")
+        self._enter("reset_disk")
         with self._store.locked():
             if self._known(machine_id).state is not MachineState.OFF:
                 raise InvalidMachineState("The machine is not off.")
@@ -190,34 +190,34 @@ class FakeDriver(FakeMeters, Driver):
             shutil.rmtree(old, ignore_errors=True)
 
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
-        self._begin("set_network")
+        self._enter("set_network")
         with self._store.locked():
             domain = self._known(machine_id)
             self._store.write(self._store.root / "firewall" / machine_id, json.dumps(policy.as_json()))
             self._store.save(domain, spec=replace(domain.spec, network=policy))
 
-    def open_connections(self, machine_id: str) -> int:
-        self._begin("open_connections")
+    def count_connections(self, machine_id: str) -> int:
+        self._enter("count_connections")
         return len(self.connections.get(machine_id, ()))
 
-    def end_connections(self, machine_id: str, ports: Collection[int]) -> None:
-        self._begin("end_connections")
+    def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
+        self._enter("close_connections")
         left = [port for port in self.connections.get(machine_id, ()) if port not in ports]
         self.connections[machine_id] = left
 
-    def agent_answers(self, machine_id: str, timeout: float) -> bool:
-        self._begin("agent_answers")
+    def agent_responds(self, machine_id: str, timeout: float) -> bool:
+        self._enter("agent_responds")
         domain = self._known(machine_id)
         ready = domain.ready_at is not None and domain.ready_at <= time.time()
         return domain.state is MachineState.RUNNING and ready
 
     def state(self, machine_id: str) -> MachineState:
-        self._begin("state")
+        self._enter("state")
         domain = self._store.domain(machine_id)
         return MachineState.ABSENT if domain is None else domain.state
 
     def inventory(self) -> Inventory:
-        self._begin("inventory")
+        self._enter("inventory")
         with self._store.locked():
             return Inventory(
                 domains={name: domain.state for name, domain in self._store.domains().items()},
@@ -228,7 +228,7 @@ class FakeDriver(FakeMeters, Driver):
             )
 
     def definition(self, machine_id: str) -> dict[str, object]:
-        self._begin("definition")
+        self._enter("definition")
         spec = self._known(machine_id).spec
         # `boot` holds environment and command, which may be secret.
         fields = ("id", "image", "cpus", "memory_mb", "disk_mb", "ip")

@@ -16,7 +16,7 @@ import libvirt
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import reaper
-from vmbackend.libvirt.process import run
+from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.settings import LibvirtSettings
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _embedded: tuple[Path, IO[str]] | None = None
 _embedded_connection: Any = None
 
 
-class Host:
+class LibvirtConnection:
     """One connection. `on_connected` runs after each opening, with the new connection, before others get it."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Host:
         _start_event_loop()
         root = self._settings.embed_root
         if root is not None:
-            _take_root(root, self._settings.busy_root_seconds)
+            _claim_root(root, self._settings.busy_root_seconds)
         self._closed.clear()
         self._connect()
 
@@ -82,9 +82,9 @@ class Host:
         self._closed.set()
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._release(connection)
+            self._close_connection(connection)
 
-    def _release(self, connection: Any) -> None:
+    def _close_connection(self, connection: Any) -> None:
         _quietly(lambda: self._on_closing(connection))
         if self._settings.embed_root is None:
             _quietly(connection.unregisterCloseCallback)
@@ -103,7 +103,7 @@ class Host:
                 _quietly(lambda: connection.setKeepAlive(_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT))
                 _quietly(lambda: connection.registerCloseCallback(self._lost, None))
         except Exception as error:
-            self._release(connection)
+            self._close_connection(connection)
             if isinstance(error, libvirt.libvirtError):
                 log.error("libvirt prepare: %s", error)
                 raise BackendUnavailable("The hypervisor cannot be used.") from error
@@ -136,7 +136,7 @@ def _open(settings: LibvirtSettings) -> Any:
         return _embedded_connection
 
 
-def warm_capabilities(connection: Any, domain_type: str) -> None:
+def probe_capabilities(connection: Any, domain_type: str) -> None:
     """Let libvirt probe QEMU now (seconds, once per root and QEMU version) and not in the first start."""
     try:
         connection.getDomainCapabilities(None, "x86_64", "q35", domain_type)
@@ -171,7 +171,7 @@ def _run_event_loop() -> None:
             log.exception("libvirt event loop")
 
 
-def _take_root(root: Path, patience: float) -> None:
+def _claim_root(root: Path, patience: float) -> None:
     """Make `root` ready for this process. An attempt on a root in use would spoil libvirt for the process's life."""
     global _embedded  # noqa: PLW0603
     with _process_lock:
@@ -183,7 +183,7 @@ def _take_root(root: Path, patience: float) -> None:
         (root / "etc").mkdir(parents=True, exist_ok=True)
         lock = _lock_root(root, time.monotonic() + patience)
         (root / "etc" / "qemu.conf").write_text(_QEMU_CONF)
-        reaper.start()
+        reaper.start_reaper()
         _embedded = (root, lock)
 
 
@@ -223,5 +223,5 @@ def _ensure_account() -> None:
         pass
     if os.geteuid() != 0:
         raise BackendUnavailable("An embedded libvirt needs root.")
-    run(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/var/lib/libvirt",
+    run_tool(["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/var/lib/libvirt",
          "--shell", "/usr/sbin/nologin", "libvirt-qemu"])  # fmt: skip

@@ -12,18 +12,19 @@ from typing import Any
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
-from vmbackend.fake_host import IN_MEMORY, FakeHost
-from vmbackend.fake_store import Domain
+from vmbackend.fake.host import FakeHost
+from vmbackend.fake.machines import IN_MEMORY
+from vmbackend.fake.store import Domain
 from vmbackend.samples import GuestDisk, Sample
 
 COUNTERS = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
-_KNOWN = {field.name for field in fields(Sample)} - {"at", "run"}
+_KNOWN = {field.name for field in fields(Sample)} - {"at", "generation"}
 
 
 class FakeMeters(FakeHost):
     """The measuring half of the fake driver. Guests use a quarter of their memory unless `use` says otherwise."""
 
-    def use(self, machine_id: str, **amounts: int) -> None:
+    def add_usage(self, machine_id: str, **amounts: int) -> None:
         """Let a machine use so much more: the counters of `Sample`; `memory_used_bytes` is set, not added."""
         if not set(amounts) <= _KNOWN:
             raise ValueError(f"no counters: {set(amounts) - _KNOWN}")
@@ -32,11 +33,11 @@ class FakeMeters(FakeHost):
             used = self._used(domain)
             for name, amount in amounts.items():
                 used[name] = amount + (used.get(name, 0) if name in COUNTERS else 0)
-            self._store.write(self._counters(machine_id), json.dumps({"run": _run(domain), **used}))
+            self._store.write(self._counters(machine_id), json.dumps({"generation": _generation(domain), **used}))
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """See Metered.samples."""
-        self._begin("samples")
+        self._enter("samples")
         found = {}
         for machine_id in machine_ids:
             domain = self._store.domain(machine_id)
@@ -50,7 +51,7 @@ class FakeMeters(FakeHost):
         if self.delays.get("guest_disk", 0.0) > timeout:
             time.sleep(timeout)
             raise GuestUnreachable("The machine's agent does not answer.")
-        self._begin("guest_disk")
+        self._enter("guest_disk")
         if domain.state is not MachineState.RUNNING:
             raise InvalidMachineState("The machine does not run.")
         total = domain.spec.disk_mb << 20
@@ -61,7 +62,7 @@ class FakeMeters(FakeHost):
     def _sample(self, domain: Domain) -> Sample:
         total = domain.spec.memory_mb << 20
         memory = {"memory_used_bytes": total // 4, "memory_total_bytes": total}
-        return Sample(at=time.time(), run=_run(domain), **(memory | self._used(domain)))
+        return Sample(at=time.time(), generation=_generation(domain), **(memory | self._used(domain)))
 
     def _used(self, domain: Domain) -> dict[str, Any]:
         """Since its last start; what an earlier process used is gone with it."""
@@ -69,11 +70,11 @@ class FakeMeters(FakeHost):
             used: dict[str, Any] = json.loads(self._counters(domain.spec.id).read_text())
         except FileNotFoundError:
             return {}
-        return used if used.pop("run") == _run(domain) else {}
+        return used if used.pop("generation") == _generation(domain) else {}
 
     def _counters(self, machine_id: str) -> Path:
         return self._store.directory(machine_id) / "used.json"
 
 
-def _run(domain: Domain) -> str:
+def _generation(domain: Domain) -> str:
     return f"{domain.ready_at}"

@@ -5,48 +5,48 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vmbackend.errors import BackendError, MachineNotFound
-from vmbackend.libvirt.names import port_of
+from vmbackend.libvirt.inventory import HostInventory
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.network_maintainer import port_for
 from vmbackend.libvirt.record import Record
-from vmbackend.libvirt.stock import Stock
 from vmbackend.policy import NetworkPolicy
 
 
-class Admission:
-    """Nothing happens where there is no network (`without`: libvirt's mock hypervisor), but in the records."""
+class NetworkAttachment:
+    """Nothing happens where there is no network (`disabled`: libvirt's mock hypervisor), but in the records."""
 
-    def __init__(self, network: Network, stock: Stock, *, without: bool) -> None:
+    def __init__(self, network: Network, inventory: HostInventory, *, disabled: bool) -> None:
         self._network = network
-        self._stock = stock
-        self._without = without
+        self._inventory = inventory
+        self._disabled = disabled
 
-    def admit(self, record: Record, former: Record) -> None:
+    def attach(self, record: Record, former: Record) -> None:
         """Before each start again: rules that somebody flushed must not leave a guest unguarded."""
-        if self._without:
+        if self._disabled:
             return
         try:
-            self._network.admit(port_of(record), port_of(former))
+            self._network.attach(port_for(record), port_for(former))
         except BackendError:
-            self._network.install(port_of(known) for known in self._stock.records())
+            self._network.install(port_for(known) for known in self._inventory.records())
 
-    def change(self, machine_id: str, policy: NetworkPolicy) -> None:
+    def change_policy(self, machine_id: str, policy: NetworkPolicy) -> None:
         """As `Driver.set_network`."""
         with self._network.lock:
-            files = self._stock.files(machine_id)
+            files = self._inventory.machine_dir(machine_id)
             record = files.read_record()
             if record is None:
                 raise MachineNotFound("The machine's files are not on this host.")
             changed = replace(record, network=policy, generation=record.generation_for(policy))
             # The record first: a firewall that is rebuilt meanwhile must already come out as it shall be.
             files.write_record(changed)
-            self.admit(changed, record)
+            self.attach(changed, record)
 
-    def leave(self, machine_id: str, record: Record | None) -> None:
+    def detach(self, machine_id: str, record: Record | None) -> None:
         """Nothing of the machine is left in the network. A tap of nobody goes by its own name."""
-        if self._without:
+        if self._disabled:
             return
-        ip = record.ip if record else self._network.admitted().get(machine_id)
+        ip = record.ip if record else self._network.attached_addresses().get(machine_id)
         tap = self._network.tap_for(ip) if ip else machine_id
         if ip:
-            self._network.revoke(ip, machine_id)
+            self._network.detach(ip, machine_id)
         self._network.remove_tap(tap)

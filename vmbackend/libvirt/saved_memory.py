@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.record import MachineDir
 
 _MAGIC_BYTES = 16
@@ -27,7 +27,7 @@ class SavedMemory:
 
     def __init__(self, files: MachineDir) -> None:
         self.path = files.memory
-        self._seal = files.memory_seal
+        self._checksum = files.memory_checksum
         self._disk = files.data_disk
 
     @property
@@ -36,9 +36,9 @@ class SavedMemory:
         return self.path.exists()
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether it was written to its end. It may be spoilt all the same: `sound` reads it all."""
-        if self._seal.exists():
+        if self._checksum.exists():
             return self.exists
         try:
             with self.path.open("rb") as file:
@@ -47,31 +47,31 @@ class SavedMemory:
             return False
         return len(magic) == _MAGIC_BYTES and magic != _PARTIAL_MAGIC
 
-    def seal(self) -> None:
+    def write_checksum(self) -> None:
         """Put down what the file holds, once the process is gone. Unsealed by a death, it counts on libvirt's word."""
         try:
-            write_aside(self._seal, self._summary())
+            write_atomically(self._checksum, self._compute_checksum())
         except OSError as error:
             if self.exists:
                 raise BackendUnavailable("The machine's saved memory could not be read.") from error
             # Destroyed or deleted by another thread meanwhile: nothing to seal.
 
-    def sound(self) -> bool:
+    def matches_checksum(self) -> bool:
         """Whether file and disk are what was sealed. Reads all of the file."""
         try:
-            return not self._seal.exists() or self._seal.read_bytes() == self._summary()
+            return not self._checksum.exists() or self._checksum.read_bytes() == self._compute_checksum()
         except OSError:
             return False
 
     def drop(self) -> None:
         """Remove it. The file goes first: a seal alone is nothing, a file without one would count."""
         try:
-            _unlink_soon_freed(self.path)
-            self._seal.unlink(missing_ok=True)
+            _unlink_and_free_in_background(self.path)
+            self._checksum.unlink(missing_ok=True)
         except OSError as error:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 
-    def _summary(self) -> bytes:
+    def _compute_checksum(self) -> bytes:
         total, size = 0, 0
         with self.path.open("rb") as file:
             while chunk := file.read(_CHUNK):
@@ -81,7 +81,7 @@ class SavedMemory:
         return f"{size} {total:08x} {used}\n".encode()
 
 
-def _unlink_soon_freed(path: Path) -> None:
+def _unlink_and_free_in_background(path: Path) -> None:
     """The name goes now, the room it took in a moment: to free it takes a file system longer than a wake should wait.
 
     A process that dies in between frees it too. Harmless where there is no such file.

@@ -1,4 +1,4 @@
-"""What the fake driver's host does by itself, and the knobs by which a test makes it fail."""
+"""The fake host's machines: provisioning, state changes, events."""
 
 from __future__ import annotations
 
@@ -14,25 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend import errors
-from vmbackend.bootlog import clear, stamp
-from vmbackend.driver import Capacity, Event, EventKind, MachineSpec, MachineState, StopReason
+from vmbackend.bootlog import clear_boot_log, timestamp_prefix
+from vmbackend.driver import Event, EventKind, MachineSpec, MachineState, StopReason
 from vmbackend.errors import (
-    BackendError,
+    CapacityExceeded,
     ImageNotFound,
     InvalidMachineState,
     MachineNotFound,
-    NoRoom,
     SavedMemoryUnusable,
 )
-from vmbackend.fake_store import Domain, FakeStore
-from vmbackend.policy import NetworkPolicy
+from vmbackend.fake.store import Domain, FakeStore
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
 POLL = 0.01
 
 
-class FakeHost:
-    """Machines as files, and the knobs. `FakeDriver` adds the contract."""
+class FakeMachines:
+    """Machines as files: how they are provisioned, started, saved and stopped."""
 
     def __init__(
         self,
@@ -53,81 +51,11 @@ class FakeHost:
         self._closing = threading.Event()
         self._reporter: threading.Thread | None = None
 
-    def fail_next(self, method: str, error: BackendError, *, times: int = 1) -> None:
-        """Let the next calls of `method` (or the next passages of "METHOD:POINT") raise."""
-        fault = {"at": method, "error": type(error).__name__, "sentence": error.sentence}
-        with self._store.locked():
-            self._store.save_faults(self._store.faults() + [fault] * times)
-
-    def fail_no_more(self) -> None:
-        """Forget the failures that are still to come."""
-        with self._store.locked():
-            self._store.save_faults([])
-
-    def kill(self, machine_id: str) -> None:
-        """The machine's process dies."""
-        self._end_of(machine_id, StopReason.CRASHED)
-
-    def panic(self, machine_id: str) -> None:
-        """The guest's kernel gives up."""
-        self._end_of(machine_id, StopReason.PANICKED)
-
-    def exit(self, machine_id: str, code: int) -> None:
-        """The machine's main process ends, and the machine with it."""
-        with self._store.locked():
-            domain = self._store.save(self._known(machine_id), exit_code=code, main_pid=None)
-            self._store.drop_events(machine_id, only_future=True)
-            self._store.post(Event(machine_id, EventKind.MAIN_EXITED, exit_code=code))
-            self._stop(domain, StopReason.SHUTDOWN)
-
-    def vanish(self, machine_id: str) -> None:
-        """The hypervisor forgets the machine; its files stay."""
-        with self._store.locked():
-            domain = self._known(machine_id)
-            self._stop(domain, StopReason.LOST)
-            (self._store.root / "domains" / f"{machine_id}.json").unlink()
-
-    def put_to_sleep(self, machine_id: str) -> None:
-        """Somebody else saves the machine's memory and ends its process."""
-        with self._store.locked():
-            self._store.write(self._store.saved_memory(machine_id), "whole")
-            self._freeze(self._known(machine_id))
-
-    def spoil_memory(self, machine_id: str) -> None:
-        """What the machine's sleep wrote cannot be loaded any more."""
-        self._store.write(self._store.saved_memory(machine_id), "spoilt")
-
-    def freshened(self, machine_id: str) -> int:
-        """How often `freshen` was called since the machine was last started, woken or resumed."""
-        return self._known(machine_id).freshened
-
-    def set_boot_id(self, boot_id: str) -> None:
-        """The host was booted anew."""
-        self._store.write(self._store.root / "boot_id", boot_id)
-
-    def make_stubborn(self, machine_id: str) -> None:
-        """The guest ignores the power button from now on."""
-        (self._store.directory(machine_id) / "stubborn").touch()
-
     def boot_log(self, machine_id: str) -> Path:
         """See Driver.boot_log."""
         return self._store.directory(machine_id) / "boot.log"
 
-    def leave_behind(self, machine_id: str, *kinds: str) -> None:
-        """Make leftovers: of `directories`, `taps`, `firewall`, `saved`."""
-        for kind in kinds:
-            path = self._store.root / kind / machine_id
-            path.mkdir(exist_ok=True) if kind == "directories" else path.touch()
-
-    def set_capacity(self, size: Capacity) -> None:
-        """The host's size; its free figures follow from the machines."""
-        self._store.set_capacity(size)
-
-    def policy_of(self, machine_id: str) -> NetworkPolicy:
-        """What the machine's network port lets through."""
-        return NetworkPolicy.from_json(json.loads((self._store.root / "firewall" / machine_id).read_text()))
-
-    def _begin(self, method: str) -> None:
+    def _enter(self, method: str) -> None:
         time.sleep(self.delays.get(method, 0.0))
         self._raise_fault(method)
 
@@ -146,7 +74,7 @@ class FakeHost:
                 return
             faults.remove(mine)
             self._store.save_faults(faults)
-        raise getattr(errors, mine["error"])(mine["sentence"])
+        raise getattr(errors, mine["error"])(mine["message"])
 
     def _known(self, machine_id: str) -> Domain:
         domain = self._store.domain(machine_id)
@@ -162,7 +90,7 @@ class FakeHost:
         room = self._store.capacity()
         held = 0 if before is None else before.spec.disk_mb
         if spec.disk_mb - held > room.disk_free_mb or spec.memory_mb > room.memory_mb:
-            raise NoRoom("The host has not enough room.")
+            raise CapacityExceeded("The host has not enough room.")
 
     def _check_sleep(self, domain: Domain) -> None:
         if domain.state not in IN_MEMORY:
@@ -171,13 +99,13 @@ class FakeHost:
         if not room.snapshots:
             raise InvalidMachineState("Machines cannot sleep on this host.")
         if domain.spec.memory_mb > room.disk_free_mb:
-            raise NoRoom("The host has no room for the machine's memory.")
+            raise CapacityExceeded("The host has no room for the machine's memory.")
 
     def _write_machine(self, spec: MachineSpec) -> None:
         root, directory = self._store.root, self._store.directory(spec.id)
         (directory / "disk").mkdir(parents=True, exist_ok=True)
         if not spec.boot.keep_logs:
-            clear(self.boot_log(spec.id))
+            clear_boot_log(self.boot_log(spec.id))
         self._hook("prepare:disk")
         # Of a machine that the hypervisor forgot: it does not fit the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
@@ -206,9 +134,9 @@ class FakeHost:
             if domain.state not in IN_MEMORY:
                 raise InvalidMachineState("The machine does not run.")
             if domain.state is not wanted:
-                self._store.save(domain, state=wanted, freshened=0)
+                self._store.save(domain, state=wanted, resync_count=0)
 
-    def _freeze(self, domain: Domain) -> None:
+    def _save_and_stop(self, domain: Domain) -> None:
         """Its memory was saved: the process goes, and what it was doing stays as it is."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGSTOP)
@@ -217,7 +145,7 @@ class FakeHost:
         self._store.save(domain, state=MachineState.ASLEEP, ready_at=None, ready_in=left)
         self._store.post(Event(machine_id, EventKind.STOPPED, StopReason.SAVED))
 
-    def _thaw(self, domain: Domain) -> None:
+    def _restore(self, domain: Domain) -> None:
         """Load its memory. Raises SavedMemoryUnusable; it is off then."""
         saved = self._store.saved_memory(domain.spec.id)
         whole = saved.exists() and saved.read_text() == "whole"
@@ -225,7 +153,7 @@ class FakeHost:
             self._drop_memory(domain)
             raise SavedMemoryUnusable("The machine's saved memory cannot be loaded.")
         ready_at = time.time() + domain.ready_in
-        self._store.save(domain, state=MachineState.RUNNING, ready_at=ready_at, freshened=0)
+        self._store.save(domain, state=MachineState.RUNNING, ready_at=ready_at, resync_count=0)
         saved.unlink()
         if domain.ready_in > 0:
             self._store.post(Event(domain.spec.id, EventKind.READY), due=ready_at)
@@ -246,10 +174,10 @@ class FakeHost:
     def _run(self, domain: Domain) -> None:
         machine_id = domain.spec.id
         ready_at = time.time() + self.delays.get("boot", 0.0)
-        changes = {"ready_at": ready_at, "exit_code": None, "freshened": 0}
+        changes = {"ready_at": ready_at, "exit_code": None, "resync_count": 0}
         domain = self._store.save(domain, state=MachineState.RUNNING, **changes)
         with self.boot_log(machine_id).open("ab") as log:
-            log.write(stamp() + b"booted\n")
+            log.write(timestamp_prefix() + b"booted\n")
         self._store.post(Event(machine_id, EventKind.READY), due=ready_at)
         if self._run_commands and domain.spec.boot.cmd is not None:
             self._run_main(domain, domain.spec.boot.cmd)
@@ -274,9 +202,16 @@ class FakeHost:
             domain = self._store.domain(machine_id)
             # Stopped by the driver meanwhile: its end is no exit.
             if domain is not None and domain.main_pid == process.pid:
-                self.exit(machine_id, code if code >= 0 else 128 - code)
+                self._exit_main(machine_id, code if code >= 0 else 128 - code)
 
-    def _end_of(self, machine_id: str, reason: StopReason) -> None:
+    def _exit_main(self, machine_id: str, code: int) -> None:
+        with self._store.locked():
+            domain = self._store.save(self._known(machine_id), exit_code=code, main_pid=None)
+            self._store.drop_events(machine_id, only_future=True)
+            self._store.post(Event(machine_id, EventKind.MAIN_EXITED, exit_code=code))
+            self._stop(domain, StopReason.SHUTDOWN)
+
+    def _stop_machine(self, machine_id: str, reason: StopReason) -> None:
         with self._store.locked():
             self._stop(self._known(machine_id), reason)
 

@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from vmbackend.errors import ImageTooLarge, NoRoom
+from vmbackend.errors import CapacityExceeded, ImageTooLarge
 from vmbackend.images.types import ImageSettings
 
 ENTRY_BYTES = 1024  # what an empty file costs; millions of them are a bomb as well
 
 
-def too_large(settings: ImageSettings) -> ImageTooLarge:
-    """The one sentence for every place that finds an image too large."""
+def image_too_large(settings: ImageSettings) -> ImageTooLarge:
+    """The one message for every place that finds an image too large."""
     return ImageTooLarge(f"The image unpacks to more than the {settings.max_unpacked_bytes >> 20} MiB allowed.")
 
 
-def check_room(directory: Path, needed: int, settings: ImageSettings) -> None:
-    """Raises NoRoom where `needed` bytes more would leave less than `min_free_bytes`, or inodes run out."""
+def check_free_space(directory: Path, needed: int, settings: ImageSettings) -> None:
+    """Raises CapacityExceeded where `needed` bytes more would leave less than `min_free_bytes`, or inodes run out."""
     free = os.statvfs(directory)
     few_inodes = free.f_files > 0 and free.f_favail < free.f_files // 100
     if few_inodes or free.f_bavail * free.f_frsize - needed < settings.min_free_bytes:
-        raise NoRoom("The host has too little free disk room for this image.")
+        raise CapacityExceeded("The host has too little free disk room for this image.")
 
 
 def tree_bytes(directory: Path) -> int:
@@ -49,26 +49,26 @@ def _entry_bytes(entry: os.DirEntry[str]) -> int:
     return max(ENTRY_BYTES, status.st_blocks * 512 // max(1, status.st_nlink))
 
 
-class Watch:
+class UsageLimit:
     """Looks at a directory while a tool fills it and stops the tool, by raising, when a bound is passed."""
 
-    LOOK_EVERY = 0.3  # seconds
+    CHECK_INTERVAL = 0.3  # seconds
 
     def __init__(
-        self, directory: Path, limit: int, settings: ImageSettings, seen: Callable[[int], None] | None = None
+        self, directory: Path, limit: int, settings: ImageSettings, on_usage: Callable[[int], None] | None = None
     ) -> None:
-        self.directory, self._limit, self._settings, self._seen = directory, limit, settings, seen
+        self.directory, self._limit, self._settings, self._on_usage = directory, limit, settings, on_usage
         self._next = 0.0
 
-    def look(self) -> None:
-        """Raises NoRoom, ImageTooLarge. Walks the tree at most a tenth of the time."""
+    def check_usage(self) -> None:
+        """Raises CapacityExceeded, ImageTooLarge. Walks the tree at most a tenth of the time."""
         started = time.monotonic()
         if started < self._next:
             return
-        check_room(self.directory, 0, self._settings)
+        check_free_space(self.directory, 0, self._settings)
         used = tree_bytes(self.directory)
-        self._next = started + max(self.LOOK_EVERY, 10 * (time.monotonic() - started))
+        self._next = started + max(self.CHECK_INTERVAL, 10 * (time.monotonic() - started))
         if used > self._limit:
-            raise too_large(self._settings)
-        if self._seen is not None:
-            self._seen(used)
+            raise image_too_large(self._settings)
+        if self._on_usage is not None:
+            self._on_usage(used)

@@ -11,12 +11,12 @@ import asyncssh
 from vmbackend.errors import GuestUnreachable
 
 from .connection import Channel
-from .translate import UNREACHABLE, translated
+from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024
 
 
-class Kept:
+class BoundedBuffer:
     """The first `limit` bytes of a stream."""
 
     def __init__(self, limit: int) -> None:
@@ -24,14 +24,14 @@ class Kept:
         self.truncated = False
         self._limit = limit
 
-    def add(self, block: bytes) -> None:
+    def append(self, block: bytes) -> None:
         """Keep what still fits."""
         room = self._limit - len(self.data)
         self.data += block[:room]
         self.truncated = self.truncated or len(block) > room
 
 
-async def attend(channel: Channel, stdin: bytes, out: Kept, err: Kept) -> int:
+async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: BoundedBuffer) -> int:
     """Run the command to its end; returns its exit code.
 
     Raises GuestUnreachable, TimeoutError of the caller's.
@@ -39,7 +39,7 @@ async def attend(channel: Channel, stdin: bytes, out: Kept, err: Kept) -> int:
     process = channel.process
     feeding = asyncio.ensure_future(_feed(process.stdin, stdin))
     try:
-        with translated():
+        with translate_errors():
             await asyncio.gather(_drain(process.stdout, out), _drain(process.stderr, err))
             await process.channel.wait_closed()
     finally:
@@ -57,9 +57,9 @@ async def _feed(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
         stdin.write_eof()
 
 
-async def _drain(stream: asyncssh.SSHReader[bytes], kept: Kept) -> None:
+async def _drain(stream: asyncssh.SSHReader[bytes], buffer: BoundedBuffer) -> None:
     while block := await stream.read(_CHUNK):
-        kept.add(block)
+        buffer.append(block)
 
 
 def _exit_code(process: asyncssh.SSHClientProcess[bytes]) -> int:
