@@ -17,8 +17,8 @@ from redis import RedisError
 from redis.asyncio import Redis
 
 from common.redis import open_async_client, redis_key
-from common.sse.client import asked
-from common.sse.window import Window
+from common.sse.calls import bounded_call
+from common.sse.replay import ReplayBuffer
 from vmbackend.bootlog import former
 from workspaces.logs.channels import log_channel
 from workspaces.logs.publish import LogPublisher
@@ -33,12 +33,12 @@ ASK_SECONDS = 1.0
 
 async def watch(client: Redis, host: str, workspace_id: str) -> None:
     """Somebody reads this console for the next WATCH_SECONDS."""
-    await asked(client.zadd(_key(host), {workspace_id: await _now(client) + WATCH_SECONDS}))
+    await bounded_call(client.zadd(_key(host), {workspace_id: await _now(client) + WATCH_SECONDS}))
 
 
 async def _now(client: Redis) -> float:
     """Seconds by the clock of Redis: those of two machines differ."""
-    seconds, micros = await asked(client.time())
+    seconds, micros = await bounded_call(client.time())
     return float(seconds) + float(micros) / 1e6
 
 
@@ -104,10 +104,10 @@ class BootLogs:
 
     async def _work(self) -> None:
         async with open_async_client() as client:
-            window = Window(client)
+            replay = ReplayBuffer(client)
             while True:
                 try:
-                    await self._turn(window)
+                    await self._turn(replay)
                 except (RedisError, OSError) as exc:
                     logger.warning("boot logs: %s", exc)
                     await asyncio.sleep(ASK_SECONDS)
@@ -116,20 +116,20 @@ class BootLogs:
                     await asyncio.sleep(ASK_SECONDS)
                 await asyncio.sleep(LOOK_SECONDS if self._publishers else ASK_SECONDS)
 
-    async def _turn(self, window: Window) -> None:
+    async def _turn(self, replay: ReplayBuffer) -> None:
         if time.monotonic() - self._asked >= ASK_SECONDS:
-            await self._ask(window)
+            await self._ask(replay)
         for publisher in self._publishers.values():
             await publisher.step()
 
-    async def _ask(self, window: Window) -> None:
+    async def _ask(self, replay: ReplayBuffer) -> None:
         self._asked = time.monotonic()
-        now = await _now(window.client)
-        await asked(window.client.zremrangebyscore(_key(self._host), "-inf", now))
-        found = await asked(window.client.zrange(_key(self._host), 0, -1))
+        now = await _now(replay.client)
+        await bounded_call(replay.client.zremrangebyscore(_key(self._host), "-inf", now))
+        found = await bounded_call(replay.client.zrange(_key(self._host), 0, -1))
         watched = {bytes(name).decode() for name in found}  # type: ignore[arg-type]
         for gone in set(self._publishers) - watched:
             del self._publishers[gone]
         for new in watched - set(self._publishers):
             files = ConsoleFiles(self._path_of(new))
-            self._publishers[new] = LogPublisher(window, log_channel(new, BOOT), LogSource(BOOT), files)
+            self._publishers[new] = LogPublisher(replay, log_channel(new, BOOT), LogSource(BOOT), files)

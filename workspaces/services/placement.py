@@ -88,7 +88,7 @@ def free_address(host: Host) -> str:
     first, last = int(network.network_address) + 2, int(network.broadcast_address) - 1
     taken = set(Workspace.objects.filter(host=host, ip__isnull=False).values_list("ip", flat=True))
     # One that was given back just now, and where the edge may still send its former owner's visitors.
-    taken |= answers().addresses()
+    taken |= answers().cached_addresses()
     for _ in range(64):
         candidate = str(IPv4Address(random.randint(first, last)))  # noqa: S311 no secret
         if candidate not in taken:
