@@ -28,7 +28,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from benchmarks.common import percentile
-from common.sse.window import Channel, Window
+from common.sse.replay import Channel, ReplayBuffer
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # The prefix of all names in Redis, the same in both processes.
@@ -169,7 +169,7 @@ class Writer:
     """Writes the console's channel, as vmhost does."""
 
     def __init__(self, of: Server, redis: Redis) -> None:
-        self._window = Window(redis)
+        self._replay = ReplayBuffer(redis)
         self._channel = Channel(f"log:{of.workspace}:boot")
         self._position = ""
         self.number = 0
@@ -178,7 +178,7 @@ class Writer:
         self.number += 1
         text = json.dumps({"n": self.number, "at": time.time(), "line": f"line {self.number}" + "x" * padding})
         position = str(self.number)
-        await self._window.append(self._channel, [("message", text)], expected=self._position, position=position)
+        await self._replay.append(self._channel, [("message", text)], expected=self._position, position=position)
         self._position = position
 
 

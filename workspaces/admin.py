@@ -88,7 +88,7 @@ class WorkspaceAdmin(ReadOnlyAdmin):
             try:
                 service(workspace=row, actor=f"staff {request.user}")
             except DomainError as exc:
-                messages.error(request, f"{row}: {exc.sentence}")
+                messages.error(request, f"{row}: {exc.message}")
             except Workspace.DoesNotExist:
                 messages.error(request, f"{row}: it was deleted meanwhile.")
 

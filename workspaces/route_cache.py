@@ -15,7 +15,7 @@ from django.conf import settings
 from django.db import transaction
 
 from edge.address import label
-from edge.kept import Kept, kept_folder
+from edge.route_cache import RouteCache, route_cache_folder
 
 if TYPE_CHECKING:
     from workspaces.models import Workspace
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 
 @cache
-def answers() -> Kept:
+def answers() -> RouteCache:
     """Those of this instance, in the folder where its Caddy looks."""
-    return Kept(kept_folder(settings.STATE / "run"))
+    return RouteCache(route_cache_folder(settings.STATE / "run"))
 
 
 def held_addresses() -> set[str]:
     """Addresses to which the edge may still send requests meant for their former workspace."""
-    return answers().addresses()
+    return answers().cached_addresses()
 
 
 def labels(workspace: Workspace) -> list[str]:
@@ -54,7 +54,7 @@ def shut(workspace: Workspace, more: Collection[str] = ()) -> None:
 def shut_now(workspace: Workspace, more: Collection[str] = ()) -> None:
     """As `shut`, for rows that are committed. Raises nothing of the file system."""
     try:
-        answers().forget({*labels(workspace), *more})
+        answers().invalidate({*labels(workspace), *more})
     except FileNotFoundError:
         pass  # no instance has run here
     except OSError as exc:

@@ -17,7 +17,7 @@ class DomainError(Exception):
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
-    message: ClassVar[str] = "Something went wrong on our side."
+    message: str = "Something went wrong on our side."
 
     def __init__(
         self,
@@ -26,10 +26,10 @@ class DomainError(Exception):
         details: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        self.sentence = message or self.message
+        self.message = message or type(self).message
         self.details = details
         self.headers = headers or {}
-        super().__init__(self.sentence)
+        super().__init__(self.message)
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The outermost middleware: request id, JSON for whatever escaped a view, the body limit by Content-Length."""
+"""The outermost middleware: request id, JSON for exceptions that no view handled, the body limit by Content-Length."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from common import errors
-from common.incoming import body_limit, was_too_large
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
+from common.streaming_body import body_limit, body_was_too_large
 
 
 class ApiMiddleware:
-    """Works under WSGI and ASGI alike, so that an asynchronous view is not pushed through a thread."""
+    """Supports WSGI and ASGI, so that an asynchronous view needs no thread."""
 
     sync_capable = True
     async_capable = True
@@ -42,14 +42,14 @@ class ApiMiddleware:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
-        """JSON for everything but the admin, which keeps Django's own pages."""
+        """A JSON error for every path but the admin, which has Django's own pages."""
         if request.path.startswith("/admin/"):
             return None
         return error_response(as_domain_error(exception))
 
 
 def refusal(request: HttpRequest) -> HttpResponseBase | None:
-    """What no route answers: a Host header that is not ours, a body that is too large."""
+    """Requests refused before routing: an unknown Host header, a body that is too large."""
     try:
         request.get_host()
     except SuspiciousOperation as exc:
@@ -58,13 +58,13 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
 
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
-    """413 by the announced length, or where none was announced by what came."""
+    """413 by Content-Length, or by the received bytes of a body without it."""
     limit = body_limit(request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
         return error_response(errors.ValidationError("The Content-Length header is not a number."))
-    if announced <= limit and not was_too_large(request):
+    if announced <= limit and not body_was_too_large(request):
         return None
     has = f"{announced} bytes" if announced > limit else "more"
     return error_response(errors.PayloadTooLarge(f"The body has {has}; at most {limit} bytes are accepted here."))

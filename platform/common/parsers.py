@@ -10,7 +10,7 @@ from typing import IO, Any
 from rest_framework.parsers import BaseParser
 
 from common import errors
-from common.incoming import body_limit
+from common.streaming_body import body_limit
 
 
 class ObjectParser(BaseParser):

@@ -48,7 +48,7 @@ def open_client(timeout: float) -> Redis:
 def open_async_client() -> AsyncRedis:
     """A client for one event loop, whose caller closes it.
 
-    Without a timeout for answers: await its calls through `common.sse.client`, which bounds them.
+    Without a timeout for answers: await its calls through `common.sse.calls`, which bounds them.
     """
     pool = AsyncBlockingConnectionPool.from_url(
         settings.REDIS_URL,

@@ -31,7 +31,7 @@ def error_body(error: errors.DomainError) -> dict[str, Any]:
         "success": False,
         "error": error.name,
         "code": error.code,
-        "message": error.sentence,
+        "message": error.message,
         "request_id": current_request_id(),
     }
     if error.details is not None:

@@ -8,7 +8,7 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup(set_prefix=False)
 
-from common.incoming import StreamingHandler  # noqa: E402  # needs the settings
+from common.streaming_body import StreamingHandler  # noqa: E402  # needs the settings
 
 # Each open stream is an open file, and the usual soft limit is 1,024.
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -13,8 +13,8 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from edge.address import PublicAddress
-from edge.kept import kept_folder
 from edge.pages import page
+from edge.route_cache import route_cache_folder
 from edge.secret import edge_secret
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
@@ -49,7 +49,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         # Labels are counted from the right, from 0.
         label=f"{{http.request.host.labels.{public.suffix.count('.')}}}",
         body_limit=settings.body_limit_bytes,
-        kept=kept_folder(run_dir),
+        routes=route_cache_folder(run_dir),
         certificate=_certificate(settings),
         bind=settings.bind,
         base_host=urlsplit(settings.base_url).hostname,

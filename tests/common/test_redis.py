@@ -50,14 +50,14 @@ def test_an_event_stream_gets_no_event_of_another_instance(settings: LazySetting
         channel = fresh()
         settings.REDIS_PREFIX = ONE
         async with reading(channel) as (client, runtime):
-            await Writer(runtime.window, channel).write("of one")
+            await Writer(runtime.replay, channel).write("of one")
             assert (await client.next()).data == "of one"
             settings.REDIS_PREFIX = TWO
-            assert await runtime.window.position(channel) == ""
-            await Writer(runtime.window, channel).write("of two")
+            assert await runtime.replay.position(channel) == ""
+            await Writer(runtime.replay, channel).write("of two")
             assert await client.nothing()
             settings.REDIS_PREFIX = ONE
-            assert await runtime.window.position(channel) == "1"
+            assert await runtime.replay.position(channel) == "1"
 
     asyncio.run(run())
 

@@ -146,7 +146,7 @@ MEANWHILE: dict[str, Status] = {
     "destroy": Status.STOPPING,
     "delete": Status.DELETING,
 }
-# CheckTarget the machine's process is there at the last step.
+# Where the machine's process is there at the last step.
 PROCESS = {"forced start", "stop", "restart", "pause", "resume", "sleep", "resize running", "destroy"}
 
 

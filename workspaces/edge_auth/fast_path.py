@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from common.errors import DomainError
-from edge.kept import this_second
+from edge.route_cache import this_second
 from workspaces import last_used
 from workspaces.edge_auth.views import UPSTREAM, find
 from workspaces.route_cache import answers
@@ -28,7 +28,7 @@ class Door:
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner
-        answers().clear()
+        answers().remove_expired()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         asked = environ.get("PATH_INFO") == PATH and environ.get("REQUEST_METHOD") == "GET"
@@ -53,7 +53,7 @@ def _upstream(environ: WSGIEnvironment) -> str:
         return ""
     last_used.touch_for_request(target.workspace_id)
     if not target.ingress and target.ip:
-        answers().keep(second, _label(environ), target.upstream)
+        answers().store(second, _label(environ), target.upstream)
     return target.upstream
 
 

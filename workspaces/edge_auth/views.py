@@ -135,7 +135,7 @@ async def _woke(workspace_id: str) -> bool:
         await gate().let_in(workspace_id)
         return True
     except DomainError as exc:
-        logger.info("%s is not woken: %s", workspace_id, exc.sentence)
+        logger.info("%s is not woken: %s", workspace_id, exc.message)
         return False
 
 
@@ -230,7 +230,7 @@ def _answer(request: HttpRequest, error: DomainError) -> HttpResponse:
     """What the visitor sees: a page for a browser, else the error body."""
     response: HttpResponse
     if "text/html" in request.headers.get("Accept", "") and error.status in TITLES:
-        response = HttpResponse(page(TITLES[error.status], error.sentence), status=error.status, headers=error.headers)
+        response = HttpResponse(page(TITLES[error.status], error.message), status=error.status, headers=error.headers)
     else:
         response = error_response(error)
     response["Cache-Control"] = "no-store"

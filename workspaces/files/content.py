@@ -19,7 +19,7 @@ from accounts.authentication import actor_of
 from accounts.permissions import RESOURCE_SCOPES, require
 from common.connections import release_connection
 from common.errors import MethodNotAllowed, PayloadTooLarge, UnsupportedMediaType
-from common.incoming import RAW, is_raw, pieces
+from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import Entry, GuestAddress, GuestSession
 from workspaces import errors
@@ -166,7 +166,7 @@ async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBas
 async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
     """The body flows into the guest as it comes: the old file stands until all of it is there."""
     path = query_path(request)
-    body = _limited(pieces(request), TransferUse(address.machine_id))
+    body = _limited(body_chunks(request), TransferUse(address.machine_id))
     with guest_errors():
         # Without a deadline: each step has its own, and how long the caller takes is the caller's affair.
         return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)

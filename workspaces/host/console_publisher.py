@@ -16,8 +16,8 @@ from pathlib import Path
 from redis import RedisError
 
 from common.redis import open_async_client
-from common.sse.client import asked
-from common.sse.window import Window
+from common.sse.calls import bounded_call
+from common.sse.replay import ReplayBuffer
 from vmbackend.bootlog import rotated_path
 from workspaces.logs.channels import log_channel
 from workspaces.logs.console_readers import readers_key, redis_time
@@ -88,10 +88,10 @@ class BootLogs:
 
     async def _work(self) -> None:
         async with open_async_client() as client:
-            window = Window(client)
+            replay = ReplayBuffer(client)
             while True:
                 try:
-                    await self._turn(window)
+                    await self._turn(replay)
                 except (RedisError, OSError) as exc:
                     logger.warning("boot logs: %s", exc)
                     await asyncio.sleep(ASK_SECONDS)
@@ -100,20 +100,20 @@ class BootLogs:
                     await asyncio.sleep(ASK_SECONDS)
                 await asyncio.sleep(LOOK_SECONDS if self._publishers else ASK_SECONDS)
 
-    async def _turn(self, window: Window) -> None:
+    async def _turn(self, replay: ReplayBuffer) -> None:
         if time.monotonic() - self._asked >= ASK_SECONDS:
-            await self._ask(window)
+            await self._ask(replay)
         for publisher in self._publishers.values():
             await publisher.step()
 
-    async def _ask(self, window: Window) -> None:
+    async def _ask(self, replay: ReplayBuffer) -> None:
         self._asked = time.monotonic()
-        now = await redis_time(window.client)
-        await asked(window.client.zremrangebyscore(readers_key(self._host), "-inf", now))
-        found = await asked(window.client.zrange(readers_key(self._host), 0, -1))
+        now = await redis_time(replay.client)
+        await bounded_call(replay.client.zremrangebyscore(readers_key(self._host), "-inf", now))
+        found = await bounded_call(replay.client.zrange(readers_key(self._host), 0, -1))
         watched = {bytes(name).decode() for name in found}  # type: ignore[arg-type]
         for gone in set(self._publishers) - watched:
             del self._publishers[gone]
         for new in watched - set(self._publishers):
             files = ConsoleFiles(self._path_of(new))
-            self._publishers[new] = LogPublisher(window, log_channel(new, BOOT), LogSource(BOOT), files)
+            self._publishers[new] = LogPublisher(replay, log_channel(new, BOOT), LogSource(BOOT), files)

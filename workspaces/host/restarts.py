@@ -110,8 +110,8 @@ def _postpone(row: Workspace, why: DomainError) -> None:
     later = timezone.now() + timedelta(seconds=NO_ROOM_SECONDS)
     Workspace.objects.filter(pk=row.pk, restart_due_at__isnull=False).update(restart_due_at=later)
     if row.error_code != why.code:  # told once, not every time
-        record(row, "restart_postponed", f"It is not restarted now: {why.sentence}", actor=ACTOR)
-        Workspace.objects.filter(pk=row.pk).update(error_code=why.code, error_message=why.sentence)
+        record(row, "restart_postponed", f"It is not restarted now: {why.message}", actor=ACTOR)
+        Workspace.objects.filter(pk=row.pk).update(error_code=why.code, error_message=why.message)
 
 
 @transaction.atomic

@@ -60,7 +60,7 @@ def _handle(row: Workspace, now: datetime) -> bool:
     except OperationInProgress:
         return False
     except DomainError as exc:
-        logger.warning("sweep %s: %s", row.pk, exc.sentence)
+        logger.warning("sweep %s: %s", row.pk, exc.message)
         _look_again(row, now)
         return False
     except Exception:

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from common.redis import redis_client
 from common.sse.frames import GAP, MESSAGE, one_line
-from common.sse.window import Channel, forget, hold, restart
+from common.sse.replay import Channel, drop_channel, pause_channel, restart_channel
 from common.times import iso
 from workspaces.logs.follow import Look, Place
 from workspaces.logs.lines import entry
@@ -41,17 +41,17 @@ def clearing(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
     Redis nobody can be told, and the logs are cleared all the same: streams begin anew when it is back.
     """
     channels = [log_channel(workspace_id, source) for source in sources]
-    _each(channels, hold)
+    _each(channels, pause_channel)
     try:
         yield
     except BaseException:
-        _each(channels, forget)
+        _each(channels, drop_channel)
         raise
     transaction.on_commit(lambda: _each(channels, _tell))
 
 
 def _tell(client: redis.Redis, channel: Channel) -> None:
-    restart(client, channel, MESSAGE, one_line({"cleared": True}), str(Place()))
+    restart_channel(client, channel, MESSAGE, one_line({"cleared": True}), str(Place()))
 
 
 def _each(channels: list[Channel], do: Callable[[redis.Redis, Channel], None]) -> None:

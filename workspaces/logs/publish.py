@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from common.sse.window import HELD, Channel, Superseded, Window
+from common.sse.replay import PAUSED, Channel, ReplayBuffer, Superseded
 from workspaces.logs.channels import events_of
 from workspaces.logs.follow import Follower, LogFiles, Place, seed
 from workspaces.logs.sources import LogSource
@@ -13,10 +13,10 @@ HELD_SECONDS = 0.2
 
 
 class LogPublisher:
-    """Writes one log's channel. After Superseded it begins again from what the window says."""
+    """Writes one log's channel. After Superseded it begins again from the stored position."""
 
-    def __init__(self, window: Window, channel: Channel, source: LogSource, files: LogFiles) -> None:
-        self._window = window
+    def __init__(self, replay: ReplayBuffer, channel: Channel, source: LogSource, files: LogFiles) -> None:
+        self._replay = replay
         self._channel = channel
         self._source = source
         self._files = files
@@ -32,8 +32,8 @@ class LogPublisher:
             return True
 
     async def _begin(self) -> bool:
-        self._position = await self._window.position(self._channel)
-        if self._position == HELD:
+        self._position = await self._replay.position(self._channel)
+        if self._position == PAUSED:
             await asyncio.sleep(HELD_SECONDS)
             return False
         if self._position:
@@ -54,5 +54,5 @@ class LogPublisher:
         return True
 
     async def _write(self, events: list[tuple[str, str]], position: str) -> None:
-        await self._window.append(self._channel, events, expected=self._position, position=position)
+        await self._replay.append(self._channel, events, expected=self._position, position=position)
         self._position = position

@@ -97,7 +97,7 @@ def _named(workspace: Workspace, name: str) -> LogSource:
     try:
         return find_source(workspace, name)
     except NotFound as exc:
-        raise ValidationError(details={"source": [exc.sentence]}) from exc
+        raise ValidationError(details={"source": [exc.message]}) from exc
 
 
 def _tail(workspace: Workspace, source: LogSource, lines: int) -> bytes:

@@ -92,8 +92,8 @@ def bring_to_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
     try:
         return ask(workspace, TASK, list(close)).decode() or None
     except DomainError as exc:
-        logger.warning("network of %s: %s", workspace.pk, exc.sentence)
-        return f"{exc.sentence} It applies as soon as the host is back."
+        logger.warning("network of %s: %s", workspace.pk, exc.message)
+        return f"{exc.message} It applies as soon as the host is back."
 
 
 def _lock(workspace: Workspace) -> None:

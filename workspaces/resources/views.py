@@ -86,7 +86,7 @@ class ResourcesViewSet(ViewSet):
         try:
             operation = services.overlay_resize(workspace=workspace, actor=request.user.label, size_mb=size)
         except errors.InvalidResources as exc:
-            raise errors.InvalidResources(exc.sentence, details={"size_mb": [exc.sentence]}) from exc
+            raise errors.InvalidResources(exc.message, details={"size_mb": [exc.message]}) from exc
         if operation is None:
             return ok(size_mb=size, wasRunning=workspace.status == Status.RUNNING, relaunched=False)
         was_running = operation.params["was_running"]

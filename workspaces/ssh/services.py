@@ -82,8 +82,8 @@ def bring_to_guest(workspace: Workspace) -> str | None:
         try:
             switch_ssh(workspace)
         except DomainError as exc:
-            logger.warning("ssh of %s: %s", workspace.pk, exc.sentence)
-            return f"{exc.sentence} It applies at the next start."
+            logger.warning("ssh of %s: %s", workspace.pk, exc.message)
+            return f"{exc.message} It applies at the next start."
         workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys"])
         if _access(workspace) == before:
             told(workspace)
@@ -109,7 +109,7 @@ def renew_access(row: Workspace) -> None:
         switch_ssh(row)
         told(row)
     except DomainError as exc:
-        record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.sentence}")
+        record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 
 
 def _access(workspace: Workspace) -> tuple[bool, list[str]]:

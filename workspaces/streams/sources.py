@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from common.sse.batch import Batch, whole_seconds
-from common.sse.follow import Source
+from common.sse.batch import Batch, seconds_to_next
 from common.sse.frames import MESSAGE, one_line
+from common.sse.leaders import Source
+from common.sse.replay import Channel, ReplayBuffer
 from common.sse.runtime import in_thread
-from common.sse.window import Channel, Window
 from vmbackend.backend import guest_pool
 from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound
 from vmbackend.guest.session import GuestAddress
@@ -38,24 +38,24 @@ CALL_SECONDS = 10.0
 
 def stats_channel(workspace_id: str) -> Channel:
     """The last minute: one event a second, of about 400 bytes."""
-    return Channel(f"stats:{workspace_id}", events=60, size=48 * 1024, keep=60)
+    return Channel(f"stats:{workspace_id}", max_events=60, max_bytes=48 * 1024, ttl=60)
 
 
 def stats_source(workspace_id: str) -> Source:
     """The stats object once a second."""
 
-    async def run(window: Window) -> None:
+    async def run(replay: ReplayBuffer) -> None:
         channel = stats_channel(workspace_id)
-        position = await window.position(channel)
+        position = await replay.position(channel)
         loop = asyncio.get_running_loop()
         while True:
             stats = await _STATS.get(workspace_id)
             if stats is not None:
                 following = str(int(position or 0) + 1)
                 events = [(MESSAGE, one_line(stats))]
-                await window.append(channel, events, expected=position, position=following)
+                await replay.append(channel, events, expected=position, position=following)
                 position = following
-            await asyncio.sleep(whole_seconds(loop.time()))
+            await asyncio.sleep(seconds_to_next(loop.time()))
 
     return run
 
@@ -69,14 +69,14 @@ def _stats(ids: Sequence[str]) -> dict[str, dict[str, Any]]:
 def boot_source(workspace_id: str) -> Source:
     """The host that the workspace is on is told that its console is read; that host's vmhost writes the channel."""
 
-    async def run(window: Window) -> None:
+    async def run(replay: ReplayBuffer) -> None:
         loop = asyncio.get_running_loop()
         while True:
             host = await _HOSTS.get(workspace_id)
             if host is not None:
-                await watch(window.client, host, workspace_id)
-            await window.keep(log_channel(workspace_id, "boot"))
-            await asyncio.sleep(whole_seconds(loop.time()) + (HOST_SECONDS if host else 0))
+                await watch(replay.client, host, workspace_id)
+            await replay.extend_ttl(log_channel(workspace_id, "boot"))
+            await asyncio.sleep(seconds_to_next(loop.time()) + (HOST_SECONDS if host else 0))
 
     return run
 
@@ -89,14 +89,14 @@ def _hosts(ids: Sequence[str]) -> dict[str, str | None]:
 def guest_source(workspace_id: str, source: LogSource) -> Source:
     """A log inside the guest, followed while the workspace runs; it goes on when the workspace does."""
 
-    async def run(window: Window) -> None:
+    async def run(replay: ReplayBuffer) -> None:
         channel = log_channel(workspace_id, source.name)
         while True:
             address = await in_thread(_address, workspace_id)
             if address is not None:
                 files = GuestFiles(address, source.path or "")
-                await _follow(LogPublisher(window, channel, source, files))
-            await window.keep(channel)
+                await _follow(LogPublisher(replay, channel, source, files))
+            await replay.extend_ttl(channel)
             if address is None:
                 await asyncio.sleep(AGAIN_SECONDS)
 

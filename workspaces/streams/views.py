@@ -48,8 +48,8 @@ def _stats_reader(request: HttpRequest, workspace_id: str) -> Reader:
     return Reader(
         channel=stats_channel(workspace.pk),
         source=stats_source(workspace.pk),
-        ticket=ticket_of(actor, workspace),
-        check=lost,
+        grant=ticket_of(actor, workspace),
+        revoked=lost,
         after=last_event_id(request),
         owner=actor.account.pk,
         tail=1,
@@ -68,8 +68,8 @@ def _log_reader(request: HttpRequest, workspace_id: str, name: str) -> Reader:
     return Reader(
         channel=log_channel(workspace.pk, source.name),
         source=boot_source(workspace.pk) if source.is_console else guest_source(workspace.pk, source),
-        ticket=ticket_of(actor, workspace),
-        check=lost,
+        grant=ticket_of(actor, workspace),
+        revoked=lost,
         after=last_event_id(request),
         owner=actor.account.pk,
         tail=min(lines, SEED_LINES),

@@ -1,4 +1,4 @@
-"""Many sources ask the database the same kind of question at the same moment: one query answers them all."""
+"""Batches queries: many sources that need a row each at the same moment share one query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GATHER_SECONDS = 0.02
 
 
 class Batch(Generic[V]):
-    """`load` runs in a thread, with all keys that were asked for within GATHER_SECONDS; absent keys are None."""
+    """`load` runs in a thread, with all keys requested within GATHER_SECONDS; absent keys are None."""
 
     def __init__(self, load: Callable[[Sequence[str]], dict[str, V]]) -> None:
         self._load = load
@@ -29,13 +29,13 @@ class Batch(Generic[V]):
         waiting = self._waiting.get(loop)
         if waiting is None:
             waiting = self._waiting[loop] = {}
-            task = asyncio.ensure_future(self._answer(loop))
+            task = asyncio.ensure_future(self._load_waiting(loop))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        # Shielded: one who gives up must not take the answer from the others.
+        # Shielded: callers of the same key share the future, and one of them may be cancelled.
         return await asyncio.shield(waiting.setdefault(key, loop.create_future()))
 
-    async def _answer(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _load_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
         await asyncio.sleep(GATHER_SECONDS)
         waiting = self._waiting.pop(loop)
         try:
@@ -43,12 +43,12 @@ class Batch(Generic[V]):
         except Exception as exc:
             for future in waiting.values():
                 future.set_exception(exc)
-                future.exception()  # nobody may be there any more to hear of it
+                future.exception()  # every caller may be gone: asyncio logs exceptions that are never retrieved
             return
         for key, future in waiting.items():
             future.set_result(found.get(key))
 
 
-def whole_seconds(now: float) -> float:
-    """How long until the next whole second: sources that wait so ask together."""
+def seconds_to_next(now: float) -> float:
+    """Seconds until the next whole second: sources that sleep so long share their queries."""
     return 1.0 - now % 1.0

@@ -16,7 +16,7 @@ _ID = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})")
 
 
 class EventId(NamedTuple):
-    """`epoch` names one life of a window, `number` counts its events from 1: without a hole, never used twice."""
+    """`epoch` names one life of a replay buffer; `number` counts its events from 1, without a gap and never reused."""
 
     epoch: str
     number: int
@@ -26,7 +26,7 @@ class EventId(NamedTuple):
 
 
 def parse_id(text: str | None) -> EventId | None:
-    """The id that a client comes back with; None for none and for one that is not ours."""
+    """The id that a reconnecting client sends; None for an absent or malformed one."""
     found = _ID.fullmatch(text or "")
     return EventId(found[1], int(found[2])) if found else None
 
@@ -37,7 +37,7 @@ def frame(event_id: EventId, kind: str, data: str) -> bytes:
 
 
 def comment(text: str) -> bytes:
-    """A line that clients ignore and people read."""
+    """A comment line: ignored by clients, readable in a log."""
     return b": " + " ".join(text.split()).encode("ascii", "replace") + b"\n\n"
 
 

@@ -1,7 +1,8 @@
-"""From Redis to the streams of this process: django-eventstream's listeners and queues, with what is wrong mended.
+"""From Redis to the streams of this process: django-eventstream's listeners and queues.
 
-Its own listener on Redis ends for good with the first lost connection; this one comes back, and then lets every stream
-look at its window for what it missed. Its queues (ten events a listener) and its locking are used as they are.
+Used of it: `Listener` (a queue of ten events a channel, and whether it overflowed) and `ListenerManager` (the listeners
+of each channel, with its locking). Its own Redis listener ends for good with the first lost connection; the one here
+reconnects, and then makes every stream read its replay buffer for what it missed.
 """
 
 from __future__ import annotations
@@ -18,58 +19,58 @@ from redis import RedisError
 from redis.asyncio import Redis
 
 from common.redis import redis_key
-from common.sse.client import end
+from common.sse.calls import cancel_task
 from common.sse.frames import EventId, frame, parse_id
-from common.sse.window import BELL, LOOK, Channel
+from common.sse.replay import PUBSUB_CHANNEL, RESYNC, Channel
 
 logger = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 0.5
+RETRY_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 
 
 @dataclass
-class Framed(Event):
-    """An event with its text, made once for all who read it."""
+class FramedEvent(Event):
+    """An event with its text, which is built once for all its readers."""
 
     event_id: EventId | None = None
     text: bytes = b""
 
 
 class Subscription(Listener):
-    """One stream's place at a channel. `end` may be called at any time, by anything on its loop."""
+    """One stream's subscription to a channel. All methods are for the loop that made it."""
 
-    # The library's own: the queue of each channel, and whether it was too short.
-    channel_items: dict[str, list[Framed]]
+    # The library's own: the queue of each channel, and whether it overflowed.
+    channel_items: dict[str, list[FramedEvent]]
     overflow: bool
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()
         self.channel = channel
         self.channels = {channel.name}
-        self.ended = ""
+        self.end_reason = ""
         self.assign_loop()
 
-    def take(self) -> tuple[list[Framed], bool]:
-        """What came since the last call, and whether there was more than the queue took."""
+    def take_events(self) -> tuple[list[FramedEvent], bool]:
+        """The events since the last call, and whether the queue overflowed."""
         self.aevent.clear()
         items, self.channel_items = self.channel_items.get(self.channel.name, []), {}
         overflow, self.overflow = self.overflow, False
         return items, overflow
 
-    def look(self) -> None:
-        """Something may have been missed."""
+    def request_resync(self) -> None:
+        """Make the stream read its replay buffer: an event may have been missed."""
         self.overflow = True
         self.aevent.set()
 
-    def end(self, reason: str) -> None:
-        """The stream ends before it delivers anything else."""
-        self.ended = self.ended or reason
+    def end_stream(self, reason: str) -> None:
+        """The stream ends before it delivers another event. The first reason stays."""
+        self.end_reason = self.end_reason or reason
         self.aevent.set()
 
 
 class Hub(ListenerManager):
-    """The subscriptions of one event loop and the one connection to Redis that serves them all."""
+    """The subscriptions of one event loop, served by one connection to Redis."""
 
     def __init__(self, client: Redis) -> None:
         super().__init__()
@@ -88,37 +89,37 @@ class Hub(ListenerManager):
         return subscription
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Close the connection to Redis."""
         listening, self._listening = self._listening, None
         if listening is not None:
-            await end(listening)
+            await cancel_task(listening)
 
     async def _listen(self) -> None:
         while True:
             try:
-                async with self._client.pubsub(ignore_subscribe_messages=True) as bell:
-                    await bell.subscribe(redis_key(BELL))
+                async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    await pubsub.subscribe(redis_key(PUBSUB_CHANNEL))
                     for subscription in self.subscriptions:
-                        subscription.look()
+                        subscription.request_resync()
                     while True:
-                        self._deliver(await bell.get_message(timeout=IDLE_SECONDS))
+                        self._deliver(await pubsub.get_message(timeout=IDLE_SECONDS))
             except (RedisError, OSError) as exc:
-                logger.warning("event streams hear nothing of Redis: %s", exc)
+                logger.warning("event streams lost their connection to Redis: %s", exc)
             except Exception:
                 logger.exception("event streams")
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _deliver(self, message: dict[str, Any] | None) -> None:
         if message is None:
             return
-        told = json.loads(message["data"])
-        channel, kind, data = told["channel"], told["event_type"], told["data"]
+        published = json.loads(message["data"])
+        channel, kind, data = published["channel"], published["event_type"], published["data"]
         if channel not in self.listeners_by_channel:
             return
-        event_id = parse_id(told["pub_id"])
-        if kind == LOOK or event_id is None:
+        event_id = parse_id(published["pub_id"])
+        if kind == RESYNC or event_id is None:
             for subscription in list(self.listeners_by_channel[channel]):
-                subscription.look()
+                subscription.request_resync()
             return
         text = frame(event_id, kind, data)
-        self.add_to_queues(channel, Framed(channel, kind, data, event_id=event_id, text=text))
+        self.add_to_queues(channel, FramedEvent(channel, kind, data, event_id=event_id, text=text))

@@ -9,12 +9,12 @@ from asgiref.sync import SyncToAsync
 from django.http import HttpRequest, StreamingHttpResponse
 
 from common.sse.frames import EventId, parse_id
-from common.sse.runtime import Reader, admit, running
+from common.sse.runtime import Reader, require_capacity, shared_runtime
 
 
 def event_stream(reader: Reader) -> StreamingHttpResponse:
-    """Open a stream. Raises RateLimited. No thread and no database connection stays with it."""
-    admit(reader)
+    """Open a stream. Raises RateLimited. An open stream holds neither a thread nor a database connection."""
+    require_capacity(reader)
     response = StreamingHttpResponse(_body(reader), content_type="text/event-stream")
     response["Cache-Control"] = "no-cache, no-transform"
     response["X-Accel-Buffering"] = "no"
@@ -22,14 +22,14 @@ def event_stream(reader: Reader) -> StreamingHttpResponse:
 
 
 def last_event_id(request: HttpRequest) -> EventId | None:
-    """Where a client that comes back stands; None for a new one. An id that is none of ours is of no window."""
+    """The last id that a reconnecting client got; None for a new client. A malformed id belongs to no epoch."""
     text = request.headers.get("Last-Event-ID")
     return (parse_id(text) or EventId("unknown", 0)) if text else None
 
 
 async def _body(reader: Reader) -> AsyncIterator[bytes]:
-    release_thread()  # only here has the last middleware run
-    async with running() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
+    release_thread()  # the first place that runs after the last middleware
+    async with shared_runtime() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
         async for text in body:
             yield text
 
@@ -37,8 +37,8 @@ async def _body(reader: Reader) -> AsyncIterator[bytes]:
 def release_thread() -> None:
     """End the thread in which this request's synchronous code ran.
 
-    Django keeps one for each request under ASGI until the response is over (its signals alone start it), which for a
-    stream is hours. Called between two uses: the next one starts another.
+    Under ASGI, Django keeps one for each request until the response ends (its signals alone start it), which for a
+    stream is hours. Synchronous code that follows gets a new thread.
     """
     context = SyncToAsync.thread_sensitive_context.get(None)
     if context is None:

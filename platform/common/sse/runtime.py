@@ -1,4 +1,4 @@
-"""What the streams of one event loop share: the connections to Redis, the hub, the followers, the watch over rights."""
+"""What the streams of one event loop share: connections to Redis, the hub, the channel leaders, the check of grants."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from django.db import connections
 
 from common.errors import RateLimited
 from common.redis import open_async_client
-from common.sse.client import end
-from common.sse.follow import Followers, Source
+from common.sse.calls import cancel_task
 from common.sse.frames import EventId
 from common.sse.hub import Hub, Subscription
+from common.sse.leaders import ChannelLeaders, Source
+from common.sse.replay import Channel, ReplayBuffer
 from common.sse.stream import Stream
-from common.sse.window import Channel, Window
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CHECK_SECONDS = 1.0
-# The windows that this process may ask for take so much of Redis at most.
-WINDOWS_BYTES = 128 << 20
-# For all synchronous work of all streams: the database's connections are as few.
+# The most that the replay buffers of the channels read by this process may take in Redis.
+REPLAY_BYTES = 128 << 20
+# For the synchronous work of all streams, which so needs no more database connections than these threads.
 _threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="sse")
 
 
 async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run synchronous work, database included, without a thread or a connection that stays with the caller."""
+    """Run synchronous work, database queries included, in a shared thread; no connection stays open afterwards."""
 
     def run() -> R:
         try:
@@ -47,37 +47,37 @@ async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.get_running_loop().run_in_executor(_threads, run)
 
 
-# Which of these tickets have lost their right, and why. Runs in a thread, once a second for all streams.
-Check = Callable[[Sequence[Any]], dict[Any, str]]
+# Which of these grants are revoked, and why. Runs in a thread, once a second for all streams.
+RevocationCheck = Callable[[Sequence[Any]], dict[Any, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One client's wish. `ticket` is what `check` decides by while the stream is open."""
+    """One client's request for a channel. `revoked` looks at `grant` while the stream is open."""
 
     channel: Channel
     source: Source
-    ticket: Hashable
-    check: Check
+    grant: Hashable
+    revoked: RevocationCheck
     after: EventId | None = None
     tail: int = 0
-    owner: str = ""  # whose streams are counted together
+    owner: str = ""  # limits apply to all streams of one owner
 
 
 class Runtime:
-    """Made with the first stream of a loop, closed with the last."""
+    """Created with the first stream of a loop, closed with the last."""
 
     def __init__(self) -> None:
         self.client = open_async_client()
-        self.window = Window(self.client)
+        self.replay = ReplayBuffer(self.client)
         self.hub = Hub(self.client)
-        self.followers = Followers(self.window)
+        self.leaders = ChannelLeaders(self.replay)
         self.readers: dict[Subscription, Reader] = {}
-        self._watching = asyncio.ensure_future(self._watch())
+        self._checking = asyncio.ensure_future(self._check_grants())
 
     async def close(self) -> None:
-        await end(self._watching)
-        await self.followers.close()
+        await cancel_task(self._checking)
+        await self.leaders.close()
         await self.hub.close()
         await self.client.aclose()
 
@@ -85,43 +85,43 @@ class Runtime:
         """The body of one stream."""
         subscription = self.hub.subscribe(reader.channel)
         self.readers[subscription] = reader
-        self.followers.join(reader.channel, reader.source)
+        self.leaders.add_reader(reader.channel, reader.source)
         try:
-            stream = Stream(subscription, self.window, after=reader.after, tail=reader.tail)
+            stream = Stream(subscription, self.replay, after=reader.after, tail=reader.tail)
             async for text in stream.frames():
                 yield text
         finally:
-            self.followers.leave(reader.channel)
+            self.leaders.remove_reader(reader.channel)
             del self.readers[subscription]
             self.hub.remove_listener(subscription)
 
-    async def _watch(self) -> None:
+    async def _check_grants(self) -> None:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:
-                await self.check()
-            except Exception as exc:  # a database that is away: who was let in stays, until it can be asked
-                logger.warning("the rights of open streams cannot be checked: %s", exc)
+                await self.end_revoked_streams()
+            except Exception as exc:  # while the database does not answer, open streams go on
+                logger.warning("the grants of open streams cannot be checked: %s", exc)
 
-    async def check(self) -> None:
-        """End the streams whose right is gone."""
+    async def end_revoked_streams(self) -> None:
+        """End the streams whose grant is revoked. Raises what their checks raise."""
         open_now = list(self.readers.items())
-        for check in {reader.check for _, reader in open_now}:
-            tickets = {reader.ticket for _, reader in open_now if reader.check is check}
-            lost = await in_thread(check, list(tickets))
+        for check in {reader.revoked for _, reader in open_now}:
+            grants = {reader.grant for _, reader in open_now if reader.revoked is check}
+            reasons = await in_thread(check, list(grants))
             for subscription, reader in open_now:
-                if reader.check is check and reader.ticket in lost:
-                    subscription.end(lost[reader.ticket])
+                if reader.revoked is check and reader.grant in reasons:
+                    subscription.end_stream(reasons[reader.grant])
 
 
 _runtimes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = weakref.WeakKeyDictionary()
 _users: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 
-def admit(reader: Reader) -> None:
-    """Raises RateLimited where this process, or the reader's owner here, has as many streams or windows as it may have.
+def require_capacity(reader: Reader) -> None:
+    """Raises RateLimited where this process, or the reader's owner in it, has as many streams or buffers as allowed.
 
-    An owner gets half of the windows at most, so that none can keep the others out.
+    An owner gets half of the memory for buffers at most, so that none can exclude the others.
     """
     runtime = _runtimes.get(asyncio.get_running_loop())
     if runtime is None:
@@ -129,17 +129,17 @@ def admit(reader: Reader) -> None:
     everyone = list(runtime.readers.values())
     own = [one for one in everyone if one.owner == reader.owner]
     full = len(everyone) >= settings.ENV.streams_max or len(own) >= settings.ENV.streams_per_account
-    if full or _size(everyone, reader) > WINDOWS_BYTES or _size(own, reader) > WINDOWS_BYTES // 2:
+    if full or _size(everyone, reader) > REPLAY_BYTES or _size(own, reader) > REPLAY_BYTES // 2:
         raise RateLimited("Too many streams are open; try again later.", headers={"Retry-After": "5"})
 
 
 def _size(readers: list[Reader], new: Reader) -> int:
-    return sum(channel.size for channel in {one.channel for one in (*readers, new)})
+    return sum(channel.max_bytes for channel in {one.channel for one in (*readers, new)})
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Runtime]:
-    """This loop's runtime."""
+async def shared_runtime() -> AsyncIterator[Runtime]:
+    """This loop's runtime, created for the first user and closed after the last."""
     loop = asyncio.get_running_loop()
     runtime = _runtimes.get(loop)
     if runtime is None:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from redis import RedisError
 
 from common.sse.frames import GAP, HEARTBEAT, HEARTBEAT_SECONDS, RETRY, EventId, comment, frame, one_line
-from common.sse.hub import Framed, Subscription
-from common.sse.window import Held, Window
+from common.sse.hub import FramedEvent, Subscription
+from common.sse.replay import ReplayBuffer, ReplayPage
 
 logger = logging.getLogger(__name__)
 
@@ -20,84 +20,84 @@ READ_EVENTS = 200
 class Stream:
     """Delivers a channel to one client: each event once and in order, or a `gap` where some are gone.
 
-    Its place is the id of the last event that it gave. An event that follows it is taken from the queue; anything
-    else (a hole, another epoch, a queue that was full) makes it read the window.
+    `_last` is the id of the last event delivered. The event that follows it is taken from the queue; anything else (a
+    missing number, another epoch, an overflow) makes the stream read the replay buffer.
     """
 
-    def __init__(self, subscription: Subscription, window: Window, *, after: EventId | None, tail: int) -> None:
+    def __init__(self, subscription: Subscription, replay: ReplayBuffer, *, after: EventId | None, tail: int) -> None:
         self._subscription = subscription
-        self._window = window
-        self._place = after
+        self._replay = replay
+        self._last = after
         self._tail = tail
-        self._behind = True
-        self._beat = 0.0
+        self._must_replay = True
+        self._heartbeat_at = 0.0
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Chunks of the body. The next is made only when the last was taken: nothing is stored for a slow client."""
+        """Chunks of the body. Each is built when the one before was sent: nothing is stored for a slow client."""
         loop = asyncio.get_running_loop()
-        self._beat = loop.time() + HEARTBEAT_SECONDS
+        self._heartbeat_at = loop.time() + HEARTBEAT_SECONDS
         yield RETRY
-        while not self._subscription.ended:
-            text = await self._read() if self._behind else self._queued()
-            if self._subscription.ended:
+        while not self._subscription.end_reason:
+            text = await self._replayed() if self._must_replay else self._queued()
+            if self._subscription.end_reason:
                 break
             if text:
                 yield text
-            elif not self._behind:
-                await self._wait(self._beat - loop.time())
-            if loop.time() >= self._beat and not self._subscription.ended:
+            elif not self._must_replay:
+                await self._wait(self._heartbeat_at - loop.time())
+            if loop.time() >= self._heartbeat_at and not self._subscription.end_reason:
                 # One for a client that did not read for long, not all that it missed.
-                self._beat = max(self._beat, loop.time() - HEARTBEAT_SECONDS) + HEARTBEAT_SECONDS
+                self._heartbeat_at = max(self._heartbeat_at, loop.time() - HEARTBEAT_SECONDS) + HEARTBEAT_SECONDS
                 yield HEARTBEAT
-        yield comment(self._subscription.ended)
+        yield comment(self._subscription.end_reason)
 
     async def _wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(max(seconds, 0)):
                 await self._subscription.aevent.wait()
         except TimeoutError:
-            # Also the way out where a read failed while nothing else happened.
-            self._behind = True
+            # Also repeats a read of the replay buffer that failed, where no event followed.
+            self._must_replay = True
 
     def _queued(self) -> bytes:
-        items, overflow = self._subscription.take()
+        items, overflow = self._subscription.take_events()
         texts = [] if overflow else [self._next(item) for item in items]
-        # What cannot be used is in the window, if it is anywhere.
-        self._behind = self._behind or overflow
+        # Events that cannot be used are in the replay buffer, if anywhere.
+        self._must_replay = self._must_replay or overflow
         return b"".join(texts)
 
-    def _next(self, event: Framed) -> bytes:
-        """The event's text, nothing where it was given already or is not the next one."""
-        place, found = self._place, event.event_id
-        if self._behind or found is None or (place and place.epoch == found.epoch and found.number <= place.number):
+    def _next(self, event: FramedEvent) -> bytes:
+        """The event's text; empty where it was delivered before or is not the next one."""
+        last, found = self._last, event.event_id
+        if self._must_replay or found is None or (last and last.epoch == found.epoch and found.number <= last.number):
             return b""
-        if place is None or place.epoch != found.epoch or found.number != place.number + 1:
-            self._behind = True
+        if last is None or last.epoch != found.epoch or found.number != last.number + 1:
+            self._must_replay = True
             return b""
-        self._place = found
+        self._last = found
         return event.text
 
-    async def _read(self) -> bytes:
-        self._behind = False
-        self._subscription.take()
+    async def _replayed(self) -> bytes:
+        self._must_replay = False
+        self._subscription.take_events()
+        channel = self._subscription.channel
         try:
-            held = await self._window.read(self._subscription.channel, self._place, tail=self._tail, limit=READ_EVENTS)
+            page = await self._replay.read(channel, self._last, tail=self._tail, limit=READ_EVENTS)
         except (RedisError, OSError) as exc:
-            # The hub comes back to us when it hears Redis again.
-            logger.warning("an event stream cannot read its window: %s", exc)
+            # The hub requests a resync when it reaches Redis again.
+            logger.warning("an event stream cannot read its replay buffer: %s", exc)
             return b""
-        return b"" if held is None else self._take(held)
+        return b"" if page is None else self._text_of(page)
 
-    def _take(self, held: Held) -> bytes:
-        before = EventId(held.epoch, held.start - 1)
-        texts = [frame(before, GAP, one_line({"gap": True}))] if self._missed(held) else []
-        texts += [frame(*event) for event in held.events]
-        self._place = held.events[-1][0] if held.events else before
-        self._behind = self._place.number < held.last
+    def _text_of(self, page: ReplayPage) -> bytes:
+        before = EventId(page.epoch, page.start - 1)
+        texts = [frame(before, GAP, one_line({"gap": True}))] if self._has_gap(page) else []
+        texts += [frame(*event) for event in page.events]
+        self._last = page.events[-1][0] if page.events else before
+        self._must_replay = self._last.number < page.newest
         return b"".join(texts)
 
-    def _missed(self, held: Held) -> bool:
-        place = self._place
-        if place is None:
+    def _has_gap(self, page: ReplayPage) -> bool:
+        if self._last is None:
             return False
-        return place.epoch != held.epoch or held.start > place.number + 1
+        return self._last.epoch != page.epoch or page.start > self._last.number + 1

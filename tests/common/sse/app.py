@@ -20,11 +20,11 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.urls import path
 
-from common.sse.follow import Source
+from common.sse.leaders import Source
+from common.sse.replay import Channel, ReplayBuffer
 from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
-from common.sse.window import Channel, Window
-from tests.common.sse.reading import nobody_lost
+from tests.common.sse.reading import none_revoked
 
 EVERY_SECONDS = 0.05
 
@@ -32,12 +32,12 @@ EVERY_SECONDS = 0.05
 def counting(channel: Channel) -> Source:
     """1, 2, 3, ...: with each number the process that wrote it."""
 
-    async def run(window: Window) -> None:
-        position = await window.position(channel)
+    async def run(replay: ReplayBuffer) -> None:
+        position = await replay.position(channel)
         while True:
             number = int(position or 0) + 1
             events = [("message", f'{{"n":{number},"pid":{os.getpid()}}}')]
-            await window.append(channel, events, expected=position, position=str(number))
+            await replay.append(channel, events, expected=position, position=str(number))
             position = str(number)
             await asyncio.sleep(EVERY_SECONDS)
 
@@ -46,7 +46,7 @@ def counting(channel: Channel) -> Source:
 
 async def count(request: HttpRequest, name: str) -> HttpResponseBase:
     channel = Channel(name)
-    return event_stream(Reader(channel, counting(channel), "t", nobody_lost, after=last_event_id(request), tail=1000))
+    return event_stream(Reader(channel, counting(channel), "t", none_revoked, after=last_event_id(request), tail=1000))
 
 
 urlpatterns = [path("count/<str:name>", count)]

@@ -10,10 +10,10 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from common.sse.follow import Source
 from common.sse.frames import EventId, parse_id
-from common.sse.runtime import Check, Reader, Runtime, running
-from common.sse.window import Channel, Window
+from common.sse.leaders import Source
+from common.sse.replay import Channel, ReplayBuffer
+from common.sse.runtime import Reader, RevocationCheck, Runtime, shared_runtime
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ def parse(text: str) -> Frame:
 
 
 def fresh() -> Channel:
-    return Channel(f"test:{os.urandom(6).hex()}", events=50, size=64 * 1024)
+    return Channel(f"test:{os.urandom(6).hex()}", max_events=50, max_bytes=64 * 1024)
 
 
-async def no_source(window: Window) -> None:
+async def no_source(replay: ReplayBuffer) -> None:
     await asyncio.Event().wait()
 
 
-def nobody_lost(tickets: Sequence[Any]) -> dict[Any, str]:
+def none_revoked(tickets: Sequence[Any]) -> dict[Any, str]:
     return {}
 
 
@@ -85,7 +85,7 @@ class Client:
 @asynccontextmanager
 async def body_of(reader: Reader) -> AsyncIterator[tuple[AsyncIterator[bytes], Runtime]]:
     """The chunks of a stream, read by nobody yet, and what its streams share."""
-    async with running() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
+    async with shared_runtime() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
         yield body, runtime
 
 
@@ -96,11 +96,11 @@ async def reading(
     *,
     after: EventId | None = None,
     tail: int = 1000,
-    ticket: Any = "t",
-    check: Check = nobody_lost,
+    grant: Any = "t",
+    revoked: RevocationCheck = none_revoked,
 ) -> AsyncIterator[tuple[Client, Runtime]]:
     """A client of the channel that begins with all that is held, and what its streams share."""
-    async with body_of(Reader(channel, source, ticket, check, after, tail)) as (body, runtime):
+    async with body_of(Reader(channel, source, grant, revoked, after, tail)) as (body, runtime):
         client = Client(body)
         task = asyncio.ensure_future(client.read())
         try:
@@ -117,8 +117,8 @@ async def reading(
 class Writer:
     """Writes a channel from a test, as its one source."""
 
-    def __init__(self, window: Window, channel: Channel) -> None:
-        self._window = window
+    def __init__(self, replay: ReplayBuffer, channel: Channel) -> None:
+        self._replay = replay
         self._channel = channel
         self.position = ""
 
@@ -126,7 +126,7 @@ class Writer:
         """One step."""
         following = str(int(self.position or 0) + 1)
         events = [("message", json.dumps(value)) for value in values]
-        await self._window.append(self._channel, events, expected=self.position, position=following)
+        await self._replay.append(self._channel, events, expected=self.position, position=following)
         self.position = following
 
 

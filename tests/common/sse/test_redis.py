@@ -13,8 +13,8 @@ import pytest
 from django.conf import LazySettings
 from django_eventstream.views import ListenerManager
 
-from common.sse import follow
-from common.sse.window import Channel
+from common.sse import leaders
+from common.sse.replay import Channel
 from tests.common.sse.app import counting
 from tests.common.sse.reading import Writer, fresh, reading, until
 from tests.environment import STATE
@@ -43,7 +43,7 @@ class OwnRedis:
 
 @pytest.fixture
 def own(settings: LazySettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[OwnRedis]:
-    monkeypatch.setattr(follow, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(leaders, "RETRY_SECONDS", 0.1)
     redis = OwnRedis()
     settings.REDIS_URL = f"unix://{redis.socket}"
     yield redis
@@ -87,7 +87,7 @@ def test_what_redis_did_not_tell_is_read_from_the_window(own: OwnRedis) -> None:
         await until(own.socket.exists)
         channel = Channel(fresh().name)
         async with reading(channel) as (client, runtime):
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             for number in range(1, 61):
                 await writer.write(number)
                 if number % 7 == 0:

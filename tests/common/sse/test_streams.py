@@ -11,14 +11,14 @@ from common.sse import runtime as runtimes
 from common.sse import stream
 from common.sse.frames import EventId
 from common.sse.runtime import Reader
-from tests.common.sse.reading import Writer, body_of, fresh, no_source, nobody_lost, reading, until
+from tests.common.sse.reading import Writer, body_of, fresh, no_source, none_revoked, reading, until
 
 
 def test_events_come_once_and_in_order_to_every_client() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (one, runtime), reading(channel) as (two, _):
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             for number in range(30):
                 await writer.write({"n": number})
             for client in (one, two):
@@ -35,7 +35,7 @@ def test_a_new_client_begins_with_the_last_events_that_it_asks_for() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (_, runtime):
-            await Writer(runtime.window, channel).write(*range(20))
+            await Writer(runtime.replay, channel).write(*range(20))
             for tail, expected in ((0, []), (3, [17, 18, 19]), (500, list(range(20)))):
                 async with reading(channel, tail=tail) as (client, _):
                     assert [found.data for found in await client.take(len(expected))] == expected
@@ -48,7 +48,7 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_more() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (watcher, runtime):
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             await writer.write(*range(10))
             seen = (await watcher.take(4))[-1]
             await writer.write(*range(10, 15))
@@ -65,7 +65,7 @@ def test_a_client_that_was_away_for_too_long_is_told_of_a_gap_and_goes_on() -> N
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (watcher, runtime):
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             await writer.write(0)
             seen = (await watcher.next()).id
             for number in range(1, 121):
@@ -88,7 +88,7 @@ def test_an_id_of_another_life_of_the_window_is_a_gap(after: EventId) -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (_, runtime):
-            await Writer(runtime.window, channel).write(*range(9))
+            await Writer(runtime.replay, channel).write(*range(9))
             async with reading(channel, after=after, tail=2) as (client, _):
                 assert [found.kind for found in await client.take(3)] == ["gap", "message", "message"]
 
@@ -99,7 +99,7 @@ def test_an_id_from_the_future_waits_for_the_next_event() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (watcher, runtime):
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             await writer.write(1)
             epoch = (await watcher.next()).id.epoch  # type: ignore[union-attr]
             async with reading(channel, after=EventId(epoch, 10**14)) as (client, _):
@@ -119,7 +119,7 @@ def test_a_heartbeat_comes_beside_events_too(monkeypatch: pytest.MonkeyPatch) ->
             found = await client.frame()
             assert found is not None
             assert found.text == ": heartbeat"
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
 
             async def write() -> None:
                 while True:
@@ -138,10 +138,10 @@ def test_a_heartbeat_comes_beside_events_too(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_client_that_does_not_read_costs_a_short_queue_and_then_gets_a_gap() -> None:
     async def run() -> None:
         channel = fresh()
-        reader = Reader(channel, no_source, "t", nobody_lost, tail=1000)
+        reader = Reader(channel, no_source, "t", none_revoked, tail=1000)
         async with body_of(reader) as (body, runtime):
             assert await anext(body) == b"retry: 2000\n\n"
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             await writer.write("first")
             assert b'"first"' in await anext(body)
             for number in range(2000):
@@ -169,12 +169,12 @@ def test_a_stream_whose_right_is_gone_ends_before_another_event(monkeypatch: pyt
             return dict.fromkeys(gone, "no more")
 
         async with (
-            reading(channel, ticket="a", check=check) as (one, runtime),
-            reading(channel, ticket="b", check=check) as (two, _),
+            reading(channel, grant="a", revoked=check) as (one, runtime),
+            reading(channel, grant="b", revoked=check) as (two, _),
         ):
             gone.add("a")
-            await runtime.check()
-            writer = Writer(runtime.window, channel)
+            await runtime.end_revoked_streams()
+            writer = Writer(runtime.replay, channel)
             await writer.write("secret")
             last = await one.frame()
             assert last is not None
@@ -196,7 +196,7 @@ def test_rights_are_looked_at_without_being_asked(monkeypatch: pytest.MonkeyPatc
         return found
 
     async def run() -> None:
-        async with reading(fresh(), check=check) as (client, _):
+        async with reading(fresh(), revoked=check) as (client, _):
             assert (await client.frame()).text == ": revoked"  # type: ignore[union-attr]
             assert await client.frame() is None
 
@@ -208,7 +208,7 @@ def test_nothing_is_left_when_the_last_stream_is_over() -> None:
         before = asyncio.all_tasks()
         channel = fresh()
         async with reading(channel) as (_, runtime):
-            await Writer(runtime.window, channel).write(1)
+            await Writer(runtime.replay, channel).write(1)
         assert asyncio.all_tasks() == before
         assert not runtimes._runtimes.get(asyncio.get_running_loop())
         assert not runtime.hub.listeners_by_channel

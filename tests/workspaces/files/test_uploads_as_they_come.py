@@ -14,14 +14,14 @@ from asgiref.sync import async_to_sync
 from django.conf import settings as django_settings
 from django.core.handlers.asgi import ASGIHandler
 
-from common import incoming
-from common.incoming import PIECE, StreamingHandler
+from common import streaming_body
+from common.streaming_body import CHUNK_BYTES, StreamingHandler
 from tests.callers import Caller
 from tests.workspaces.files.calls import RAW
 from vmbackend.fake.guest import FakeGuestSession
 
 pytestmark = pytest.mark.django_db(transaction=True)
-HALF = b"x" * PIECE
+HALF = b"x" * CHUNK_BYTES
 
 
 class Upload:
@@ -89,7 +89,7 @@ def test_a_body_reaches_the_guest_before_it_is_whole(api: Caller, disk: Path) ->
         upload.give(b"end", more=False)
         return await upload.answer()
 
-    assert serve(work) == (200, {"success": True, "path": "/file", "size": PIECE + 3})
+    assert serve(work) == (200, {"success": True, "path": "/file", "size": CHUNK_BYTES + 3})
     assert (disk / "file").read_bytes() == HALF + b"end"
     assert partial(disk) == []
 
@@ -114,8 +114,8 @@ def test_a_sender_who_goes_away_leaves_the_old_file_and_nothing_else(
 
 
 def test_a_sender_who_stops_is_not_waited_for(api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "STALL_SECONDS", 0.3)
-    monkeypatch.setattr(incoming, "DRAIN_SECONDS", 0.1)
+    monkeypatch.setattr(streaming_body, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(streaming_body, "DRAIN_SECONDS", 0.1)
 
     async def work() -> Any:
         upload = Upload(api, "/file")
@@ -141,7 +141,7 @@ def test_a_json_body_without_a_length_is_read(api: Caller, disk: Path) -> None:
 
 def test_too_much_without_an_announcement_is_413(api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (disk / "file").write_bytes(b"old")
-    monkeypatch.setattr(django_settings, "FILE_STREAM_LIMIT", PIECE)
+    monkeypatch.setattr(django_settings, "FILE_STREAM_LIMIT", CHUNK_BYTES)
 
     async def work() -> Any:
         upload = Upload(api, "/file")
@@ -177,7 +177,7 @@ def test_a_refusal_comes_after_the_body_so_that_it_can_be_read(
 
 
 def test_a_body_without_an_end_is_not_read_for_ever(api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "DRAIN_BYTES", 3 * PIECE)
+    monkeypatch.setattr(streaming_body, "DRAIN_BYTES", 3 * CHUNK_BYTES)
 
     async def work() -> Any:
         upload = Upload(api, "relative")
@@ -216,14 +216,14 @@ def test_a_sender_quicker_than_the_guest_waits(api: Caller, disk: Path, monkeypa
         return await upload.answer()
 
     assert serve(work)[0] == 200
-    assert (disk / "file").stat().st_size == 20 * PIECE
+    assert (disk / "file").stat().st_size == 20 * CHUNK_BYTES
 
 
-@pytest.mark.parametrize("announced", [{}, {"content-length": str(50 * PIECE)}])
+@pytest.mark.parametrize("announced", [{}, {"content-length": str(50 * CHUNK_BYTES)}])
 def test_no_more_than_the_limit_is_kept_of_a_body_that_is_taken_whole(
     api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, announced: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", PIECE)
+    monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", CHUNK_BYTES)
     kept = 0
 
     async def counting(handler: StreamingHandler, receive: Callable[[], Awaitable[Any]]) -> Any:
@@ -245,7 +245,7 @@ def test_no_more_than_the_limit_is_kept_of_a_body_that_is_taken_whole(
 
     status, body = serve(work)
     assert (status, body["code"]) == (413, "payload_too_large")
-    assert kept <= 2 * PIECE
+    assert kept <= 2 * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("more", [True, False])
@@ -253,7 +253,7 @@ def test_a_body_that_is_too_large_with_its_last_piece_is_413(
     api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, more: bool
 ) -> None:
     monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", 1000)
-    monkeypatch.setattr(incoming, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr(streaming_body, "DRAIN_SECONDS", 0.2)
 
     async def work() -> Any:
         upload = Upload(api, "", {"content-type": "application/json"})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common.sse import follow, runtime
+from common.sse import leaders, runtime
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from vmbackend.backend import machines_dir
@@ -19,7 +19,7 @@ from workspaces.streams import sources
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks, checks and second tries come sooner."""
     monkeypatch.setattr(runtime, "CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(follow, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(leaders, "RETRY_SECONDS", 0.1)
     for name in ("LOOK_SECONDS", "BUSY_SECONDS", "AGAIN_SECONDS"):
         monkeypatch.setattr(sources, name, 0.05)
 

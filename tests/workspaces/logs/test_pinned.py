@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from common.redis import open_async_client, redis_client, redis_key
 from common.sse import response
-from common.sse.window import BELL, Window
+from common.sse.replay import PUBSUB_CHANNEL, ReplayBuffer
 from config.asgi import application
 from tests.callers import Caller
 from tests.common.sse.reading import until
@@ -105,11 +105,11 @@ def test_a_clear_within_a_transaction_is_told_with_its_commit(api: Caller) -> No
 
     async def begin() -> None:
         async with open_async_client() as client:
-            await Window(client).append(channel, [("message", "{}")], expected="", position="5:00")
+            await ReplayBuffer(client).append(channel, [("message", "{}")], expected="", position="5:00")
 
     asyncio.run(begin())
     with redis_client().pubsub(ignore_subscribe_messages=True) as bell:
-        bell.subscribe(redis_key(BELL))
+        bell.subscribe(redis_key(PUBSUB_CHANNEL))
         bell.get_message(timeout=1)
         with transaction.atomic():
             with clearing("ws_x", ["cmd"]):

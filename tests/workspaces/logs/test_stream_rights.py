@@ -165,7 +165,7 @@ def test_a_process_and_an_account_have_so_many_streams_and_no_more(
 def test_an_account_leaves_half_of_the_windows_to_others(
     api: Caller, stranger: Caller, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "WINDOWS_BYTES", 2 * stats_channel("").size)
+    monkeypatch.setattr(runtime, "REPLAY_BYTES", 2 * stats_channel("").max_bytes)
     other = f"/workspace/{make_workspace(api.account).pk}/stats/stream"
     theirs = f"/workspace/{make_workspace(stranger.account).pk}/stats/stream"
 

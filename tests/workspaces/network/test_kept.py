@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 
 from common.errors import VMUnavailable
-from edge.kept import Kept, kept_folder
+from edge.route_cache import RouteCache, route_cache_folder
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import bring, make
@@ -34,12 +34,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """CheckTarget the edge of this test looks."""
+    """Where the edge of this test looks."""
     (tmp_path / "run").mkdir()
-    made = Kept(kept_folder(tmp_path / "run"))
+    made = RouteCache(route_cache_folder(tmp_path / "run"))
     for place in (route_cache, fast_path):
         monkeypatch.setattr(place, "answers", lambda: made)
-    return kept_folder(tmp_path / "run")
+    return route_cache_folder(tmp_path / "run")
 
 
 def test_the_answer_for_an_open_port_is_kept_for_its_second(
@@ -148,7 +148,7 @@ def test_a_change_is_known_to_the_edge_at_once(
     assert found(folder) == []
     # A look-up from before that comes late.
     for label in labels:
-        route_cache.answers().keep(clock.now, label, "10.200.0.9:8080")
+        route_cache.answers().store(clock.now, label, "10.200.0.9:8080")
     assert found(folder) == []
     assert [place for place in folder.glob("*/*") if place.name in labels and place.is_dir()] == []
 
@@ -202,9 +202,9 @@ def test_an_address_that_visitors_may_still_be_sent_to_is_nobodys_new_one(
     host.subnet = "10.9.9.0/29"
     former = [f"10.9.9.{number}" for number in (2, 3, 4, 5)]
     for number, address in enumerate(former):
-        route_cache.answers().keep(SECOND, f"{number}", f"{address}:80")
+        route_cache.answers().store(SECOND, f"{number}", f"{address}:80")
     assert {free_address(host) for _ in range(20)} == {"10.9.9.6"}
-    route_cache.answers().keep(SECOND, "4", "10.9.9.6:80")
+    route_cache.answers().store(SECOND, "4", "10.9.9.6:80")
     with pytest.raises(VMUnavailable):
         free_address(host)
     clock.now += 1

@@ -44,7 +44,7 @@ def put_to_sleep(workspace_id: str) -> tuple[str, str]:
     try:
         operation = workspace_sleep(workspace=row, actor="manage.py")
     except DomainError as exc:
-        return row.status, exc.sentence
+        return row.status, exc.message
     ended = waiting.wait(operation, settings.ENV.power_seconds)
     row.refresh_from_db()
     return row.status, ended.error_message if ended else "It is still going on."

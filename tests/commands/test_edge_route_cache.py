@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.kept import Kept, kept_folder, this_second
+from edge.route_cache import RouteCache, route_cache_folder, this_second
 from supervise.instance import Instance
 from tests.commands.machines import HASH, World, open_world, receive, websocket
 
@@ -22,14 +22,14 @@ LONG = 120
 @pytest.fixture
 def world(make_instance: Callable[[str], Instance]) -> Iterator[World]:
     with open_world(make_instance("edge")) as made:
-        kept_folder(made.instance.run_dir).mkdir()
+        route_cache_folder(made.instance.run_dir).mkdir()
         # Whoever is asked about says so.
         made.platform.answers["api"] = (404, {})
         yield made
 
 
 def folder(world: World) -> Path:
-    return kept_folder(world.instance.run_dir)
+    return route_cache_folder(world.instance.run_dir)
 
 
 def keep(world: World, seconds: range, upstream: str = "", label: str = HASH) -> None:
@@ -84,9 +84,9 @@ def test_an_answer_of_another_second_is_not_used(world: World) -> None:
 
 
 def test_an_answer_ends_with_its_second_though_nobody_takes_it_away(world: World) -> None:
-    answers = Kept(folder(world))
+    answers = RouteCache(folder(world))
     while not world.platform.asked:
-        answers.keep(this_second(), HASH, world.machine)
+        answers.store(this_second(), HASH, world.machine)
         world.platform.asked.clear()
         if world.send("GET").status_code == 200:
             break
@@ -101,7 +101,7 @@ def test_what_is_forgotten_is_asked_at_once(world: World) -> None:
     keep_for_long(world)
     keep_for_long(world, label=other)
     assert world.send("GET").status_code == 200
-    Kept(folder(world)).forget([HASH])
+    RouteCache(folder(world)).invalidate([HASH])
     assert world.send("GET").status_code == 404
     assert world.send("GET", host=f"{other}.localhost").status_code == 200
 

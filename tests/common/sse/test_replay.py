@@ -7,22 +7,22 @@ import asyncio
 import pytest
 
 from common.redis import open_async_client, redis_client
-from common.sse.window import Channel, Superseded, Window, forget, hold
+from common.sse.replay import Channel, ReplayBuffer, Superseded, drop_channel, pause_channel
 from tests.common.sse.reading import Writer, fresh, reading
 
 
 def test_a_window_holds_no_more_than_its_channel_allows() -> None:
     async def run() -> None:
-        channel = Channel(fresh().name, events=10, size=1000)
+        channel = Channel(fresh().name, max_events=10, max_bytes=1000)
         async with reading(channel) as (_, runtime):
-            writer = Writer(runtime.window, channel)
+            writer = Writer(runtime.replay, channel)
             await writer.write(*range(100))
             assert await runtime.client.llen(channel.keys[1]) == 10
             await writer.write("x" * 400, "y" * 400, "z" * 400)
             assert await runtime.client.llen(channel.keys[1]) == 2
             await writer.write("w" * 5000)
             assert await runtime.client.llen(channel.keys[1]) == 1
-            assert 0 < await runtime.client.ttl(channel.keys[1]) <= channel.keep
+            assert 0 < await runtime.client.ttl(channel.keys[1]) <= channel.ttl
 
     asyncio.run(run())
 
@@ -31,7 +31,7 @@ def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() 
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (client, runtime):
-            one, two = Writer(runtime.window, channel), Writer(runtime.window, channel)
+            one, two = Writer(runtime.replay, channel), Writer(runtime.replay, channel)
             await one.write("a")
             with pytest.raises(Superseded):
                 await two.write("a")
@@ -45,21 +45,21 @@ def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -
     async def run() -> None:
         channel = fresh()
         async with open_async_client() as client:
-            window = Window(client)
-            await window.keep(channel)
+            replay = ReplayBuffer(client)
+            await replay.extend_ttl(channel)
             assert not await client.exists(*channel.keys)
-            writer = Writer(window, channel)
+            writer = Writer(replay, channel)
             await writer.write(1)
             await client.expire(channel.keys[0], 5)
-            await window.keep(channel)
+            await replay.extend_ttl(channel)
             assert await client.ttl(channel.keys[0]) > 5
-            hold(redis_client(), channel)
+            pause_channel(redis_client(), channel)
             await client.expire(channel.keys[0], 5)
-            await window.keep(channel)
+            await replay.extend_ttl(channel)
             assert await client.ttl(channel.keys[0]) <= 5
             with pytest.raises(Superseded):
                 await writer.write(2)
-            forget(redis_client(), channel)
+            drop_channel(redis_client(), channel)
             assert not await client.exists(*channel.keys)
 
     asyncio.run(run())

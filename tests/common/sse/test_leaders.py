@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from redis.asyncio.lock import Lock
 
-from common.sse import follow
+from common.sse import leaders
+from common.sse.replay import Channel, ReplayBuffer
 from common.sse.runtime import Reader, Runtime
-from common.sse.window import Channel, Window
 from tests.common.sse.app import counting
-from tests.common.sse.reading import Client, fresh, nobody_lost, reading, until
+from tests.common.sse.reading import Client, fresh, none_revoked, reading, until
 
 
 class Counted:
@@ -23,19 +23,19 @@ class Counted:
         self.now = self.ever = self.most = 0
         self.channel = channel
 
-    async def __call__(self, window: Window) -> None:
+    async def __call__(self, replay: ReplayBuffer) -> None:
         self.now, self.ever = self.now + 1, self.ever + 1
         self.most = max(self.most, self.now)
         try:
-            await counting(self.channel)(window)
+            await counting(self.channel)(replay)
         finally:
             self.now -= 1
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follow, "LEASE_SECONDS", 1.0)
-    monkeypatch.setattr(follow, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(leaders, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(leaders, "RETRY_SECONDS", 0.1)
 
 
 def test_a_source_runs_once_for_all_readers_and_ends_with_the_last() -> None:
@@ -50,7 +50,7 @@ def test_a_source_runs_once_for_all_readers_and_ends_with_the_last() -> None:
             assert (source.now, source.ever) == (1, 1)
             async with reading(fresh(), Counted(fresh())):
                 pass
-            assert list(runtime.followers.readers) == [channel]
+            assert list(runtime.leaders.readers) == [channel]
         assert (source.now, source.ever) == (0, 1)
 
     asyncio.run(run())
@@ -61,7 +61,7 @@ def test_another_process_stands_by_and_goes_on_where_the_first_stopped() -> None
         channel = fresh()
         source = Counted(channel)
         runtimes = [Runtime(), Runtime()]
-        readers = [Reader(channel, source, "t", nobody_lost, tail=1000)] * 2
+        readers = [Reader(channel, source, "t", none_revoked, tail=1000)] * 2
         bodies = [runtime.read(reader) for runtime, reader in zip(runtimes, readers, strict=True)]
         clients = [Client(body) for body in bodies]
         tasks = [asyncio.ensure_future(client.read()) for client in clients]
@@ -86,7 +86,7 @@ def test_another_process_stands_by_and_goes_on_where_the_first_stopped() -> None
 
 
 def runs(runtime: Runtime, source: Counted) -> bool:
-    return bool(runtime.followers.held)
+    return bool(runtime.leaders.led)
 
 
 def test_a_source_that_fails_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -95,12 +95,12 @@ def test_a_source_that_fails_is_started_again(caplog: pytest.LogCaptureFixture) 
     async def run() -> None:
         channel = fresh()
 
-        async def source(window: Window) -> None:
+        async def source(replay: ReplayBuffer) -> None:
             nonlocal failures
             failures -= 1
             if failures >= 0:
                 raise ZeroDivisionError("a bug")
-            await counting(channel)(window)
+            await counting(channel)(replay)
 
         async with reading(channel, source) as (client, _):
             assert [found.data["n"] for found in await client.take(3)] == [1, 2, 3]
@@ -138,11 +138,11 @@ def test_a_reader_who_leaves_while_the_lease_is_asked_for_leaves_no_lease(monkey
 
         monkeypatch.setattr(Lock, "acquire", slow)
         runtime = Runtime()
-        runtime.followers.join(channel, Counted(channel))
+        runtime.leaders.add_reader(channel, Counted(channel))
         await asked.wait()
         assert await runtime.client.exists(f"{channel.keys[0]}:lease")
-        runtime.followers.leave(channel)
-        await runtime.followers.close()
+        runtime.leaders.remove_reader(channel)
+        await runtime.leaders.close()
         assert not await runtime.client.exists(f"{channel.keys[0]}:lease")
         await runtime.close()
 
@@ -155,7 +155,7 @@ def test_nothing_is_left_of_a_stream_that_is_cancelled_at_any_moment() -> None:
             channel = fresh()
             source = Counted(channel)
             runtime = Runtime()
-            body = runtime.read(Reader(channel, source, "t", nobody_lost, tail=10))
+            body = runtime.read(Reader(channel, source, "t", none_revoked, tail=10))
             task = asyncio.ensure_future(Client(body).read())
             await asyncio.sleep(number * 0.002)
             task.cancel()

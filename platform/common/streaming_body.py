@@ -1,0 +1,212 @@
+"""Streaming request bodies under ASGI.
+
+Django's ASGI handler spools the whole body into a file before anything else runs, so bodies that are too large are
+refused here. The body of a streaming upload goes to its view in chunks instead: one chunk is in memory, and a client
+that sends faster than the guest receives waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core.handlers.asgi import ASGIHandler
+from django.http import HttpRequest
+
+from common.errors import DomainError
+
+RAW = "application/octet-stream"
+CHUNK_BYTES = 240 * 1024  # what one request to a guest's file server carries
+STALL_SECONDS = 60.0
+# The rest of a refused body is read within these bounds, so that its client gets to read the response.
+DRAIN_BYTES = 64 * 1024 * 1024
+DRAIN_SECONDS = 10.0
+_STREAMING_PATHS = re.compile(r"/workspace/[^/]+/overlay/files")
+_SCOPE_KEY = "common.streaming_body"
+_TOO_LARGE = "common.streaming_body.too_large"
+
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+_EMPTY_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
+
+
+class RequestStalled(DomainError):
+    code = "request_timeout"
+    status = 408
+    message = "The request body stalled."
+
+
+class ClientDisconnected(DomainError):
+    """The client closed the connection while its body was read; nobody gets this response."""
+
+    code = "request_aborted"
+    status = 400
+    message = "The client disconnected."
+
+
+class StreamingBody:
+    """The body of one request. All methods are for the loop that serves the request."""
+
+    def __init__(self, receive: Receive, *, complete: bool = False) -> None:
+        self._receive = receive
+        self._complete = asyncio.Event()
+        if complete:
+            self._complete.set()
+        self._disconnected = False
+        self._lock = asyncio.Lock()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Chunks of about CHUNK_BYTES. Raises ClientDisconnected, RequestStalled."""
+        buffer = bytearray()
+        while (found := await self._next(STALL_SECONDS)) is not None:
+            buffer += found
+            if len(buffer) >= CHUNK_BYTES:
+                yield bytes(buffer)
+                buffer.clear()
+        if buffer:
+            yield bytes(buffer)
+
+    async def drain(self) -> None:
+        """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS."""
+        left = DRAIN_BYTES
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while left > 0 and (found := await self._next(DRAIN_SECONDS)) is not None:
+                    left -= len(found)
+        except (TimeoutError, RequestStalled, ClientDisconnected):
+            return
+
+    async def receive_disconnect(self) -> Message:
+        """The message that follows the body: that the client disconnected."""
+        await self._complete.wait()
+        return {"type": "http.disconnect"} if self._disconnected else await self._receive()
+
+    async def _next(self, seconds: float) -> bytes | None:
+        async with self._lock:
+            if self._disconnected:
+                raise ClientDisconnected
+            if self._complete.is_set():
+                return None
+            try:
+                async with asyncio.timeout(seconds):
+                    message = await self._receive()
+            except TimeoutError as exc:
+                raise RequestStalled from exc
+            if message["type"] == "http.disconnect":
+                self._disconnected = True
+            if self._disconnected or not message.get("more_body", False):
+                self._complete.set()
+            if self._disconnected:
+                raise ClientDisconnected
+            return bytes(message.get("body", b""))
+
+
+class StreamingHandler(ASGIHandler):
+    """Django's handler. Views of streaming paths read raw bodies by `body_chunks`; other bodies have a size limit."""
+
+    async def handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        limit = 0 if _is_streaming(scope) else body_limit(scope["path"], _header(scope, b"content-type"))
+        handled = _HandledRequest(scope, receive, limit)
+
+        async def drain_and_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await handled.drain()
+            await send(message)
+
+        await super().handle(handled.scope, handled.receive, drain_and_send)
+
+
+class _HandledRequest:
+    """A request as Django's handler gets it. With a `limit` of 0 the handler gets no body, and the view does."""
+
+    def __init__(self, scope: Mapping[str, Any], receive: Receive, limit: int) -> None:
+        self.scope = dict(scope)
+        self._receive = receive
+        self._left = self._limit = limit
+        self._stream: StreamingBody | None = None
+        if not limit:
+            self.scope[_SCOPE_KEY] = self._stream = StreamingBody(receive)
+        elif _content_length(scope) > limit:
+            self._refuse(complete=False)
+        self._sent_empty = self._stream is None
+
+    async def receive(self) -> Message:
+        if not self._sent_empty:
+            self._sent_empty = True
+            return _EMPTY_BODY
+        if self._stream is not None:
+            return await self._stream.receive_disconnect()
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left >= 0:
+            if not message.get("more_body", False):
+                self._set_length()
+            return message
+        self._refuse(complete=not message.get("more_body", False))
+        return _EMPTY_BODY
+
+    async def drain(self) -> None:
+        if self._stream is not None:
+            await self._stream.drain()
+
+    def _set_length(self) -> None:
+        """REST framework takes a body without a Content-Length, such as a chunked one, for an empty one. Django builds
+        the request from the scope after the body is complete, so the header can still be added.
+        """
+        size = self._limit - self._left
+        if size and not _header(self.scope, b"content-length"):
+            self.scope["headers"] = [*self.scope["headers"], (b"content-length", b"%d" % size)]
+
+    def _refuse(self, *, complete: bool) -> None:
+        self.scope[_TOO_LARGE] = True
+        self._stream = StreamingBody(self._receive, complete=complete)
+
+
+def _is_streaming(scope: Mapping[str, Any]) -> bool:
+    if scope["method"] != "POST" or _STREAMING_PATHS.fullmatch(scope["path"]) is None:
+        return False
+    return is_raw(_header(scope, b"content-type"))
+
+
+def _header(scope: Mapping[str, Any], name: bytes) -> str:
+    """The last one of this name; empty where there is none."""
+    found = [value for given, value in scope["headers"] if given == name]
+    return found[-1].decode("latin-1") if found else ""
+
+
+def _content_length(scope: Mapping[str, Any]) -> int:
+    value = _header(scope, b"content-length")
+    return int(value) if re.fullmatch(r"[0-9]{1,18}", value) else 0
+
+
+def is_raw(content_type: str) -> bool:
+    return content_type.split(";", 1)[0].strip().lower() == RAW
+
+
+def body_limit(path: str, content_type: str = "") -> int:
+    """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
+    if path.endswith("/overlay/files"):
+        if is_raw(content_type):
+            return settings.FILE_STREAM_LIMIT
+        return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
+    return settings.BODY_LIMIT
+
+
+def body_was_too_large(request: HttpRequest) -> bool:
+    """Whether the body was dropped because it exceeded `body_limit`."""
+    return _TOO_LARGE in getattr(request, "scope", {})
+
+
+async def body_chunks(request: HttpRequest) -> AsyncIterator[bytes]:
+    """The body of a request, streamed or spooled. Raises ClientDisconnected, RequestStalled."""
+    body = getattr(request, "scope", {}).get(_SCOPE_KEY)
+    if body is not None:
+        async for chunk in body.chunks():
+            yield chunk
+        return
+    while chunk := await asyncio.to_thread(request.read, CHUNK_BYTES):
+        yield chunk
