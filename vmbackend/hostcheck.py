@@ -72,14 +72,20 @@ def _python(_: CheckTarget) -> Finding:
 
 
 def _packages(target: CheckTarget) -> Finding:
-    rows = [row.partition("#")[0].strip() for row in (target.root / "packages.debian").read_text().splitlines()]
-    wanted = [row for row in rows if row]
+    wanted = _packages_to_run((target.root / "packages.debian").read_text())
     command = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n", *wanted]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.splitlines()
     missing = sorted(set(wanted) - {row.split()[1] for row in shown if row.startswith("installed ")})
     if not missing:
-        return Finding("packages", True, f"all {len(wanted)} of packages.debian are installed")
+        return Finding("packages", True, f"all {len(wanted)} that running needs are installed")
     return Finding("packages", False, f"missing: {', '.join(missing)}", "make setup")
+
+
+def _packages_to_run(listed: str) -> list[str]:
+    """The group `run` of packages.debian; the others are for tests and for builds."""
+    group = listed.partition("[run]\n")[2].partition("\n[")[0]
+    rows = [row.partition("#")[0].strip() for row in group.splitlines()]
+    return [row for row in rows if row]
 
 
 def _libvirt(target: CheckTarget) -> Finding:
