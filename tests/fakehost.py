@@ -19,7 +19,7 @@ from vmbackend.fake.driver import FakeDriver
 from vmbackend.fake.images import FakeImageStore
 from workspaces import tasks  # noqa: F401 registers the tasks
 from workspaces.host import process
-from workspaces.host.runtime import HostSide
+from workspaces.host.runtime import HostRuntime
 
 NAME = "local"
 
@@ -49,7 +49,7 @@ class FakeHost:
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
         self._end_sampler()
-        self.side: HostSide = process.open_host()
+        self.side: HostRuntime = process.open_host()
 
     def stop(self) -> None:
         self.release()

@@ -16,14 +16,14 @@ class WorkspacesConfig(AppConfig):
         from edge.hooks import auth_fast_path
         from workspaces import placement, route_cache, selectors, transitions
 
-        hooks.workspace_pin.register(selectors.pin)
+        hooks.workspace_pin.register(selectors.scope_binding)
         auth_fast_path.register(_edge_auth)
-        transitions.left_running.register(route_cache.shut)
+        transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)
 
 
 def _edge_auth(application: WSGIApplication) -> WSGIApplication:
     # Only the api process needs it.
-    from workspaces.edge_auth.fast_path import Door
+    from workspaces.edge_auth.fast_path import EdgeAuthFastPath
 
-    return Door(application)
+    return EdgeAuthFastPath(application)

@@ -21,7 +21,7 @@ def address_of(workspace: Workspace) -> GuestAddress:
         raise errors.VmNotRunning(
             f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
         )
-    last_used.touch(workspace.pk)
+    last_used.record_use(workspace.pk)
     return _address(workspace)
 
 
@@ -39,7 +39,7 @@ def ssh_is_open(workspace: Workspace) -> bool:
         return False
 
 
-def switch_ssh(workspace: Workspace) -> None:
+def configure_ssh(workspace: Workspace) -> None:
     """Bring the SSH server of a guest that runs to the row, at once. Raises GuestUnreachable."""
     keys = tuple(workspace.ssh_keys)
     with guest_errors():

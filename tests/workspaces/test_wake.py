@@ -19,7 +19,7 @@ from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.power import services
-from workspaces.power.wake import let_in
+from workspaces.power.wake import ensure_running
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -142,7 +142,7 @@ def test_a_request_that_comes_while_it_falls_asleep_wakes_it(
     row = machine()
     vmhost.driver.delays = {"sleep": 0.3}
     services.workspace_sleep(workspace=row, actor="test")
-    assert let_in(Workspace.objects.get(pk=row.pk), 10) is True
+    assert ensure_running(Workspace.objects.get(pk=row.pk), 10) is True
     vmhost.settle()
     assert vmhost.driver.state(row.pk) is MachineState.RUNNING
 
@@ -153,4 +153,4 @@ def test_a_request_does_not_wait_longer_than_it_may_for_one_that_falls_asleep(
     row = machine()
     vmhost.hold()
     services.workspace_sleep(workspace=row, actor="test")
-    assert let_in(Workspace.objects.get(pk=row.pk), 0.1) is False
+    assert ensure_running(Workspace.objects.get(pk=row.pk), 0.1) is False

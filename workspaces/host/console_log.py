@@ -10,7 +10,7 @@ from workspaces.logs.console import NAMES
 from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
 
 
-def answer(path: Path, what: str, argument: int) -> bytes:
+def read_console(path: Path, what: str, argument: int) -> bytes:
     """vmhost's half."""
     ways = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
     return ways[what](path, argument)

@@ -54,7 +54,7 @@ class ConsoleFiles:
             return b""
 
 
-class BootLogs:
+class ConsolePublisher:
     """A thread with a loop of its own. With no reader it asks Redis once a second and does nothing else."""
 
     def __init__(self, host: str, path_of: Callable[[str], Path]) -> None:

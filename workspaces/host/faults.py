@@ -16,7 +16,7 @@ from django.conf import settings
 MAX_WAIT_SECONDS = 60
 
 
-def point(kind: str, step: str) -> None:
+def fault_point(kind: str, step: str) -> None:
     """Reached just before a step is carried out, after it was recorded."""
     folder: Path | None = settings.ENV.faults
     if folder is None:

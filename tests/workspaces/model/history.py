@@ -16,7 +16,7 @@ from tests.workspaces.model.observed import Observed
 from tests.workspaces.test_states import SERVICES
 from workspaces.errors import IdleNotSupported, OperationInProgress
 from workspaces.host import process as vmhost_process
-from workspaces.host.sweep import sweep
+from workspaces.host.sweep import sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
@@ -218,7 +218,7 @@ class History(Observed):
         waiting = Workspace.objects.filter(pk=key, **{f"{column}__isnull": False})
         if waiting.update(**{column: timezone.now()}):
             EXPIRIES[column](expected)
-        sweep()
+        sweep_due()
         self.live(but=key)
 
     @rule()

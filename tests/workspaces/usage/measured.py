@@ -19,9 +19,9 @@ from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import Boot, MachineSpec
 from vmbackend.fake import usage as fake_usage
 from vmbackend.fake.driver import FakeDriver
-from workspaces.host.metering.compaction import compact
+from workspaces.host.metering.compaction import compact_usage
 from workspaces.host.metering.sampler import Sampler
-from workspaces.host.metering.writer import Parts, write
+from workspaces.host.metering.writer import Deltas, write_deltas
 from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
 
 MIB = 1 << 20
@@ -36,14 +36,14 @@ class DirectWriter:
     """Writes at once, in the test's own thread; `away` stands for a database that does not answer."""
 
     def __init__(self) -> None:
-        self.done: deque[tuple[int, Parts]] = deque()
-        self.waiting: list[tuple[int, Parts]] = []
+        self.done: deque[tuple[int, Deltas]] = deque()
+        self.waiting: list[tuple[int, Deltas]] = []
         self.away = self.behind = False
 
-    def put(self, tick: int, parts: Parts) -> None:
+    def put(self, tick: int, parts: Deltas) -> None:
         self.waiting.append((tick, parts))
         while self.waiting and not self.away:
-            write(self.waiting[0][1], self.waiting[0][0])
+            write_deltas(self.waiting[0][1], self.waiting[0][0])
             tick, parts = self.waiting.pop(0)
             self.done.append((tick, parts))
 
@@ -104,7 +104,7 @@ class MeasuredHost:
         self.sampler._learn_what_was_written()
 
     def compact(self) -> int:
-        return compact(self.wall)
+        return compact_usage(self.wall)
 
 
 def cpu_total(row: Workspace) -> int:

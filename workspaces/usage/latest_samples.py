@@ -19,12 +19,12 @@ HAS_MEMORY, HAS_DISK = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LatestSample:
     """The last look at a machine, at most 15 seconds old. Network counters are of its process, since its start."""
 
     at: float
     tick: int
-    cleared: int
+    reset_count: int
     memory_mb: int
     observed_ms: int
     cpu_time_ns: int
@@ -47,7 +47,7 @@ def samples_key(workspace_id: str) -> str:
     return redis_key(f"usage:{workspace_id}")
 
 
-def seen(workspace_ids: Sequence[str]) -> dict[str, Seen]:
+def latest_samples(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
     """The last looks at these machines, of those that were looked at lately. Raises redis.RedisError."""
     if not workspace_ids:
         return {}
@@ -56,34 +56,34 @@ def seen(workspace_ids: Sequence[str]) -> dict[str, Seen]:
     return {workspace_id: _unpacked(raw) for workspace_id, raw in pairs if raw and len(raw) == PACKED_SAMPLE.size}
 
 
-def recent(workspace_id: str, cleared: int) -> tuple[list[Point], list[Point]]:
+def recent_points(workspace_id: str, reset_count: int) -> tuple[list[Point], list[Point]]:
     """The points of tiers 0 and 1, as they were written. Raises redis.RedisError."""
     with redis_client().pipeline(transaction=False) as pipe:
         for tier in (0, 1):
             pipe.lrange(f"{samples_key(workspace_id)}:{tier}", 0, -1)
         seconds, tens = pipe.execute()
-    return _points(seconds, cleared), _points(tens, cleared)
+    return _points(seconds, reset_count), _points(tens, reset_count)
 
 
-def forget(workspace_id: str) -> None:
+def delete_samples(workspace_id: str) -> None:
     """Raises redis.RedisError."""
     redis_client().delete(*(f"{samples_key(workspace_id)}:{what}" for what in ("0", "1", "now")))
 
 
-def _points(found: Iterable[bytes], cleared: int) -> list[Point]:
-    return [point for raw in found if (point := Point.unpack(raw, cleared)) is not None]
+def _points(found: Iterable[bytes], reset_count: int) -> list[Point]:
+    return [point for raw in found if (point := Point.unpack(raw, reset_count)) is not None]
 
 
-def _unpacked(raw: Any) -> Seen:
+def _unpacked(raw: Any) -> LatestSample:
     (
-        at, tick, cleared, flags, memory_mb, observed_ms, cpu, capacity, net_rx, net_tx, memory_used, memory_total,
+        at, tick, reset_count, flags, memory_mb, observed_ms, cpu, capacity, net_rx, net_tx, memory_used, memory_total,
         disk_used, disk_total, disk_read, disk_write, process_cpu, *rest,
     ) = PACKED_SAMPLE.unpack(raw)  # fmt: skip
     memory, disk = bool(flags & HAS_MEMORY), bool(flags & HAS_DISK)
-    return Seen(
+    return LatestSample(
         at=at,
         tick=tick,
-        cleared=cleared,
+        reset_count=reset_count,
         memory_mb=memory_mb,
         observed_ms=observed_ms,
         cpu_time_ns=cpu,
@@ -102,18 +102,18 @@ def _unpacked(raw: Any) -> Seen:
     )
 
 
-def kept(key: str) -> bytes | None:
+def cached_value(key: str) -> bytes | None:
     """What `keep` put there, while it lasts. Raises redis.RedisError."""
     found: Any = redis_client().get(key)
     return found if found is None else bytes(found)
 
 
-def keep(key: str, value: bytes, seconds: int) -> None:
+def cache_value(key: str, value: bytes, seconds: int) -> None:
     """Raises redis.RedisError."""
     redis_client().set(key, value, ex=seconds)
 
 
-def look(workspace_id: str, counter: str) -> tuple[Seen | None, int]:
+def latest_sample_and_counter(workspace_id: str, counter: str) -> tuple[LatestSample | None, int]:
     """The last look at a machine and a counter, in one round trip. Raises redis.RedisError."""
     raw, count = redis_client().mget([f"{samples_key(workspace_id)}:now", counter])
     return _unpacked(raw) if raw and len(raw) == PACKED_SAMPLE.size else None, int(count or 0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vmbackend.errors import GuestPathInvalid, GuestPathNotFound
 from vmbackend.guest.session import Entry, GuestSession
 from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
-from workspaces.logs.sources import FOLDER, OLD_FILES, LogSource, aged
+from workspaces.logs.sources import FOLDER, OLD_FILES, LogSource, rotated_name
 
 BLOCK = 64 * 1024
 LIST_LIMIT = 1000
@@ -37,7 +37,7 @@ async def tail(session: GuestSession, path: str, lines: int) -> bytes:
     """The end of a log with at least that many lines, older files included; at most MAX_TAIL_BYTES."""
     found = b""
     for age in range(OLD_FILES + 1):
-        found = await _end_of(session, aged(path, age), lines, MAX_TAIL_BYTES - len(found)) + found
+        found = await _end_of(session, rotated_name(path, age), lines, MAX_TAIL_BYTES - len(found)) + found
         if _enough(found, lines) or len(found) >= MAX_TAIL_BYTES - BLOCK:
             break
     return found
@@ -49,13 +49,13 @@ async def files(session: GuestSession, sources: Iterable[LogSource]) -> list[Log
     found: dict[str, LogFile] = {}
     for source in sources:
         for age in range(OLD_FILES + 1) if source.path else ():
-            path = aged(source.path or "", age)
+            path = rotated_name(source.path or "", age)
             listed = here.pop(path, None)
             if listed is None and path.startswith(f"{FOLDER}/"):
                 continue
             entry = listed if listed and listed.type == "file" else await _stat(session, path)
             if entry is not None:
-                name = aged(f"{source.name}.log", age)
+                name = rotated_name(f"{source.name}.log", age)
                 found[name] = LogFile(name, path, entry.size, entry.modified)
     for path, entry in here.items():
         if entry.type == "file" and FILE_NAME.fullmatch(entry.name):
@@ -76,8 +76,8 @@ def path_of(name: str, sources: Iterable[LogSource]) -> str | None:
         return None
     for source in sources:
         for age in range(OLD_FILES + 1):
-            if source.path is not None and name == aged(f"{source.name}.log", age):
-                return aged(source.path, age)
+            if source.path is not None and name == rotated_name(f"{source.name}.log", age):
+                return rotated_name(source.path, age)
     return f"{FOLDER}/{name}"
 
 

@@ -8,7 +8,7 @@ from workspaces.guests import address_of
 from workspaces.models import Workspace
 
 
-def log_address(workspace: Workspace) -> GuestAddress:
+def guest_log_address(workspace: Workspace) -> GuestAddress:
     """Where the guest is; counts as a use. Raises VmNotRunning with a sentence on logs."""
     try:
         return address_of(workspace)

@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "run").mkdir()
     made = RouteCache(route_cache_folder(tmp_path / "run"))
     for place in (route_cache, fast_path):
-        monkeypatch.setattr(place, "answers", lambda: made)
+        monkeypatch.setattr(place, "route_cache", lambda: made)
     return route_cache_folder(tmp_path / "run")
 
 
@@ -82,7 +82,7 @@ def test_what_was_looked_up_before_the_second_began_is_not_kept(
         clock.now += 1
         return target
 
-    monkeypatch.setattr(fast_path, "find", slow)
+    monkeypatch.setattr(fast_path, "find_target", slow)
     assert through_door(name)[0] == "200"
     assert found(folder) == []
 
@@ -148,7 +148,7 @@ def test_a_change_is_known_to_the_edge_at_once(
     assert found(folder) == []
     # A look-up from before that comes late.
     for label in labels:
-        route_cache.answers().store(clock.now, label, "10.200.0.9:8080")
+        route_cache.route_cache().store(clock.now, label, "10.200.0.9:8080")
     assert found(folder) == []
     assert [place for place in folder.glob("*/*") if place.name in labels and place.is_dir()] == []
 
@@ -182,7 +182,7 @@ def test_memory_is_saved_only_when_every_request_is_asked_about(
     made, labels = published(api, vmhost)
     clock.now += 1
     assert through_door(f"{labels[0]}.localhost")[0] == "200"
-    monkeypatch.setattr(route_cache, "shut", lambda workspace, more=(): None)
+    monkeypatch.setattr(route_cache, "invalidate_routes", lambda workspace, more=(): None)
     seen: list[list[str]] = []
     real = vmhost.driver.sleep
 
@@ -202,9 +202,9 @@ def test_an_address_that_visitors_may_still_be_sent_to_is_nobodys_new_one(
     host.subnet = "10.9.9.0/29"
     former = [f"10.9.9.{number}" for number in (2, 3, 4, 5)]
     for number, address in enumerate(former):
-        route_cache.answers().store(SECOND, f"{number}", f"{address}:80")
+        route_cache.route_cache().store(SECOND, f"{number}", f"{address}:80")
     assert {free_address(host) for _ in range(20)} == {"10.9.9.6"}
-    route_cache.answers().store(SECOND, "4", "10.9.9.6:80")
+    route_cache.route_cache().store(SECOND, "4", "10.9.9.6:80")
     with pytest.raises(VMUnavailable):
         free_address(host)
     clock.now += 1

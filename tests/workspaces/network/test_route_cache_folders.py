@@ -52,11 +52,11 @@ def test_a_clock_that_is_set_back_restores_no_invalidated_route(
 def test_what_a_dead_process_left_is_cleared_at_the_next_start(
     answers: RouteCache, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fast_path, "answers", lambda: answers)
+    monkeypatch.setattr(fast_path, "route_cache", lambda: answers)
     for second, files in ((5, "a"), (SECOND - 1, "b"), (SECOND, "c")):
         (folder / str(second) / files).mkdir(parents=True)
     (folder / str(SECOND - 2)).mkdir()
-    fast_path.Door(lambda environ, start: [])
+    fast_path.EdgeAuthFastPath(lambda environ, start: [])
     assert seconds(folder) == [SECOND]
     assert (folder / str(SECOND) / "c").is_dir()
 

@@ -93,7 +93,7 @@ def test_an_upload_is_a_use_with_each_chunk(
 ) -> None:
     monkeypatch.setattr(last_used, "TRANSFER_INTERVAL_SECONDS", 0.0)
     noted: list[str] = []
-    monkeypatch.setattr(last_used, "touch", noted.append)
+    monkeypatch.setattr(last_used, "record_use", noted.append)
     content = b"x" * (1 << 20)
     body = content if kind == RAW else json.dumps({"path": "/up", "content": b64encode(content).decode()}).encode()
     answer = api.client.generic("POST", f"{FILES}?path=/up", body, content_type=kind, headers=api.headers)

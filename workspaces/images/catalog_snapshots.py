@@ -16,7 +16,7 @@ from workspaces.images.models import CatalogEntry
 DESKTOP = "desktop"  # the capability, and the workload that provides it
 
 
-class Pin(TypedDict):
+class CatalogSnapshot(TypedDict):
     """`preset` is null where the entry was found by its image: then it describes, and sets nothing."""
 
     entry: str
@@ -32,8 +32,8 @@ class Pin(TypedDict):
     desktop: dict[str, Any] | None
 
 
-def pin_of(entry: CatalogEntry, *, by_preset: bool) -> Pin:
-    return Pin(
+def snapshot_of(entry: CatalogEntry, *, by_preset: bool) -> CatalogSnapshot:
+    return CatalogSnapshot(
         entry=entry.pk,
         preset=entry.preset if by_preset else None,
         revision=entry.revision,
@@ -52,18 +52,18 @@ def base_os(entry: CatalogEntry) -> dict[str, str]:
     return {"family": entry.os_family, "distribution": entry.os_distribution, "version": entry.os_version}
 
 
-def offers_desktop(pin: Pin | None) -> bool:
+def offers_desktop(pin: CatalogSnapshot | None) -> bool:
     return bool(pin and pin["desktop"] and pin["desktop"]["installable"] and DESKTOP in pin["capabilities"])
 
 
-def default_env(pin: Pin | None) -> dict[str, str]:
+def default_env(pin: CatalogSnapshot | None) -> dict[str, str]:
     """What a preset sets where the workspace's own environment does not."""
     if pin is None or pin["preset"] is None:
         return {}
     return {item["key"]: item["default"] for item in pin["env"] if item.get("default") is not None}
 
 
-def desktop_workload(pin: Pin | None) -> Workload | None:
+def desktop_workload(pin: CatalogSnapshot | None) -> Workload | None:
     """The program that provides the desktop, where one has to be started."""
     desktop = pin["desktop"] if pin and offers_desktop(pin) else None
     if not desktop or not desktop.get("cmd"):
@@ -78,7 +78,7 @@ def logo_url(logo: str) -> str | None:
     return f"{settings.BASE_URL}{settings.STATIC_URL}{logo}"
 
 
-def image_fields(pin: Pin | None) -> dict[str, Any]:
+def image_fields(pin: CatalogSnapshot | None) -> dict[str, Any]:
     """The fields of the workspace object that tell of its image (wire contract, section 3)."""
     if pin is None:
         return {"image_logo": None, "image_color": None, "image_desktop": None, "image_capabilities": []}
