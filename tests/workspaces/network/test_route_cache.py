@@ -75,7 +75,7 @@ def test_only_what_holds_for_every_visitor_is_kept(
 def test_what_was_looked_up_before_the_second_began_is_not_kept(
     public: Callable[..., PublicPort], clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, real = f"{public().hash}.localhost", fast_path.find
+    name, real = f"{public().hash}.localhost", fast_path.find_target
 
     def slow(*told: str) -> Any:
         target = real(*told)

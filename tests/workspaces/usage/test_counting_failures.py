@@ -90,7 +90,7 @@ def test_a_database_that_is_away_delays_the_totals_and_loses_nothing(
     row = host.machine()
     host.seconds(10, row, cpu_time_ns=CPU)
     away = True
-    real = sampling.roster
+    real = sampling.meter_targets
 
     def roster(name: str):
         if away:
