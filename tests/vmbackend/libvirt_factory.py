@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import hashlib
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
+from tests.cache import CACHE, use_kit_dir
 from vmbackend.driver import Driver, MachineSpec
 from vmbackend.errors import BackendError
 from vmbackend.guest.kit import build_kit
@@ -34,7 +36,7 @@ from vmbackend.libvirt.settings import LibvirtSettings
 from .conftest import Harness
 
 IMAGE = "sha256:" + "b" * 64
-CACHE = Path(os.environ.get("MICROVM_TEST_CACHE", Path(__file__).parents[2] / "var" / "test-cache")).absolute()
+BUSYBOX_VERSION = 1  # a change of what is in the image besides busybox takes a new one: the cache outlives the tests
 _ROOTS: dict[int, Path] = {}
 
 
@@ -56,7 +58,8 @@ class _Images:
 def busybox_image(cache: Path) -> Path:
     """Built once; processes that come at the same time wait for each other."""
     cache.mkdir(parents=True, exist_ok=True)
-    image = cache / "busybox.squashfs"
+    program = hashlib.sha256(Path("/bin/busybox").read_bytes()).hexdigest()[:16]
+    image = cache / f"busybox-{program}-{BUSYBOX_VERSION}.squashfs"
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not image.exists():
@@ -92,11 +95,12 @@ def _root() -> Path:
 
 
 def free_subnet() -> IPv4Network:
-    """A /24 that no interface of this host has now."""
+    """A /24 that no interface of this host has now; processes of one test run choose from different halves."""
     used = subprocess.run(["ip", "-4", "address"], capture_output=True, text=True, check=True).stdout
-    start = uuid.uuid4().int % 250
-    for number in range(250):
-        third = (start + number) % 250
+    half = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2 * 125
+    start = uuid.uuid4().int % 125
+    for number in range(125):
+        third = half + (start + number) % 125
         if f" 10.214.{third}." not in used:
             return IPv4Network(f"10.214.{third}.0/24")
     raise AssertionError("no free subnet")
@@ -107,13 +111,14 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
     key = folder / "control"
     if not key.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    build_kit(CACHE / "kit", lambda _percent, _words: None)
+    kit_dir = use_kit_dir()
+    build_kit(kit_dir, lambda _percent, _words: None)
     fields: dict[str, Any] = {
         "uri": changes.get("uri") or f"qemu:///embed?root={_root()}",
         "machines_dir": folder / "m",
         "instance": uuid.uuid4().hex[:6],
         "subnet": free_subnet(),
-        "kit_dir": CACHE / "kit",
+        "kit_dir": kit_dir,
         "control_public_key": key.with_suffix(".pub").read_text().strip(),
         "images": _Images(busybox_image(CACHE)),
         "accel": "qemu",

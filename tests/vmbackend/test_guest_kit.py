@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TypeVar
 import asyncssh
 import pytest
 
+from tests.cache import KIT_DIR
 from tests.vmbackend import vm_harness as harness
 from vmbackend.driver import Boot
 from vmbackend.guest.kernel import install_kernel, own_kernel
@@ -23,7 +23,6 @@ Start = Callable[..., harness.Machine]
 T = TypeVar("T")
 RUN = "/run/kit/bin/guest run "
 SSH_TIMEOUT = 60.0
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session", params=["debian", "own"])
@@ -31,7 +30,7 @@ def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """A kit with Debian's kernel, and one with the project's own where `make kernel` has built it into the cache."""
     folder = tmp_path_factory.mktemp("kit")
     if request.param == "own":
-        built = own_kernel(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit")
+        built = own_kernel(KIT_DIR)
         if built is None:
             pytest.skip("the project's own kernel is not built: make kernel")
         install_kernel(folder, built.vmlinux)
