@@ -8,13 +8,11 @@ override STATE := $(abspath $(STATE))
 PYTHON := .venv/bin/python
 SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m config.supervise
 MANAGE := $(SUPERVISE) manage --
-# Kit and images of the tests are shared by all test runs; they take minutes to make.
-TEST_CACHE := $(abspath var/test-cache)
-TESTS := env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) scripts/tests.sh
+TESTS := env -u STATE -u PORT scripts/tests.sh
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs env test test-kernel test-fast test-postgres lint format lock kit kernel image doctor bench clean-instance
+.PHONY: help setup run up down status logs env test test-kernel test-fast test-postgres test-all lint format lock kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -48,13 +46,16 @@ clean-instance: ## remove this instance: machines, bridge, firewall, state (CONF
 test: setup ## every test, on SQLite
 	$(TESTS) $(ARGS)
 
-test-kernel: setup ## build the small guest kernel into the cache of the tests (about 5 minutes)
-	@env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(SUPERVISE) kernel
+test-kernel: setup ## build the small guest kernel into the cache of the tests (about 6 minutes, once)
+	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.cache
 
 test-fast: setup ## the tests that boot no machine
 	$(TESTS) --fast $(ARGS)
 
-test-postgres: setup ## every test, on a PostgreSQL of its own
+test-postgres: setup ## the tests that read or write rows, on a PostgreSQL of its own
+	scripts/postgres.sh $(TESTS) --rows $(ARGS)
+
+test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
 	scripts/postgres.sh $(TESTS) $(ARGS)
 
 lint: setup ## formatting, lint, types, floors, layout

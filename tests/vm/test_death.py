@@ -19,7 +19,7 @@ from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance, is_alive
 from tests.vm.onhost import machine_pids
 
-pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
+pytestmark = [pytest.mark.vm, pytest.mark.rows, pytest.mark.usefixtures("clean")]
 OUTAGE_SECONDS = 10
 
 

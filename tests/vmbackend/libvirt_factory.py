@@ -9,24 +9,24 @@ from __future__ import annotations
 import atexit
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 from tests.cache import CACHE, use_kit_dir
 from vmbackend.driver import Driver, MachineSpec
-from vmbackend.errors import BackendError
 from vmbackend.guest.kit import build_kit
 from vmbackend.guest.ssh import SSHGuestSession
 from vmbackend.libvirt.driver import LibvirtDriver
@@ -36,6 +36,7 @@ from vmbackend.libvirt.settings import LibvirtSettings
 from .conftest import Harness
 
 IMAGE = "sha256:" + "b" * 64
+REPOSITORY = Path(__file__).parents[2]
 BUSYBOX_VERSION = 1  # a change of what is in the image besides busybox takes a new one: the cache outlives the tests
 _ROOTS: dict[int, Path] = {}
 
@@ -154,22 +155,23 @@ def tear_down(settings: LibvirtSettings) -> None:
     shutil.rmtree(settings.machines_dir.parent, ignore_errors=True)
 
 
-def make_driver(tmp_path: Path, **changes: Any) -> tuple[LibvirtDriver, Callable[[], None]]:
-    """A driver that is not open yet, and the function that removes everything it made."""
-    # Not below tmp_path: its names are too long for the sockets of a machine.
-    folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
-    settings = make_settings(folder, **changes)
-    driver = LibvirtDriver(settings)
+def remove_if_killed(settings: LibvirtSettings) -> None:
+    """Let a watcher process tear this instance down should this process end without doing so."""
+    known = {"instance": settings.instance, "subnet": str(settings.subnet), "machines_dir": str(settings.machines_dir)}
+    watcher = _watcher(os.getpid())
+    assert watcher.stdin is not None
+    watcher.stdin.write(json.dumps(known).encode() + b"\n")
+    watcher.stdin.flush()
 
-    def cleanup() -> None:
-        # What the driver cannot remove, tear_down does: the test has its verdict already.
-        with suppress(BackendError):
-            for machine_id in driver.inventory().ids():
-                driver.delete(machine_id)
-        driver.close()
-        tear_down(settings)
 
-    return driver, cleanup
+@cache
+def _watcher(_pid: int) -> subprocess.Popen[bytes]:
+    """One for each process; the kernel closes its pipe however the process ends."""
+    # Without the mark of a CI run, whose sweep would end it before it has done its work.
+    environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}
+    environment["PYTHONPATH"] = f"{REPOSITORY}:{REPOSITORY / 'platform'}"
+    command = [sys.executable, "-m", "tests.vmbackend.libvirt_watcher"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=environment, start_new_session=True)
 
 
 def spoil(driver: Driver, machine_id: str) -> None:
@@ -210,8 +212,10 @@ class LibvirtHarness(Harness):
 
 
 def make_harness(tmp_path: Path) -> Harness:
+    # Not below tmp_path: its names are too long for the sockets of a machine.
     folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
     settings = make_settings(folder)
+    remove_if_killed(settings)
 
     def kill(_driver: Driver, machine_id: str) -> None:
         (pid,) = qemu_pids(settings.machines_dir, machine_id)
