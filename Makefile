@@ -55,6 +55,7 @@ test-fast: setup ## the tests that boot no machine
 test-postgres: setup ## the tests that read or write rows, on a PostgreSQL of its own
 	scripts/postgres.sh $(TESTS) --rows $(ARGS)
 
+test-all: export TEST_ALL = 1
 test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
 	scripts/postgres.sh $(TESTS) $(ARGS)
 

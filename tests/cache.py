@@ -30,18 +30,19 @@ def _name() -> str:
 
 CACHE = Path(os.environ.get("PLATFORM_CACHE_DIR") or user_cache())
 KIT_DIR = CACHE / "kits" / _name()
+DEBIAN_KIT_DIR = KIT_DIR.with_name(f"{KIT_DIR.name}-debian")  # never with the own kernel
 
 
-def use_kit_dir() -> Path:
-    """KIT_DIR, marked as used now; those that no test run has used for KEEP_DAYS are removed."""
-    KIT_DIR.mkdir(parents=True, exist_ok=True)
-    os.utime(KIT_DIR)
+def use_kit_dir(kit_dir: Path = KIT_DIR) -> Path:
+    """The kit directory, marked as used now; those that no test run has used for KEEP_DAYS are removed."""
+    kit_dir.mkdir(parents=True, exist_ok=True)
+    os.utime(kit_dir)
     oldest = time.time() - KEEP_DAYS * 86400
-    for folder in KIT_DIR.parent.iterdir():
+    for folder in kit_dir.parent.iterdir():
         with suppress(FileNotFoundError):  # another run removed it
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
-    return KIT_DIR
+    return kit_dir
 
 
 def main() -> None:

@@ -11,10 +11,10 @@ from typing import TypeVar
 import asyncssh
 import pytest
 
-from tests.cache import KIT_DIR
+from tests.cache import DEBIAN_KIT_DIR, KIT_DIR, use_kit_dir
 from tests.vmbackend import vm_harness as harness
 from vmbackend.driver import Boot
-from vmbackend.guest.kernel import install_kernel, own_kernel
+from vmbackend.guest.kernel import own_kernel
 from vmbackend.guest.kit import Kit, build_kit, find_kit
 
 pytestmark = pytest.mark.vm
@@ -26,15 +26,11 @@ SSH_TIMEOUT = 60.0
 
 
 @pytest.fixture(scope="session", params=["debian", "own"])
-def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kit:
-    """A kit with Debian's kernel, and one with the project's own where `make kernel` has built it into the cache."""
-    folder = tmp_path_factory.mktemp("kit")
-    if request.param == "own":
-        built = own_kernel(KIT_DIR)
-        if built is None:
-            pytest.skip("the project's own kernel is not built: make kernel")
-        install_kernel(folder, built.vmlinux)
-    return build_kit(folder, lambda _percent, _words: None)
+def kit(request: pytest.FixtureRequest) -> Kit:
+    """A kit with Debian's kernel, and one with the project's own where `make test-kernel` has built it."""
+    if request.param == "own" and own_kernel(KIT_DIR) is None:
+        pytest.skip("the project's own kernel is not built: make test-kernel")
+    return build_kit(use_kit_dir(KIT_DIR if request.param == "own" else DEBIAN_KIT_DIR), lambda *_: None)
 
 
 @pytest.fixture(scope="session")
