@@ -157,7 +157,12 @@ def tear_down(settings: LibvirtSettings) -> None:
 
 def remove_if_killed(settings: LibvirtSettings) -> None:
     """Let a watcher process tear this instance down should this process end without doing so."""
-    known = {"instance": settings.instance, "subnet": str(settings.subnet), "machines_dir": str(settings.machines_dir)}
+    known = {
+        "instance": settings.instance,
+        "subnet": str(settings.subnet),
+        "machines_dir": str(settings.machines_dir),
+        "root": str(_root()),
+    }
     watcher = _watcher(os.getpid())
     assert watcher.stdin is not None
     watcher.stdin.write(json.dumps(known).encode() + b"\n")

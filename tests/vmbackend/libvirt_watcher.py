@@ -1,12 +1,13 @@
 """`python -m tests.vmbackend.libvirt_watcher`: removes what a test process that was killed left on the host.
 
-Each line of its standard input names one driver's instance, subnet and folder. The test process holds the other end of
+Each line of its standard input names one driver's instance, subnet and folders. The test process holds the other end of
 the pipe, so the input also ends with a kill -9 of it. A folder that is gone was removed by its test.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 from ipaddress import IPv4Network
@@ -25,6 +26,7 @@ def main() -> None:
         if machines.parent.exists():
             subnet = IPv4Network(known["subnet"])
             tear_down(SimpleNamespace(instance=known["instance"], subnet=subnet, machines_dir=machines))  # type: ignore[arg-type]
+        shutil.rmtree(known["root"], ignore_errors=True)
 
 
 if __name__ == "__main__":
