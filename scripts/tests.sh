@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests: those without machines on every core, then those with machines or the host's network, two files at a time.
+# All tests: those without machines on every core (with one process more, as they also wait), then those with machines
+# or the host's network, two files at a time.
 # Options, before all other arguments, which go to pytest (paths, -k, ...):
 #   --fast  none that boots a machine
 #   --rows  only those that read or write rows: what a second database is worth
@@ -36,6 +37,6 @@ run() {
     fi
 }
 
-run "without machines" -m "${rows}not vm and not host" -n auto --dist loadfile "$@"
+run "without machines" -m "${rows}not vm and not host" -n "$(($(nproc) + 1))" --dist loadfile "$@"
 run "machines and host" -m "${rows}($machines)" -n 2 --dist loadfile "$@"
 exit "$status"
