@@ -8,16 +8,14 @@ override STATE := $(abspath $(STATE))
 PYTHON := .venv/bin/python
 SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m supervise
 MANAGE := $(SUPERVISE) manage --
-# Kit and images of the tests are shared by all test runs; they take minutes to build.
-TEST_CACHE := $(abspath var/test-cache)
-TESTS := env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) scripts/tests.sh
+TESTS := env -u STATE -u PORT scripts/tests.sh
 ARGS ?=
 COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --generate-hashes --no-emit-index-url \
 	--no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres lint format lock procfile kit kernel image doctor bench clean-instance
+	test-fast test-postgres test-all lint format lock procfile kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -72,13 +70,17 @@ clean-instance: ## remove this instance: machines, bridge, firewall, state (CONF
 test: setup-test ## every test, on SQLite
 	$(TESTS) $(ARGS)
 
-test-kernel: setup-kernel ## build the small guest kernel into the cache of the tests (about 5 minutes)
-	@env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(SUPERVISE) kernel
+test-kernel: setup-kernel setup-test ## build the small guest kernel into the cache of the tests (about 6 minutes, once)
+	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.cache
 
 test-fast: setup-test ## the tests that boot no machine
 	$(TESTS) --fast $(ARGS)
 
-test-postgres: setup-test ## every test, on a PostgreSQL of its own
+test-postgres: setup-test ## the tests that read or write rows, on a PostgreSQL of its own
+	scripts/postgres.sh $(TESTS) --rows $(ARGS)
+
+test-all: export TEST_ALL = 1
+test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
 	scripts/postgres.sh $(TESTS) $(ARGS)
 
 lint: setup-lint ## formatting, lint, types, layers, dependencies, layout

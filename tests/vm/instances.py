@@ -31,18 +31,19 @@ from supervise.instance import ROOT, Instance, load_instance
 from supervise.orphans import MARKER, ROLE, environment_of
 from supervise.prepare import prepare
 from supervise.removal import remove
+from tests.cache import CACHE, KIT_DIR
 from tests.commands.conftest import free_port
 from tests.vm.client import Api, until
 from tests.vm.images import add_images
 from tests.vm.outside import addresses
 
-CACHE = Path(os.environ.get("PLATFORM_CACHE_DIR") or ROOT / "var/test-cache")
 RECONCILE_SECONDS = 3
 START_SECONDS = 60.0
 # The first `up` of a host builds the guest kit and the default image.
 COMMAND_SECONDS = 840.0
 SETTINGS = {
     "PLATFORM_CACHE_DIR": str(CACHE),
+    "PLATFORM_KIT_DIR": str(KIT_DIR),
     "PLATFORM_RECONCILE_SECONDS": str(RECONCILE_SECONDS),
     "PLATFORM_ORPHAN_GRACE_SECONDS": "2",
     # No image that `prepare` would build: the tests name theirs.

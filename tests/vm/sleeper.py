@@ -14,7 +14,7 @@ from supervise.orphans import ROLE
 
 
 class Sleeper:
-    """One process that takes ids, so that fifty sleeps do not start Django fifty times."""
+    """One process that takes ids, so that many sleeps do not start Django as many times."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

@@ -29,6 +29,7 @@ def folder() -> Iterator[Path]:
 def test_a_machine_lives_through_the_death_of_libvirtd(folder: Path) -> None:
     with libvirtd.running_libvirtd(folder) as (uri, daemon):
         settings = factory.make_settings(folder, uri=uri)
+        factory.remove_if_killed(settings)
         driver = LibvirtDriver(settings)
         events: list[Event] = []
         try:

@@ -253,6 +253,8 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
         ports += ["-chardev", f"socket,id={ident},path={folder / ident},server=on,wait=off"]
         ports += ["-device", f"virtserialport,chardev={ident},name={name}"]
     return [
+        # It ends with the process that tests it, however that ends.
+        *("setpriv", "--pdeathsig", "KILL", "--"),
         *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", os.environ.get("KIT_TEST_CPU", "max")),
         *("-m", "256", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *(

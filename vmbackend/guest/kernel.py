@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.guest.kernel_cache import cache_kernel, cached_kernel
 from vmbackend.guest.tools import run_tool
 
 CONFIG = Path(__file__).parent / "microvm-kernel.config"
@@ -63,27 +65,41 @@ def custom_kernel(kit_dir: Path) -> Kernel | None:
 
 
 def build_kernel(kit_dir: Path, progress: Callable[[int, str], None], *, target: str = "vmlinux") -> Path:
-    """Build the small kernel (minutes) unless it is there; returns its vmlinux.
+    """Build the small kernel (minutes) unless it is there or in the user's cache; returns its vmlinux.
 
     `target` is the make target, for trying the path without compiling; only "vmlinux" installs anything. The
     result appears at once and whole; a build that died leaves `kernel/build`, which the next one replaces.
-    Raises BackendUnavailable (no source package, a tool fails, an option was not honoured).
+    Two calls at once: the second waits. Raises BackendUnavailable (no source package, a tool fails, an option was
+    not honoured).
     """
-    present = custom_kernel(kit_dir)
-    if present:
-        return present.vmlinux
+    (kit_dir / "kernel").mkdir(parents=True, exist_ok=True)
+    with (kit_dir / "kernel/.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        present = custom_kernel(kit_dir)
+        if present:
+            return present.vmlinux
+        if not SOURCE.exists():
+            raise BackendUnavailable(f"{SOURCE} is missing: install the Debian package linux-source-6.1.")
+        cached = cached_kernel((CONFIG, SOURCE))
+        if target == "vmlinux" and cached.exists():
+            install_kernel(kit_dir, cached)
+        else:
+            _compile(kit_dir, cached, progress, target)
+    progress(100, "The guest kernel is ready")
+    return kit_dir / "kernel/vmlinux"
+
+
+def _compile(kit_dir: Path, cached: Path, progress: Callable[[int, str], None], target: str) -> None:
     tree = _unpack(kit_dir / "kernel", progress)
     progress(10, "Configuring the guest kernel")
     run_tool("make", "allnoconfig", f"KCONFIG_ALLCONFIG={CONFIG}", cwd=tree)
     check_config(CONFIG.read_text(), (tree / ".config").read_text())
     progress(15, "Compiling the guest kernel (about 8 minutes on two cores)")
     run_tool("make", f"-j{os.cpu_count() or 1}", target, cwd=tree, timeout=BUILD_TIMEOUT)
-    vmlinux = kit_dir / "kernel/vmlinux"
     if target == "vmlinux":
         install_kernel(kit_dir, tree / "vmlinux")
+        cache_kernel(tree / "vmlinux", cached)
     shutil.rmtree(tree.parent)
-    progress(100, "The guest kernel is ready")
-    return vmlinux
 
 
 def install_kernel(kit_dir: Path, built: Path) -> None:
@@ -155,8 +171,6 @@ def _load_order(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
 
 
 def _unpack(folder: Path, progress: Callable[[int, str], None]) -> Path:
-    if not SOURCE.exists():
-        raise BackendUnavailable(f"{SOURCE} is missing: install the Debian package linux-source-6.1.")
     build = folder / "build"
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
