@@ -78,7 +78,7 @@ def machines_dir() -> Path:
 
 
 def control_key() -> Path:
-    """The private key with which the platform logs in to its guests; created on first use, mode 0600, in the state directory.
+    """The private key with which the platform logs in to its guests; created on first use, mode 0600.
 
     Safe if two processes start at once: both use the key of the first.
     """
