@@ -79,9 +79,7 @@ def machines_dir() -> Path:
 
 
 def control_key() -> Path:
-    """The private key with which the platform logs in to its guests, in the state directory, mode 0600.
-
-    Created on first use.
+    """The private key with which the platform logs in to its guests; created on first use, mode 0600.
 
     Safe if two processes start at once: both use the key of the first.
     """

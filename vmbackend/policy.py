@@ -27,7 +27,7 @@ PRIVATE_NETWORKS = (
 class NetworkPolicy:
     """A machine's network policy; always replaced as a whole.
 
-    With no policy does a machine reach the host, the control plane, another machine or a private network.
+    No policy lets a machine reach the host, the control plane, another machine or a private network.
 
     `allow_internet`: all public addresses, and names of every domain. Without it only what `egress` lists: networks
     (`203.0.113.0/24`; IPv6 ones have no effect, as machines have no IPv6), names (`example.com`: that name only) and

@@ -1,7 +1,7 @@
-"""A driver without a hypervisor: the same contract over files, for tests and for trying the platform out.
+"""A driver without a hypervisor: the same contract over files.
 
 Its state is in one directory, so that api, workers and vmhost of a test may be separate processes. Guests are
-folders (`fake_guest.py`). Everything is instant unless a delay is set.
+directories (`guest.py`). Everything is instant unless a delay is set.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ CONTROL_PORT = 10022
 class FakeDriver(FakeMeters, Driver):
     """See the module.
 
-    `images`: the digests that exist (None: every one does). `run_commands`: the machine's `cmd` really runs, as a
-    process of this host in the machine's folder, and its end is the machine's exit. `delays`: seconds by method name;
-    `boot` is the time from start to ready. `crash_hook` is called with "METHOD:POINT" in the middle of methods
-    (`prepare:disk`, `prepare:network`, `start:before_run`, `sleep:half`, `reset_disk:half`, `delete:destroyed`), and
-    may raise or end the process.
+    `images`: the digests that exist (None: all). `run_commands`: the machine's `cmd` is executed as a process of this
+    host in the machine's directory, and its exit is the machine's. `delays`: seconds by method name; `boot` is the
+    time from start to ready. `crash_hook` is called with "METHOD:POINT" in the middle of methods (`prepare:disk`,
+    `prepare:network`, `start:before_run`, `sleep:half`, `reset_disk:half`, `delete:destroyed`), and may raise or end
+    the process.
     """
 
     def open(self, on_event: Callable[[Event], None]) -> None:
         self._enter("open")
         if self._reporter is not None:
             raise BackendUnavailable("The driver is open already.")
-        # Like a real hypervisor, nobody tells what happened while nobody was attached.
+        # As with a real hypervisor, events of the time without a driver are lost.
         self._store.drop_events()
         self._drop_partial_memory()
         self._closing.clear()
@@ -117,9 +117,9 @@ class FakeDriver(FakeMeters, Driver):
                 self._drop_memory(domain)
             if domain is None or domain.state not in IN_MEMORY:
                 return True
-            obedient = not (self._store.directory(machine_id) / "stubborn").exists()
-            self._stop(domain, StopReason.SHUTDOWN if obedient else StopReason.DESTROYED)
-        return obedient
+            powered_off = not (self._store.directory(machine_id) / "stubborn").exists()
+            self._stop(domain, StopReason.SHUTDOWN if powered_off else StopReason.DESTROYED)
+        return powered_off
 
     def destroy(self, machine_id: str) -> None:
         self._enter("destroy")
@@ -158,7 +158,7 @@ class FakeDriver(FakeMeters, Driver):
             self._store.write(saved, "partial")
             try:
                 self._hook("sleep:half")
-            except Exception:  # anything else stands for the death of the process, which cleans up nothing
+            except Exception:  # anything else simulates the death of the process, without clean-up
                 saved.unlink(missing_ok=True)
                 raise
             self._store.write(saved, "whole")
@@ -180,7 +180,7 @@ class FakeDriver(FakeMeters, Driver):
             if self._known(machine_id).state is not MachineState.OFF:
                 raise InvalidMachineState("The machine is not off.")
             disk = self._store.directory(machine_id) / "disk"
-            # Two folders cannot be swapped in one step; no death is put between the two renames.
+            # Directories cannot be exchanged atomically; no death is simulated between the two renames.
             old, new = disk.with_name("disk.old"), disk.with_name("disk.new")
             shutil.rmtree(old, ignore_errors=True)
             new.mkdir(exist_ok=True)
@@ -202,8 +202,8 @@ class FakeDriver(FakeMeters, Driver):
 
     def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
         self._enter("close_connections")
-        left = [port for port in self.connections.get(machine_id, ()) if port not in ports]
-        self.connections[machine_id] = left
+        remaining = [port for port in self.connections.get(machine_id, ()) if port not in ports]
+        self.connections[machine_id] = remaining
 
     def agent_responds(self, machine_id: str, timeout: float) -> bool:
         self._enter("agent_responds")
@@ -230,6 +230,6 @@ class FakeDriver(FakeMeters, Driver):
     def definition(self, machine_id: str) -> dict[str, object]:
         self._enter("definition")
         spec = self._known(machine_id).spec
-        # `boot` holds environment and command, which may be secret.
+        # Without `boot`: environment and command may be secret.
         fields = ("id", "image", "cpus", "memory_mb", "disk_mb", "ip")
         return {**{name: getattr(spec, name) for name in fields}, "network": spec.network.as_json()}

@@ -1,8 +1,7 @@
-"""The fake driver's guests: folders of this host. For tests only.
+"""The fake driver's guests: directories of this host. For tests only.
 
-Commands REALLY RUN ON THIS HOST with the rights of this process; only their working directory lies in the
-machine's
-folder. File calls stay within the folder: symbolic links in it are resolved as if it were the root.
+Commands ARE EXECUTED ON THIS HOST with the rights of this process; only their working directory is the machine's. File
+operations stay within the directory: symbolic links in it are resolved as if it were the root.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, 
 
 _CHUNK = 64 * 1024
 _MAX_LINKS = 40
-# Beside a machine's disk: the keys that its users' SSH lets in (absent: off), and how many connections a test wants.
+# Next to a machine's disk: the keys that its users' SSH accepts (absent: off), and the number of connections to report.
 SSH_FILE = "ssh"
 SSH_CONNECTIONS_FILE = "ssh_connections"
 
@@ -47,7 +46,7 @@ def fake_sessions(root: Path) -> Callable[[GuestAddress], GuestSession]:
 
 
 class FakeGuestSession(GuestSession):
-    """One fake machine's folder. GuestUnreachable unless the machine runs."""
+    """One fake machine's directory. GuestUnreachable unless the machine runs."""
 
     def __init__(self, root: Path, machine_id: str) -> None:
         self._store = FakeStore(root)
@@ -65,7 +64,7 @@ class FakeGuestSession(GuestSession):
         timeout: float = 30.0,
         max_output: int = 1 << 20,
     ) -> ExecResult:
-        domain = self._reach()
+        domain = self._require_ready()
         _check_user(user)
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
         started = time.monotonic()
@@ -105,16 +104,18 @@ class FakeGuestSession(GuestSession):
         working_dir: str | None = None,
         user: str | None = None,
     ) -> Terminal:
-        domain = self._reach()
+        domain = self._require_ready()
         _check_user(user)
         whole = {**_base_env(domain), "TERM": TERMINAL_TYPE, **(env or {})}
         cwd = self._cwd(working_dir)
-        return await open_terminal(command, size=(cols, rows), env=whole, cwd=cwd, user=user, reach=self._reach)
+        return await open_terminal(
+            command, size=(cols, rows), env=whole, cwd=cwd, user=user, require_ready=self._require_ready
+        )
 
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         place = self._find(path)
         if not place.is_dir():
-            raise GuestPathInvalid(f"{path!r} is no directory.")
+            raise GuestPathInvalid(f"{path!r} is not a directory.")
         names = sorted(found.name for found in place.iterdir() if found.name > after)
         entries = [_entry(place / name, f"{path.rstrip('/')}/{name}") for name in names[:limit]]
         return entries, len(names) > limit
@@ -125,7 +126,7 @@ class FakeGuestSession(GuestSession):
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         place = self._find(path)
         if not place.is_file():
-            raise GuestPathInvalid(f"{path!r} is no regular file.")
+            raise GuestPathInvalid(f"{path!r} is not a regular file.")
         with place.open("rb") as handle:
             handle.seek(offset)
             left = length
@@ -134,21 +135,21 @@ class FakeGuestSession(GuestSession):
                 yield block
 
     async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
-        self._reach()
+        self._require_ready()
         check_path(path)
         folder, name = posixpath.split(path)
         if name in ("", ".", ".."):
             raise GuestPathInvalid(f"{path!r} names a directory.")
         target = self._resolve(path)
         if (self._resolve(folder) / name).is_symlink() and not target.exists():
-            raise GuestPathInvalid(f"{path!r} is a symbolic link that leads nowhere.")
+            raise GuestPathInvalid(f"{path!r} is a symbolic link with a missing target.")
         if target.exists() and not target.is_file():
-            raise GuestPathInvalid(f"{path!r} is no regular file.")
+            raise GuestPathInvalid(f"{path!r} is not a regular file.")
         permissions = mode if mode is not None else (target.stat().st_mode if target.exists() else 0o644)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
-            raise GuestPathInvalid(f"A part of {path!r} is no directory.") from error
+            raise GuestPathInvalid(f"A part of {path!r} is not a directory.") from error
         beside = target.parent / f".partial-{secrets.token_hex(8)}"
         size = 0
         try:
@@ -156,20 +157,20 @@ class FakeGuestSession(GuestSession):
                 async for chunk in chunks:
                     size += handle.write(chunk)
             beside.chmod(stat.S_IMODE(permissions))
-            self._reach()
+            self._require_ready()
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
         return size
 
     async def disk_usage(self) -> DiskUsage:
-        total = self._reach().spec.disk_mb << 20
+        total = self._require_ready().spec.disk_mb << 20
         files = (Path(top) / name for top, _, names in os.walk(self._disk) for name in names)
         used = sum(file.lstat().st_size for file in files)
         return DiskUsage(total_bytes=total, used_bytes=used, available_bytes=max(total - used, 0))
 
     async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
-        self._reach()
+        self._require_ready()
         try:
             lines = ssh_key_file(keys) if enabled else b""
         except ValueError as error:
@@ -181,18 +182,18 @@ class FakeGuestSession(GuestSession):
             place.unlink(missing_ok=True)
 
     async def ssh_connections(self) -> int:
-        self._reach()
+        self._require_ready()
         with suppress(FileNotFoundError):
             return int(self._disk.with_name(SSH_CONNECTIONS_FILE).read_text())
         return 0
 
     async def sync(self) -> None:
-        self._reach()
+        self._require_ready()
 
     async def close(self) -> None:
         return
 
-    def _reach(self) -> Domain:
+    def _require_ready(self) -> Domain:
         domain = self._store.domain(self._id)
         ready = domain is not None and domain.ready_at is not None and domain.ready_at <= time.time()
         if domain is None or domain.state is not MachineState.RUNNING or not ready:
@@ -200,8 +201,8 @@ class FakeGuestSession(GuestSession):
         return domain
 
     def _find(self, path: str) -> Path:
-        """The host's path of what must exist."""
-        self._reach()
+        """The path on the host of an existing file. Raises GuestPathNotFound."""
+        self._require_ready()
         check_path(path)
         place = self._resolve(path)
         if not place.exists():
@@ -209,7 +210,7 @@ class FakeGuestSession(GuestSession):
         return place
 
     def _resolve(self, path: str) -> Path:
-        """Walk `path` inside the folder, following symbolic links as a root directory would."""
+        """Resolve `path` with the directory as its root, symbolic links included."""
         todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
         done: list[str] = []
         links = 0
@@ -259,7 +260,7 @@ def _base_env(domain: Domain) -> dict[str, str]:
 
 
 def _check_user(user: str | None) -> None:
-    """Commands run as this process's user; that of another is only checked for existence."""
+    """Commands run as this process's user; another user only has to exist."""
     try:
         if user is not None:
             pwd.getpwnam(user)

@@ -1,4 +1,4 @@
-"""Test controls of the fake host: failures to inject, and what happens to machines without the driver's doing."""
+"""Test controls of the fake host: failure injection, and events at machines that the driver does not cause."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class FakeHost(FakeMachines):
     """The controls. `FakeDriver` adds the contract."""
 
     def fail_next(self, method: str, error: BackendError, *, times: int = 1) -> None:
-        """Let the next calls of `method` (or the next passages of "METHOD:POINT") raise."""
+        """Let the next calls of `method`, or the next executions of "METHOD:POINT", raise."""
         fault = {"at": method, "error": type(error).__name__, "message": error.message}
         with self._store.locked():
             self._store.save_faults(self._store.faults() + [fault] * times)
 
     def clear_failures(self) -> None:
-        """Forget the failures that are still to come."""
+        """Remove the injected failures."""
         with self._store.locked():
             self._store.save_faults([])
 
@@ -29,7 +29,7 @@ class FakeHost(FakeMachines):
         self._stop_machine(machine_id, StopReason.CRASHED)
 
     def panic(self, machine_id: str) -> None:
-        """The guest's kernel gives up."""
+        """The guest's kernel panics."""
         self._stop_machine(machine_id, StopReason.PANICKED)
 
     def exit(self, machine_id: str, code: int) -> None:
@@ -37,44 +37,44 @@ class FakeHost(FakeMachines):
         self._exit_main(machine_id, code)
 
     def lose_machine(self, machine_id: str) -> None:
-        """The hypervisor forgets the machine; its files stay."""
+        """The hypervisor loses the machine's definition; its files stay."""
         with self._store.locked():
             domain = self._known(machine_id)
             self._stop(domain, StopReason.LOST)
             (self._store.root / "domains" / f"{machine_id}.json").unlink()
 
     def save_externally(self, machine_id: str) -> None:
-        """Somebody else saves the machine's memory and ends its process."""
+        """Save the machine's memory and end its process, as another tool of the host would."""
         with self._store.locked():
             self._store.write(self._store.saved_memory(machine_id), "whole")
             self._save_and_stop(self._known(machine_id))
 
     def corrupt_saved_memory(self, machine_id: str) -> None:
-        """What the machine's sleep wrote cannot be loaded any more."""
+        """Make the machine's saved memory unloadable."""
         self._store.write(self._store.saved_memory(machine_id), "spoilt")
 
     def resync_count(self, machine_id: str) -> int:
-        """How often `freshen` was called since the machine was last started, woken or resumed."""
+        """How often `resync_guest` was called since the machine was last started, woken or resumed."""
         return self._known(machine_id).resync_count
 
     def set_boot_id(self, boot_id: str) -> None:
-        """The host was booted anew."""
+        """Simulate a reboot of the host."""
         self._store.write(self._store.root / "boot_id", boot_id)
 
     def ignore_power_button(self, machine_id: str) -> None:
-        """The guest ignores the power button from now on."""
+        """Let the guest ignore the power button."""
         (self._store.directory(machine_id) / "stubborn").touch()
 
     def create_orphans(self, machine_id: str, *kinds: str) -> None:
-        """Make leftovers: of `directories`, `taps`, `firewall`, `saved`."""
+        """Create orphans of these kinds: `directories`, `taps`, `firewall`, `saved`."""
         for kind in kinds:
             path = self._store.root / kind / machine_id
             path.mkdir(exist_ok=True) if kind == "directories" else path.touch()
 
     def set_capacity(self, size: Capacity) -> None:
-        """The host's size; its free figures follow from the machines."""
+        """Set the host's size; its free resources follow from the machines."""
         self._store.set_capacity(size)
 
     def policy_of(self, machine_id: str) -> NetworkPolicy:
-        """What the machine's network port lets through."""
+        """The network policy that applies to the machine."""
         return NetworkPolicy.from_json(json.loads((self._store.root / "firewall" / machine_id).read_text()))

@@ -1,4 +1,4 @@
-"""Images for the fake driver: every reference is there at once, but for names that say what shall go wrong."""
+"""Images for the fake driver: every reference is available at once, except for names that request a failure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from vmbackend.images.types import Image, ImageConfig, never_cancelled
 
 
 class FakeImageStore:
-    """Same face as ImageStore.
+    """Same interface as ImageStore.
 
-    `.../missing`, `.../unreachable`, `.../wrong-platform` fail as their names say.
+    `.../missing`, `.../unreachable` and `.../wrong-platform` raise the corresponding errors.
     """
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ class FakeMachines:
         self._run_commands = run_commands
         self.delays = dict(delays or {})
         self.crash_hook = crash_hook
-        # Ports of machines to which this host holds connections open.
+        # Ports of machines with open connections from this host.
         self.connections: dict[str, list[int]] = {}
         self._closing = threading.Event()
         self._reporter: threading.Thread | None = None
@@ -87,19 +87,19 @@ class FakeMachines:
             raise InvalidMachineState("The machine is not off.")
         if self._images is not None and spec.image not in self._images:
             raise ImageNotFound("The image is not on this host.")
-        room = self._store.capacity()
-        held = 0 if before is None else before.spec.disk_mb
-        if spec.disk_mb - held > room.disk_free_mb or spec.memory_mb > room.memory_mb:
-            raise CapacityExceeded("The host has not enough room.")
+        capacity = self._store.capacity()
+        current_disk = 0 if before is None else before.spec.disk_mb
+        if spec.disk_mb - current_disk > capacity.disk_free_mb or spec.memory_mb > capacity.memory_mb:
+            raise CapacityExceeded("The host lacks memory or disk space.")
 
     def _check_sleep(self, domain: Domain) -> None:
         if domain.state not in IN_MEMORY:
             raise InvalidMachineState("The machine does not run.")
-        room = self._store.capacity()
-        if not room.snapshots:
+        capacity = self._store.capacity()
+        if not capacity.snapshots:
             raise InvalidMachineState("Machines cannot sleep on this host.")
-        if domain.spec.memory_mb > room.disk_free_mb:
-            raise CapacityExceeded("The host has no room for the machine's memory.")
+        if domain.spec.memory_mb > capacity.disk_free_mb:
+            raise CapacityExceeded("The host lacks disk space for the machine's memory.")
 
     def _write_machine(self, spec: MachineSpec) -> None:
         root, directory = self._store.root, self._store.directory(spec.id)
@@ -107,7 +107,7 @@ class FakeMachines:
         if not spec.boot.keep_logs:
             clear_boot_log(self.boot_log(spec.id))
         self._hook("prepare:disk")
-        # Of a machine that the hypervisor forgot: it does not fit the new definition.
+        # Left by a machine that the hypervisor lost: it does not match the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)
         (root / "taps" / spec.id).touch()
         self._store.write(root / "firewall" / spec.id, json.dumps(spec.network.as_json()))
@@ -137,7 +137,7 @@ class FakeMachines:
                 self._store.save(domain, state=wanted, resync_count=0)
 
     def _save_and_stop(self, domain: Domain) -> None:
-        """Its memory was saved: the process goes, and what it was doing stays as it is."""
+        """Its memory was saved: end the process, keep the rest of its state."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGSTOP)
         left = 0.0 if domain.ready_at is None else max(0.0, domain.ready_at - time.time())
@@ -165,7 +165,7 @@ class FakeMachines:
         self._store.saved_memory(domain.spec.id).unlink(missing_ok=True)
 
     def _drop_partial_memory(self) -> None:
-        """What a death in the middle of a sleep left: the machine runs, and its memory is the truth."""
+        """Remove what a process death during a sleep left behind: the machine runs."""
         with self._store.locked():
             for machine_id, domain in self._store.domains().items():
                 if domain.state is not MachineState.ASLEEP:
@@ -200,7 +200,7 @@ class FakeMachines:
         code = process.wait()
         with self._store.locked():
             domain = self._store.domain(machine_id)
-            # Stopped by the driver meanwhile: its end is no exit.
+            # If the driver stopped the machine, this is not an exit of its own.
             if domain is not None and domain.main_pid == process.pid:
                 self._exit_main(machine_id, code if code >= 0 else 128 - code)
 
@@ -216,7 +216,7 @@ class FakeMachines:
             self._stop(self._known(machine_id), reason)
 
     def _stop(self, domain: Domain, reason: StopReason) -> None:
-        """The machine's process is gone."""
+        """End the machine's process and report it."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGKILL)
         self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
@@ -227,13 +227,13 @@ class FakeMachines:
         while not self._closing.is_set():
             for path, event in self._store.due_events():
                 on_event(event)
-                # After the delivery: a process that dies between the two delivers it again.
+                # After the delivery: a process that dies before this delivers the event again.
                 path.unlink(missing_ok=True)
             self._closing.wait(POLL)
 
 
 def _signal(domain: Domain, number: signal.Signals) -> None:
-    """To the main process and its children, where there are any."""
+    """Signal the main process and its children, if any."""
     if domain.main_pid is not None:
         with suppress(ProcessLookupError):
             os.killpg(domain.main_pid, number)

@@ -3,7 +3,7 @@
     domains/ID.json   definition and state        directories/ID/   identity, disk (a folder), boot log
     taps/ID           network port                firewall/ID       its network policy
     saved/ID          saved memory: "whole", "partial" or "spoilt"
-    events/           not yet delivered events    faults.json       failures to come     capacity.json   boot_id
+    events/           undelivered events          faults.json       injected failures    capacity.json   boot_id
 
 Every file is replaced by an atomic rename, and every read-modify-write holds `lock`.
 """
@@ -51,8 +51,8 @@ _DEFAULT_CAPACITY = Capacity(
 class Domain:
     """One defined machine.
 
-    `ready_at` (wall clock) is when its guest says ready, None while it is off; asleep `ready_in` holds the seconds that
-    were left until then. `resync_count`: how often since it last began to run.
+    `ready_at` (wall clock): when its guest reports ready, None while it is off; `ready_in`: seconds that remained until
+    then when it was put to sleep. `resync_count`: number of resyncs since it last began to run.
     """
 
     spec: MachineSpec
@@ -76,7 +76,7 @@ class FakeStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclude every other thread and process; may be nested in one thread."""
+        """Exclusive among threads and processes; reentrant within a thread."""
         if getattr(self._held, "depth", 0):
             yield
             return
@@ -99,7 +99,7 @@ class FakeStore:
         return Domain(**raw)
 
     def domains(self) -> dict[str, Domain]:
-        """All of them."""
+        """All machines by id."""
         names = [path.stem for path in (self.root / "domains").glob("*.json")]
         found = {name: self.domain(name) for name in names}
         return {name: domain for name, domain in found.items() if domain is not None}
@@ -125,7 +125,7 @@ class FakeStore:
         beside.replace(path)
 
     def capacity(self) -> Capacity:
-        """Size as set, room as the machines leave it."""
+        """The configured size; free resources follow from the machines."""
         raw = self._load(self.root / "capacity.json")
         size = _DEFAULT_CAPACITY if raw is None else Capacity(**raw)
         machines = self.domains().values()
@@ -140,7 +140,7 @@ class FakeStore:
         )
 
     def saved_memory(self, machine_id: str) -> Path:
-        """The file that stands for the machine's saved memory."""
+        """The file that represents the machine's saved memory."""
         return self.root / "saved" / machine_id
 
     def set_capacity(self, size: Capacity) -> None:
@@ -148,7 +148,7 @@ class FakeStore:
         self.write(self.root / "capacity.json", json.dumps(asdict(size)))
 
     def post(self, event: Event, *, due: float = 0.0) -> None:
-        """Leave an event for whichever process has the driver open, not to be delivered before `due`."""
+        """Queue an event for the process that has the driver open, to be delivered at `due` or later."""
         name = f"{time.time_ns():020d}-{os.getpid()}-{next(self._serial):06d}"
         raw = {
             "machine_id": event.machine_id,
@@ -160,7 +160,7 @@ class FakeStore:
         self.write(self.root / "events" / name, json.dumps(raw))
 
     def due_events(self) -> list[tuple[Path, Event]]:
-        """Events to deliver now, oldest first; one that is not due holds back its machine's later ones."""
+        """Due events, oldest first; one that is not due delays the later ones of its machine."""
         due: list[tuple[Path, Event]] = []
         held: set[str] = set()
         for path in self._event_files():
@@ -176,7 +176,7 @@ class FakeStore:
         return due
 
     def drop_events(self, machine_id: str | None = None, *, only_future: bool = False) -> None:
-        """Forget undelivered events, of one machine or of all."""
+        """Drop undelivered events, of one machine or of all."""
         for path in self._event_files():
             raw = self._load(path)
             if raw is None or machine_id not in (None, raw["machine_id"]):
@@ -185,12 +185,12 @@ class FakeStore:
                 path.unlink(missing_ok=True)
 
     def faults(self) -> list[dict[str, Any]]:
-        """Failures to come, oldest first."""
+        """Injected failures, oldest first."""
         raw = self._load(self.root / "faults.json")
         return [] if raw is None else list(raw["faults"])
 
     def save_faults(self, faults: list[dict[str, Any]]) -> None:
-        """Replace the failures to come."""
+        """Replace the injected failures."""
         self.write(self.root / "faults.json", json.dumps({"faults": faults}))
 
     def _event_files(self) -> list[Path]:

@@ -19,8 +19,8 @@ from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest.session import Terminal, TerminalExit, terminal_size
 
 _CHUNK = 32 * 1024
-# How often a terminal on which nothing happens asks whether its machine is still there, in seconds.
-_LOOK = 0.2
+# Seconds between two checks of an idle terminal whether its machine still runs.
+_CHECK_SECONDS = 0.2
 
 
 async def open_terminal(
@@ -30,9 +30,9 @@ async def open_terminal(
     env: Mapping[str, str],
     cwd: Path,
     user: str | None,
-    reach: Callable[[], object],
+    require_ready: Callable[[], object],
 ) -> FakeTerminal:
-    """Start the command; `reach` raises where the machine is gone. Raises GuestCommandInvalid."""
+    """Start the command; `require_ready` raises if the machine does not run. Raises GuestCommandInvalid."""
     words = _shell(user) if command is None else list(command)
     if not words or not words[0] or "\0" in words[0] or shutil.which(words[0], path=env.get("PATH")) is None:
         raise GuestCommandInvalid("The command cannot be started.")
@@ -40,8 +40,8 @@ async def open_terminal(
     os.set_blocking(outer, False)
     _set_size(outer, size)
     try:
-        # setsid makes the terminal the controlling one; a preexec_fn is no choice in a process of threads. A process
-        # that was started in the background ignores these signals, and so would all below it.
+        # setsid makes the terminal the controlling one; preexec_fn is unsafe in a process with threads. A process
+        # started in the background ignores these signals, and its children inherit that.
         process = await asyncio.create_subprocess_exec(
             *("env", "--default-signal=INT,QUIT,HUP", "setsid", "-c"),
             *words,
@@ -56,7 +56,7 @@ async def open_terminal(
         raise GuestCommandInvalid("The command cannot be started.") from error
     finally:
         os.close(inner)
-    return FakeTerminal(outer, process, reach)
+    return FakeTerminal(outer, process, require_ready)
 
 
 def _shell(user: str | None) -> list[str]:
@@ -73,12 +73,12 @@ def _set_size(terminal: int, size: tuple[int, int]) -> None:
 
 
 class FakeTerminal(Terminal):
-    """The kernel's own buffers are all that lies between the two sides."""
+    """A terminal without buffers besides the kernel's."""
 
-    def __init__(self, outer: int, process: asyncio.subprocess.Process, reach: Callable[[], object]) -> None:
+    def __init__(self, outer: int, process: asyncio.subprocess.Process, require_ready: Callable[[], object]) -> None:
         self._outer = outer
         self._process = process
-        self._reach = reach
+        self._require_ready = require_ready
         self._hung_up = False
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
@@ -86,14 +86,14 @@ class FakeTerminal(Terminal):
     async def read(self) -> bytes:
         async with self._reading:
             while True:
-                # Asked before the read: what was said before the end is then surely there.
+                # Checked before the read: output written before the exit is available then.
                 ended = self._process.returncode is not None
-                await self._look()
+                await self._check_machine()
                 try:
                     return b"" if self._hung_up else os.read(self._outer, _CHUNK)
                 except BlockingIOError:
                     if ended:
-                        return b""  # a process left behind holds the terminal open
+                        return b""  # a background process has the terminal open
                 except OSError as error:
                     if error.errno != errno.EIO:
                         raise GuestUnreachable("The machine's terminal does not answer.") from error
@@ -104,7 +104,7 @@ class FakeTerminal(Terminal):
         async with self._writing:
             rest = memoryview(data)
             while rest and not self._hung_up and self._process.returncode is None:
-                await self._look()
+                await self._check_machine()
                 try:
                     rest = rest[os.write(self._outer, rest[:_CHUNK]) :]
                 except BlockingIOError:
@@ -137,33 +137,33 @@ class FakeTerminal(Terminal):
     def _hang_up(self) -> None:
         with suppress(OSError):
             job = os.tcgetpgrp(self._outer)
-            # 0 until setsid gave the terminal away, and killpg(0) would end this very process and its parents.
+            # 0 until setsid took the terminal, and killpg(0) would kill this process and its parents.
             if job > 1:
                 os.killpg(job, signal.SIGHUP)
-        # The leader too: until setsid ran, it has no group of its own. Not by Process.kill, which would take the exit
-        # status away from asyncio's watcher.
+        # The leader, too: until setsid ran, it has no group of its own. Not by Process.kill, which would consume the
+        # exit status that asyncio's watcher waits for.
         for kill in (os.killpg, os.kill):
             with suppress(OSError):
                 kill(self._process.pid, signal.SIGKILL)
 
-    async def _look(self) -> None:
+    async def _check_machine(self) -> None:
         try:
-            self._reach()
+            self._require_ready()
         except GuestUnreachable:
             await self.close()
             raise
 
     async def _ready(self, *, writing: bool) -> None:
-        """Wait until the terminal takes or gives bytes, or for so long that it is time to look around."""
+        """Wait until the terminal is writable or readable, at most until the next check of the machine."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
-        watch, forget = (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
-        watch(self._outer, ready.set)
+        add, remove = (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
+        add(self._outer, ready.set)
         try:
-            async with asyncio.timeout(_LOOK):
+            async with asyncio.timeout(_CHECK_SECONDS):
                 await ready.wait()
         except TimeoutError:
             return
         finally:
             if not self._hung_up:
-                forget(self._outer)
+                remove(self._outer)

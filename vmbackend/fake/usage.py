@@ -1,4 +1,4 @@
-"""What machines of the fake driver use: as much as a test says, since their last start or wake."""
+"""Usage of the fake driver's machines: set by tests, counted since the last start or wake."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KNOWN = {field.name for field in fields(Sample)} - {"at", "generation"}
 
 
 class FakeMeters(FakeHost):
-    """The measuring half of the fake driver. Guests use a quarter of their memory unless `use` says otherwise."""
+    """The metering part of the fake driver. Guests use a quarter of their memory unless `add_usage` sets it."""
 
     def add_usage(self, machine_id: str, **amounts: int) -> None:
-        """Let a machine use so much more: the counters of `Sample`; `memory_used_bytes` is set, not added."""
+        """Add to the machine's counters (fields of `Sample`); `memory_used_bytes` is set, not added."""
         if not set(amounts) <= _KNOWN:
-            raise ValueError(f"no counters: {set(amounts) - _KNOWN}")
+            raise ValueError(f"unknown counters: {set(amounts) - _KNOWN}")
         with self._store.locked():
             domain = self._known(machine_id)
             used = self._used(domain)
@@ -46,7 +46,7 @@ class FakeMeters(FakeHost):
         return found
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
-        """See Metered.guest_disk. A delay longer than the timeout is a silent guest."""
+        """See Metered.guest_disk. A delay longer than the timeout simulates a guest that does not answer."""
         domain = self._known(machine_id)
         if self.delays.get("guest_disk", 0.0) > timeout:
             time.sleep(timeout)
@@ -65,7 +65,7 @@ class FakeMeters(FakeHost):
         return Sample(at=time.time(), generation=_generation(domain), **(memory | self._used(domain)))
 
     def _used(self, domain: Domain) -> dict[str, Any]:
-        """Since its last start; what an earlier process used is gone with it."""
+        """Usage of the present process; that of an earlier one is dropped."""
         try:
             used: dict[str, Any] = json.loads(self._counters(domain.spec.id).read_text())
         except FileNotFoundError:

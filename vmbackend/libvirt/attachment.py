@@ -1,4 +1,4 @@
-"""Machines come into the network and leave it, as their records say."""
+"""Attaching machines to the host's network and detaching them, according to their records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmbackend.policy import NetworkPolicy
 
 
 class NetworkAttachment:
-    """Nothing happens where there is no network (`disabled`: libvirt's mock hypervisor), but in the records."""
+    """`disabled`: libvirt's mock hypervisor has no network; only records are written then."""
 
     def __init__(self, network: Network, inventory: HostInventory, *, disabled: bool) -> None:
         self._network = network
@@ -21,7 +21,7 @@ class NetworkAttachment:
         self._disabled = disabled
 
     def attach(self, record: Record, former: Record) -> None:
-        """Before each start again: rules that somebody flushed must not leave a guest unguarded."""
+        """Apply the machine's network rules. Repeated before each start, as an administrator may have flushed them."""
         if self._disabled:
             return
         try:
@@ -37,12 +37,12 @@ class NetworkAttachment:
             if record is None:
                 raise MachineNotFound("The machine's files are not on this host.")
             changed = replace(record, network=policy, generation=record.generation_for(policy))
-            # The record first: a firewall that is rebuilt meanwhile must already come out as it shall be.
+            # The record first: a concurrent rebuild of the firewall must apply the new policy.
             files.write_record(changed)
             self.attach(changed, record)
 
     def detach(self, machine_id: str, record: Record | None) -> None:
-        """Nothing of the machine is left in the network. A tap of nobody goes by its own name."""
+        """Remove the machine from the network. The id of an orphaned tap is its own name."""
         if self._disabled:
             return
         ip = record.ip if record else self._network.attached_addresses().get(machine_id)

@@ -1,10 +1,9 @@
-"""The named pipes of machines: who may be read now, and how much of it.
+"""The named pipes of machines: the events port and the console, with limits on what is read.
 
-A machine's events port and its console are named pipes. The guest is hostile and may write without end, so nothing it
-says goes to the host's disk unread: a pipe holds 64 KiB, then the guest waits. The console goes into a log of bounded
-size, and at most `EVENTS_BYTES_MAX` of a start are taken from the events port.
+The guest is hostile and may write without end: a pipe holds 64 KiB, then the guest blocks. The console is written to a
+log of limited size, and at most `EVENTS_BYTES_MAX` are read from the events port per start.
 
-No lock of its own: all but `wait` and `wake` are called under the lock of `Events`.
+Not thread-safe: all methods but `wait` and `wake` are called with the lock of `Events` held.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from vmbackend.libvirt.record import MachineDir, Status
 
 log = logging.getLogger(__name__)
 
-EVENTS_BYTES_MAX = 65536  # of one start; an honest guest says less than 100
-# A serial port hands over its bytes one by one. After each read a console rests, so that a chatty guest costs twenty
-# reads a second and not a core.
+EVENTS_BYTES_MAX = 65536  # per start; a regular guest sends less than 100
+# A serial port delivers single bytes. A console is read at most twenty times a second, so that a guest that writes all
+# the time does not use a core of the host.
 _CONSOLE_PAUSE_SECONDS = 0.05
 _READ_BYTES = 65536
 
 
 @dataclass(slots=True)
 class MachineRun:
-    """One machine's channels and what is known of its last start."""
+    """One machine's channels and the status of its last start."""
 
     files: MachineDir
     status: Status
     console: BootLog
-    former: Status = field(default_factory=Status)  # what was known before this start was asked for
+    former: Status = field(default_factory=Status)  # the status before this start
     events_fd: int = -1
     console_fd: int = -1
     events_bytes: int = 0
     line: bytes = b""
-    starting: bool = False  # the start was asked for and libvirt has not told of it: a stop told now is an older one
-    adopted: bool = False  # ran before this driver opened
-    reset: bool = False  # the guest rebooted or panicked: its power-off was not a clean one
+    starting: bool = False  # libvirt has not reported the start yet: a stop reported now is an earlier one
+    adopted: bool = False  # was running when this driver opened
+    reset: bool = False  # the guest rebooted or panicked: its stop is not a clean shutdown
     fds: list[int] = field(default_factory=list)
 
     @property
@@ -52,7 +51,7 @@ class MachineRun:
 
 
 class Channels:
-    """All open pipes of one driver; made anew for each of its openings."""
+    """All open pipes of a driver, from its `open` to its `close`."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -61,7 +60,7 @@ class Channels:
         self._paused: deque[tuple[float, MachineRun]] = deque()
 
     def close(self) -> None:
-        """After the last run was closed."""
+        """Close the selector, after the last run was closed."""
         self._paused.clear()
         self._selector.close()
         os.close(self._wake_read)
@@ -69,12 +68,12 @@ class Channels:
         self._wake_read = self._wake_write = -1
 
     def wake(self) -> None:
-        """End the `wait` of the other thread; harmless when closed."""
+        """Make the other thread's `wait` return. No effect when closed."""
         with suppress(OSError):
             os.write(self._wake_write, b"!")
 
     def wait(self) -> list[tuple[MachineRun, int]]:
-        """Block until somebody spoke, a console has rested or `wake` was called; the channels that have something."""
+        """Block until data arrives, a console's pause ends or `wake` is called; returns the channels with data."""
         due = max(0.0, self._paused[0][0] - time.monotonic()) if self._paused else None
         ready = []
         for key, _ in self._selector.select(due):
@@ -87,7 +86,7 @@ class Channels:
 
     def open_run(self, run: MachineRun, *, fresh: bool = False) -> None:
         """Open the machine's pipes; `fresh` drops what an earlier start left in them."""
-        # For reading and writing: a pipe without a writer would be at its end, and selectable, for ever.
+        # For reading and writing: a pipe without a writer would be at its end, and readable, for ever.
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
         run.files.create()
         run.events_fd = os.open(run.files.path / "events.out", flags)
@@ -106,7 +105,7 @@ class Channels:
         run.fds = []
 
     def read(self, run: MachineRun, fd: int) -> bytes:
-        """What came on the events port; what came on the console is in its log already."""
+        """Data of the events port; data of the console is appended to its log."""
         try:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
@@ -117,7 +116,7 @@ class Channels:
             return b""
         run.events_bytes += len(data)
         if run.exceeded_limit:
-            log.warning("machine %s talks too much on its events port: not heard any more", run.files.id)
+            log.warning("machine %s exceeds the limit of its events port; the rest is ignored", run.files.id)
             with suppress(KeyError):
                 self._selector.unregister(fd)
         return data

@@ -1,4 +1,4 @@
-"""The connection to libvirt: event loop, embedded libvirt's needs, loss of the connection and its return."""
+"""The connection to libvirt: event loop, set-up of an embedded libvirt, reconnection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vmbackend.libvirt.settings import LibvirtSettings
 
 log = logging.getLogger(__name__)
 
-# Development only: a daemon's own qemu.conf with its security driver stays as its administrator wrote it.
+# For an embedded libvirt only: the qemu.conf of a daemon is left to its administrator.
 _QEMU_CONF = """\
 user = "root"
 group = "root"
@@ -35,18 +35,18 @@ _KEEPALIVE_SECONDS = 5
 _KEEPALIVE_COUNT = 3
 _REOPEN_SECONDS = 2.0
 
-# Both last as long as the process: libvirt's event loop can be registered once, and an embedded libvirt stays on
-# its root until the process ends, whatever is closed.
+# Both exist until the process ends: libvirt's event loop can be registered once, and an embedded libvirt stays on
+# its root until then.
 _process_lock = threading.Lock()
 _loop_started = False
 _embedded: tuple[Path, IO[str]] | None = None
-# Opening and closing an embedded libvirt some ten times in one process exhausts its table of drivers, so its one
-# connection is kept and shared by the drivers that come after each other.
+# Opening and closing an embedded libvirt about ten times in one process exhausts its table of drivers, so its only
+# connection is kept and reused by later drivers of the process.
 _embedded_connection: Any = None
 
 
 class LibvirtConnection:
-    """One connection. `on_connected` runs after each opening, with the new connection, before others get it."""
+    """One connection. `on_connected` is called with each new connection before it is used."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LibvirtConnection:
         return connection
 
     def open(self) -> None:
-        """Connect. Raises BackendUnavailable; nothing stays open then (an embedded root stays this process's)."""
+        """Connect. Raises BackendUnavailable; nothing stays open then, but this process keeps an embedded root."""
         self._settings.check()
         _start_event_loop()
         root = self._settings.embed_root
@@ -99,7 +99,7 @@ class LibvirtConnection:
         try:
             self._on_connected(connection)
             if self._settings.embed_root is None:
-                # Not offered by every kind of connection: one without a wire cannot be lost.
+                # Not supported by local connections, which cannot be lost.
                 _quietly(lambda: connection.setKeepAlive(_KEEPALIVE_SECONDS, _KEEPALIVE_COUNT))
                 _quietly(lambda: connection.registerCloseCallback(self._lost, None))
         except Exception as error:
@@ -111,7 +111,7 @@ class LibvirtConnection:
         self._connection = connection
 
     def _lost(self, connection: Any, reason: int, opaque: object) -> None:
-        # Runs on libvirt's event loop thread, which the new connection needs: reopen elsewhere.
+        # Called on libvirt's event loop thread, which the new connection needs: reopen on another one.
         log.warning("the connection to libvirt was lost (reason %d)", reason)
         self._connection = None
         threading.Thread(target=self._reopen, name="libvirt-reopen", daemon=True).start()
@@ -137,11 +137,11 @@ def _open(settings: LibvirtSettings) -> Any:
 
 
 def probe_capabilities(connection: Any, domain_type: str) -> None:
-    """Let libvirt probe QEMU now (seconds, once per root and QEMU version) and not in the first start."""
+    """Let libvirt probe QEMU now (takes seconds, once per root and QEMU version) instead of at the first start."""
     try:
         connection.getDomainCapabilities(None, "x86_64", "q35", domain_type)
     except libvirt.libvirtError as error:
-        raise BackendUnavailable("The hypervisor offers no QEMU machine of type q35.") from error
+        raise BackendUnavailable("The hypervisor does not support the QEMU machine type q35.") from error
 
 
 def _quietly(call: Callable[[], object]) -> None:
@@ -156,7 +156,7 @@ def _start_event_loop() -> None:
     with _process_lock:
         if _loop_started:
             return
-        # libvirt prints every error to stderr besides raising it; the log has them at the boundary.
+        # libvirt prints every error to stderr besides raising it; they are logged where they are translated.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
         libvirt.virEventRegisterDefaultImpl()
         threading.Thread(target=_run_event_loop, name="libvirt-events", daemon=True).start()
@@ -171,17 +171,17 @@ def _run_event_loop() -> None:
             log.exception("libvirt event loop")
 
 
-def _claim_root(root: Path, patience: float) -> None:
-    """Make `root` ready for this process. An attempt on a root in use would spoil libvirt for the process's life."""
+def _claim_root(root: Path, timeout: float) -> None:
+    """Lock and set up `root` for this process. Opening a root in use would break libvirt for the process's lifetime."""
     global _embedded  # noqa: PLW0603
     with _process_lock:
         if _embedded is not None:
             if _embedded[0] != root:
-                raise BackendUnavailable("This process holds another embedded libvirt root already.")
+                raise BackendUnavailable("This process already uses another embedded libvirt root.")
             return
         _ensure_account()
         (root / "etc").mkdir(parents=True, exist_ok=True)
-        lock = _lock_root(root, time.monotonic() + patience)
+        lock = _lock_root(root, time.monotonic() + timeout)
         (root / "etc" / "qemu.conf").write_text(_QEMU_CONF)
         reaper.start_reaper()
         _embedded = (root, lock)
@@ -197,14 +197,14 @@ def _lock_root(root: Path, deadline: float) -> IO[str]:
         except OSError:
             if time.monotonic() > deadline:
                 lock.close()
-                raise BackendUnavailable("Another process holds this host's libvirt root.") from None
+                raise BackendUnavailable("Another process uses this host's libvirt root.") from None
             time.sleep(0.1)
 
 
 def _test_pid_file(path: Path) -> None:
-    """Raises OSError while a libvirt of another process holds its pid file.
+    """Raises OSError while a libvirt of another process has its pid file locked.
 
-    Closing the file drops this process's own record locks on it; it has none, since it opened no libvirt yet.
+    Closing the file drops this process's record locks on it; there are none before libvirt is opened.
     """
     if path.exists():
         with path.open("r+") as file:
@@ -212,9 +212,9 @@ def _test_pid_file(path: Path) -> None:
 
 
 def _ensure_account() -> None:
-    """libvirt's QEMU driver looks this account up even where qemu.conf names another one.
+    """Create the account that libvirt's QEMU driver looks up even if qemu.conf names another one.
 
-    Debian makes it in the package that also brings the systemd units; a host without that package lacks it.
+    Debian creates it in the package of the systemd units, which a host with an embedded libvirt need not have.
     """
     try:
         pwd.getpwnam("libvirt-qemu")

@@ -68,7 +68,7 @@ class LibvirtDriver(Driver):
         self._provisioner.domain_type = self._domain_type()
         self._events.start(on_event)
         try:
-            # Before libvirt: it may end a machine that was powering off, and with it what its pipes hold.
+            # Before libvirt, which may end a machine that was powering off, and with it the content of its pipes.
             for files in self._inventory.machine_dirs():
                 if files.read_status().running:
                     self._events.adopt(files)
@@ -80,7 +80,9 @@ class LibvirtDriver(Driver):
             self.close()
             if isinstance(error, OSError):
                 log.exception("open")
-                raise BackendUnavailable("The host refused what the hypervisor needs (is this root?).") from error
+                raise BackendUnavailable(
+                    "The hypervisor cannot be set up on this host (is this root?)."
+                ) from error
             raise
 
     def close(self) -> None:
@@ -89,7 +91,7 @@ class LibvirtDriver(Driver):
         self._events.stop()
 
     def uninstall(self) -> None:
-        """Remove bridge, taps and firewall tables. Machines lose their network: for tear-down, after all are gone."""
+        """Remove bridge, taps and firewall tables. For tear-down: running machines lose their network."""
         self._network.uninstall()
 
     def capacity(self) -> Capacity:
@@ -100,13 +102,13 @@ class LibvirtDriver(Driver):
         return self._provisioner.prepare(self._libvirt.connection, spec)
 
     def start(self, machine_id: str) -> None:
-        target, record = self._known(machine_id)
+        target, record = self._find_machine(machine_id)
         files = self._inventory.machine_dir(machine_id)
         state = self._saved_state.state(target, files)
         if state is MachineState.RUNNING:
             return
         if state is MachineState.PAUSED:
-            # Perhaps by a wake that was given up after its loading, and whose clean-up was refused.
+            # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
             self._attachment.attach(record, record)
             self._saved_state.drop_loaded_memory(files)
             self.resume(machine_id)
@@ -117,16 +119,16 @@ class LibvirtDriver(Driver):
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
-        _, record = self._known(machine_id)
+        _, record = self._find_machine(machine_id)
         self._events.raise_if_exited(machine_id)
         if self._settings.is_test:
-            return  # its machines have no guest
+            return  # the mock hypervisor's machines have no guest
         if not self._events.was_adopted(machine_id):
-            # The guest says it when its control port listens. Asking the port too would cost it a process.
+            # The guest reports it once its control port listens. Probing the port, too, would cost the guest a process.
             self._events.wait_ready(machine_id, deadline)
             self._apply_cpu_quota(machine_id)
             return
-        while not _shows_banner(record.ip, min(2.0, deadline - time.monotonic())):
+        while not _has_ssh_banner(record.ip, min(2.0, deadline - time.monotonic())):
             self._events.raise_if_exited(machine_id)
             if time.monotonic() >= deadline:
                 raise DeadlineExceeded("The machine was not ready in time.")
@@ -137,9 +139,9 @@ class LibvirtDriver(Driver):
         state = self.state(machine_id)
         if state in (MachineState.OFF, MachineState.ABSENT):
             return True
-        went = state is MachineState.ASLEEP or self._went_by_itself(machine_id, state, grace)
+        powered_off = state is MachineState.ASLEEP or self._powers_off(machine_id, state, grace)
         self.destroy(machine_id)
-        return went
+        return powered_off
 
     def destroy(self, machine_id: str) -> None:
         target = self._domains.find_or_none(self._libvirt.connection, machine_id)
@@ -172,7 +174,7 @@ class LibvirtDriver(Driver):
                 target.resume()
 
     def sleep(self, machine_id: str) -> None:
-        target, record = self._known(machine_id)
+        target, record = self._find_machine(machine_id)
         files = self._inventory.machine_dir(machine_id)
         if self._saved_state.state(target, files) is MachineState.ASLEEP:
             return
@@ -190,14 +192,14 @@ class LibvirtDriver(Driver):
             self._apply_cpu_quota(machine_id)
 
     def reset_disk(self, machine_id: str) -> None:
-        target, record = self._known(machine_id)
+        target, record = self._find_machine(machine_id)
         files = self._inventory.machine_dir(machine_id)
         if self._saved_state.state(target, files) is not MachineState.OFF:
             raise InvalidMachineState("The machine is not off.")
         disks.reset_disk(files.data_disk, record.disk_mb)
 
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
-        self._known(machine_id)
+        self._find_machine(machine_id)
         self._attachment.change_policy(machine_id, policy)
 
     def count_connections(self, machine_id: str) -> int:
@@ -234,7 +236,7 @@ class LibvirtDriver(Driver):
         return self._inventory.machine_dir(machine_id).boot_log
 
     def definition(self, machine_id: str) -> dict[str, object]:
-        target, record = self._known(machine_id)
+        target, record = self._find_machine(machine_id)
         with domain.translate_errors("describe"):
             return {"format": "libvirt-domain", "xml": target.XMLDesc(0), "machine": asdict(record)}
 
@@ -245,7 +247,7 @@ class LibvirtDriver(Driver):
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
 
     def _apply_cpu_quota(self, machine_id: str) -> None:
-        self._power.apply_cpu_quota(*self._known(machine_id))
+        self._power.apply_cpu_quota(*self._find_machine(machine_id))
 
     def _domain_type(self) -> Any:
         if self._settings.is_test:
@@ -256,7 +258,7 @@ class LibvirtDriver(Driver):
         log.info("%s", report.message)
         return "kvm" if report.works else "qemu"
 
-    def _known(self, machine_id: str) -> tuple[Any, Record]:
+    def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
         target = self._domains.find(self._libvirt.connection, machine_id)
         record = self._inventory.machine_dir(machine_id).read_record()
         if record is None:
@@ -267,7 +269,7 @@ class LibvirtDriver(Driver):
         if domain.state_of(target) not in UP:
             raise InvalidMachineState("The machine does not run.")
 
-    def _went_by_itself(self, machine_id: str, state: MachineState, grace: float) -> bool:
+    def _powers_off(self, machine_id: str, state: MachineState, grace: float) -> bool:
         try:
             if state is MachineState.PAUSED:
                 self.resume(machine_id)
@@ -275,7 +277,7 @@ class LibvirtDriver(Driver):
                 self._domains.find(self._libvirt.connection, machine_id), machine_id, grace
             )
         except BackendError:
-            # Its process died and libvirt has not noticed, or hangs: the destroy that follows ends it either way.
+            # Its process died unnoticed by libvirt, or hangs: the destroy that follows handles both.
             return False
 
 
@@ -286,8 +288,8 @@ def _remove(files: MachineDir) -> None:
         raise BackendUnavailable("The machine's files could not be removed.") from error
 
 
-def _shows_banner(ip: str, seconds: float) -> bool:
-    """Whether an SSH server answers on the control port."""
+def _has_ssh_banner(ip: str, seconds: float) -> bool:
+    """Whether an SSH server answers on the control port within `seconds`."""
     try:
         with socket.create_connection((ip, CONTROL_PORT), timeout=max(0.05, seconds)) as connection:
             return connection.recv(4) == b"SSH-"

@@ -1,15 +1,15 @@
-"""What machines say and what becomes of them, told in order by one thread.
+"""Events of machines, delivered in order by one thread.
 
-**Channels.** A machine's events port and its console are named pipes, read as `channels.py` tells.
+**Channels.** A machine's events port and its console are named pipes, read by `channels.py`.
 
-**Death of the driver.** QEMU holds its pipes open for reading too, so what is said while nobody listens stays in
-them. The next driver opens the pipes before it opens libvirt (which may end a QEMU that was powering off) and reads
-on. What was read is put down in status.json before it is told: a `ready` said long ago is known to every later
-driver. Between the read and that write lie microseconds; a `ready` lost in them is made good by `wait_ready`, which
-takes a banner of the control port alone for a machine that ran already when the driver opened.
+**Death of the driver.** QEMU has its pipes open for reading, too, so data that is written without a driver stays in
+them. The next driver opens the pipes before libvirt (which may end a QEMU that was powering off) and continues to
+read. Data is stored in status.json before it is reported: every later driver knows an earlier `ready`. A driver that
+dies in the microseconds between the read and that write loses the `ready`; therefore `wait_ready` accepts a banner of
+the control port for a machine that was running when the driver opened.
 
-**Order.** libvirt's callbacks only queue; this thread reads the pipes empty before it tells of a stop, so
-`main_exited` always comes before `stopped`.
+**Order.** libvirt's callbacks only queue; this thread drains the pipes before it reports a stop, so `main_exited`
+always comes before `stopped`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LINE_MAX = 256
 
 
 class Events:
-    """The thread, and the state it keeps. Methods may be called from any thread."""
+    """The thread and its state. Methods may be called from any thread."""
 
     def __init__(self, boot_log_bytes: int) -> None:
         self._boot_log_bytes = boot_log_bytes
@@ -51,7 +51,7 @@ class Events:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell nothing any more and close the channels; machines keep what they say in their pipes."""
+        """Stop reporting and close the channels; further output of machines stays in their pipes."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -65,7 +65,7 @@ class Events:
             self._open_channels = None
 
     def adopt(self, files: MachineDir) -> MachineRun:
-        """Take up the channels of a machine that may run; known ones stay as they are."""
+        """Open the channels of a machine that may be running. Idempotent."""
         with self._changed:
             run = self._runs.get(files.id)
             if run is None:
@@ -77,7 +77,7 @@ class Events:
             return run
 
     def begin_start(self, files: MachineDir, *, wake: bool) -> None:
-        """A start follows. What an earlier start left in the channels is dropped; a waking guest is ready already."""
+        """Prepare for a start: output of an earlier start is dropped. A machine that wakes keeps its `ready` status."""
         with self._changed:
             self.remove_run(files.id)
             run = MachineRun(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), starting=True)
@@ -85,11 +85,11 @@ class Events:
             run.status = Status(running=True, ready=wake and run.status.ready)
             files.write_status(run.status)
             self._runs[files.id] = run
-            # A waking guest may have spoken just before it slept.
+            # A guest may have written just before its memory was saved.
             self._channels.open_run(run, fresh=not wake)
 
     def cancel_start(self, machine_id: str, *, asleep: bool = False) -> None:
-        """The start failed: the machine is off, or asleep as before, and was never told of."""
+        """The start failed: the machine is off, or asleep as before. Nothing is reported."""
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None:
@@ -123,11 +123,11 @@ class Events:
         self._put(lambda: self._stopped_events(machine_id, reason))
 
     def report_ready_again(self, machine_id: str) -> None:
-        """Tell again that an adopted machine is ready: its READY may have been lost with the former driver."""
+        """Report again that an adopted machine is ready: its READY may have been lost with the former driver."""
         self._put(lambda: [Event(machine_id, EventKind.READY)])
 
     def wait_ready(self, machine_id: str, deadline: float) -> None:
-        """Until the guest said `ready`; `deadline` on the monotonic clock.
+        """Wait until the guest has reported `ready`; `deadline` on the monotonic clock.
 
         Raises MachineExited, DeadlineExceeded.
         """
@@ -140,7 +140,7 @@ class Events:
                     raise DeadlineExceeded("The machine was not ready in time.")
 
     def wait_stopped(self, machine_id: str, seconds: float) -> bool:
-        """True as soon as the machine's stop was told, False after `seconds`."""
+        """True as soon as the machine's stop was reported, False after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.status(machine_id).running, seconds)
 
@@ -148,9 +148,9 @@ class Events:
         with self._changed:
             status = self.status(machine_id)
         if not status.running:
-            raise MachineExited("The machine ended before it was ready.", exit_code=status.exit_code)
+            raise MachineExited("The machine stopped before it was ready.", exit_code=status.exit_code)
 
-    # What follows runs on the events thread, or under the lock.
+    # The methods below run on the events thread or with the lock held.
 
     @property
     def _channels(self) -> Channels:
@@ -170,7 +170,7 @@ class Events:
                 self._process_once()
             except Exception:
                 log.exception("machine events")
-                time.sleep(1)  # an unforeseen error must not become a busy loop
+                time.sleep(1)  # limits the rate of an unexpected error
 
     def _process_once(self) -> None:
         channels = self._channels
@@ -193,9 +193,9 @@ class Events:
                     self._on_event(event)
             except Exception:
                 log.exception("the receiver of %s failed", event)
-            # Only now: a driver that dies before this tells of the stop again at its next start.
+            # After the delivery: a driver that dies before this reports the stop again at its next start.
             if event.kind is EventKind.STOPPED:
-                self._settle_stopped(event.machine_id)
+                self._store_stopped(event.machine_id)
 
     def _read(self, run: MachineRun, fd: int) -> list[Event]:
         data = self._channels.read(run, fd)
@@ -244,14 +244,14 @@ class Events:
         return [*events, Event(machine_id, EventKind.STOPPED, reason=reason)]
 
     def _drain(self, run: MachineRun) -> list[Event]:
-        # Twice a pipe's size at most: nobody writes any more, unless the guest still runs.
+        # At most twice a pipe's size: there are no writers any more, unless the guest still runs.
         events: list[Event] = []
         for fd in run.fds:
             for _ in range(2):
                 events += [] if run.exceeded_limit else self._read(run, fd)
         return events
 
-    def _settle_stopped(self, machine_id: str) -> None:
+    def _store_stopped(self, machine_id: str) -> None:
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None and not run.starting:

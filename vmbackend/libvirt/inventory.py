@@ -1,4 +1,4 @@
-"""What there is of one instance on its host: definitions, directories, ports, firewall entries, saved memory."""
+"""The objects of one instance on its host: definitions, directories, ports, firewall entries, saved memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmbackend.libvirt.settings import LibvirtSettings
 
 
 class HostInventory:
-    """Looks at the files and the network; what libvirt knows is passed in."""
+    """Reads files and network; libvirt's domains are passed in."""
 
     def __init__(self, settings: LibvirtSettings, network: Network, saved_state: SavedStateManager) -> None:
         self._settings = settings
@@ -21,7 +21,7 @@ class HostInventory:
         self._saved_state = saved_state
 
     def machine_dir(self, machine_id: str) -> MachineDir:
-        """The machine's directory, there or not."""
+        """The machine's directory; it need not exist."""
         return MachineDir(self._settings.machines_dir, machine_id)
 
     def machine_dirs(self) -> list[MachineDir]:
@@ -43,7 +43,7 @@ class HostInventory:
                 for machine, target in domains.items()
             },
             directories=directories,
-            # A tap that nobody owns goes by its own name, which `delete` takes too.
+            # An orphaned tap is listed by its own name, which `delete` accepts.
             taps=frozenset(owners.get(tap, tap) for tap in self._network.taps()),
             firewall=frozenset(admitted),
             saved=self._saved_state.managed_image_ids()

@@ -1,8 +1,8 @@
-"""The machines' network on the host: an own bridge, the firewall (`firewall.py`) and the resolvers (`resolver.py`).
+"""The machines' network on the host: a bridge, the firewall (`firewall.py`) and the resolvers (`resolver.py`).
 
-Guests do not see each other: their bridge ports are isolated (libvirt does that before a tap is up) and routing from
-the bridge back to it is dropped. What a machine may do is changed in one transaction, and each `guests` element carries
-the machine's id as its comment, so the firewall itself tells whose it is. Tables of other names are never touched.
+Guests do not reach each other: their bridge ports are isolated (by libvirt, before a tap is up), and routing from the
+bridge back to it is dropped. A machine's rules change in one transaction. Each `guests` element has the machine's id as
+its comment, so the firewall itself tells the owner. Tables of other names are never changed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 _NET = Path("/sys/class/net")
 _IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-# No machine's id begins with a dot.
+# Not a valid machine id.
 _SHARED = ".network"
 
 
 class Network:
-    """One instance's bridge, firewall and resolvers. Every method may be called again after it failed."""
+    """One instance's bridge, firewall and resolvers. Every method may be retried after a failure."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self._settings = settings
@@ -40,30 +40,30 @@ class Network:
         self.table = f"mvm_{settings.instance}"
         self._tap_prefix = f"mvt{settings.instance}"
         self._firewall = Firewall(settings, bridge=self.bridge, table=self.table, tap_prefix=self._tap_prefix)
-        # Against the keeper's turns, which look at all machines.
+        # Held by the maintenance thread, which reads all machines.
         self.lock = threading.RLock()
 
     def tap_for(self, ip: str) -> str:
-        """The tap's name: the address's place in the subnet, so at most 14 characters."""
+        """The tap's name, of at most 14 characters."""
         return f"{self._tap_prefix}{self._firewall.slot(ip)}"
 
     def check_address(self, ip: str) -> None:
-        """Raises BackendUnavailable for an address that no machine of this host can have."""
+        """Raises BackendUnavailable for an address that is not available to machines of this host."""
         subnet = self._settings.subnet
         taken = (subnet.network_address, subnet.broadcast_address, IPv4Address(self._settings.gateway))
         if IPv4Address(ip) not in subnet or IPv4Address(ip) in taken:
             raise BackendUnavailable(f"The address {ip} does not belong to this host's machines.")
 
     def install(self, ports: Iterable[NetworkPort]) -> None:
-        """Bridge, forwarding, resolvers and both tables, holding exactly `ports`.
+        """Set up bridge, forwarding, resolvers and both tables, for exactly `ports`.
 
-        The tables are made anew in one transaction, so there is no unguarded moment; what resolvers learned is kept.
+        The tables are replaced in one transaction, so rules apply at all times; learned addresses are kept.
         """
         with self.lock:
             self._make_bridge()
             if _IP_FORWARD.read_text().strip() != "1":
                 _IP_FORWARD.write_text("1\n")
-            resolved = [self._resolved_or_closed(port) for port in ports]
+            resolved = [self._resolved_or_without_names(port) for port in ports]
             learned = [line for port in resolved if port.dns_port for line in self._learned(port.ip)]
             elements = [line for port in resolved for line in self._attach_rules(port, None)]
             self._nft([*self._firewall.table_rules(), *elements, *learned])
@@ -72,17 +72,18 @@ class Network:
             run_tool(["bridge", "link", "set", "dev", tap, "isolated", "on"])
 
     def restore_missing_tables(self, ports: Sequence[NetworkPort]) -> None:
-        """Install anew where a table is gone: a restart of the host's own firewall drops all tables, and what was left
-        would neither keep the machines apart nor let them out. Nothing happens while both are there.
+        """Install again if a table is missing; no effect otherwise.
+
+        A restart of the host's own firewall drops all tables, which removes isolation and internet access of machines.
         """
         with self.lock:
-            there = run_tool(["nft", "list", "tables"]).split("\n")
-            if not {f"table {family} {self.table}" for family in ("inet", "bridge")} <= set(there):
-                log.error("somebody removed the firewall's tables; they are made anew")
+            existing = run_tool(["nft", "list", "tables"]).split("\n")
+            if not {f"table {family} {self.table}" for family in ("inet", "bridge")} <= set(existing):
+                log.error("the firewall's tables were removed by another program; installing them again")
                 self.install(ports)
 
     def attach(self, port: NetworkPort, former: NetworkPort | None = None) -> None:
-        """Let a machine's frames through as its policy says; what `former` had is taken back."""
+        """Apply a machine's policy; the rules of `former` are removed."""
         with self.lock:
             resolved = self._resolved(port)
             moved = self._firewall.detach_rules(former.ip) if former and former.ip != port.ip else []
@@ -91,19 +92,19 @@ class Network:
                 self._resolver(port.machine_id).stop()
 
     def detach(self, ip: str, machine_id: str) -> None:
-        """Take back everything an address and its machine were given."""
+        """Remove all rules of an address and stop its machine's resolver."""
         with self.lock:
             self._nft(self._firewall.detach_rules(ip))
             self._resolver(machine_id).stop()
 
     def expire_learned_addresses(self, ip: str, turn: int) -> None:
-        """One of the two sets of learned addresses begins anew; called with the next number every NAME_SECONDS."""
+        """Flush one of the two sets of learned addresses; called with the next number every NAME_SECONDS."""
         self._nft([f"flush set inet {self.table} {self._firewall.learned_sets(ip)[turn % 2]}"])
 
     def sync_resolvers(self, ports: Iterable[NetworkPort]) -> None:
-        """The common resolver runs, and each that these machines need; those of nobody end.
+        """Start the common resolver and those that these machines need; stop all others.
 
-        One that cannot be started is told in the log, and tried again by the next call: its machines do without names.
+        A resolver that cannot be started is logged and retried by the next call; its machines cannot resolve names.
         """
         wanted = {self._shared.conf}
         for port in ports:
@@ -115,7 +116,7 @@ class Network:
             self._start_shared()
         except (BackendUnavailable, OSError) as error:
             log.error(
-                "the guests' resolver does not start (does another one hold port 53 of all addresses?): %s", error
+                "the guests' resolver does not start (does another one listen on port 53 of all addresses?): %s", error
             )
 
     def _restart_resolver_if_down(self, port: NetworkPort) -> None:
@@ -128,28 +129,28 @@ class Network:
             log.error("machine %s: its resolver does not start: %s", port.machine_id, error)
 
     def taps(self) -> list[str]:
-        """Names of this instance's taps that exist."""
+        """Names of this instance's existing taps."""
         return sorted(path.name for path in _NET.glob(self._tap_prefix + "*"))
 
     def remove_tap(self, tap: str) -> None:
-        """Remove a tap that outlived its process (they normally go with it)."""
+        """Remove a tap that outlived its process (normally it is removed with the process)."""
         if (_NET / tap).exists() and tap.startswith(self._tap_prefix):
             run_tool(["ip", "link", "delete", tap], ok=(0, 1))
 
     def attached_addresses(self) -> dict[str, str]:
-        """Machine id -> address, as the firewall holds it."""
+        """The addresses in the firewall by machine id."""
         found = map(_guest, self._elements("bridge", "guests"))
         return {machine: ip for machine, ip in found if machine}
 
     def uninstall(self) -> None:
-        """Remove resolvers, taps, bridge and both tables; harmless where they are not there."""
+        """Remove resolvers, taps, bridge and both tables. Idempotent."""
         stop_other_resolvers(self._settings.machines_dir, ())
         for tap in self.taps():
             self.remove_tap(tap)
         if (_NET / self.bridge).exists():
             run_tool(["ip", "link", "delete", self.bridge])
         for family in ("inet", "bridge"):
-            # add before delete: deleting what is absent would be an error.
+            # add before delete: deleting an absent table is an error.
             self._nft([f"add table {family} {self.table}", f"delete table {family} {self.table}"])
 
     @property
@@ -165,7 +166,7 @@ class Network:
         return Resolver(MachineDir(self._settings.machines_dir, machine_id).resolver)
 
     def _resolved(self, port: NetworkPort) -> NetworkPort:
-        """The same with its resolver running, where its policy needs one."""
+        """The port with its resolver running, if its policy needs one."""
         if not port.policy.names:
             return replace(port, dns_port=0)
         sets = [f"inet#{self.table}#{name}" for name in self._firewall.learned_sets(port.ip)]
@@ -175,8 +176,8 @@ class Network:
             dns_port=resolver.start_for_names(self._settings.gateway, port.policy.names, sets, max_ttl=NAME_SECONDS),
         )
 
-    def _resolved_or_closed(self, port: NetworkPort) -> NetworkPort:
-        """One machine's resolver must not keep all others from their network."""
+    def _resolved_or_without_names(self, port: NetworkPort) -> NetworkPort:
+        """As `_resolved`; a resolver that fails only affects its own machine."""
         try:
             return self._resolved(port)
         except BackendUnavailable as error:
@@ -196,7 +197,7 @@ class Network:
         return lines
 
     def _elements(self, family: str, name: str) -> list[Any]:
-        """Elements of a set; none where there is no such set."""
+        """Elements of a set; empty if it does not exist."""
         listed = run_tool(["nft", "-j", "list", "set", family, self.table, name], ok=(0, 1))
         rows = json.loads(listed)["nftables"] if listed else []
         return [element for row in rows if "set" in row for element in row["set"].get("elem", [])]
@@ -204,7 +205,7 @@ class Network:
     def _make_bridge(self) -> None:
         gateway, prefix = self._settings.gateway, self._settings.subnet.prefixlen
         if not (_NET / self.bridge).exists():
-            # A fixed MAC: else the bridge takes that of its lowest port, and guests' ARP entries break.
+            # A fixed MAC: otherwise the bridge takes that of a port, and guests' ARP entries become invalid.
             mac = mac_for(gateway)
             run_tool(["ip", "link", "add", self.bridge, "address", mac, "type", "bridge", "stp_state", "0",
                  "forward_delay", "0", "mcast_snooping", "0"])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Looks after the network: the firewall is there, learned addresses are forgotten in time, resolvers are up."""
+"""Periodic maintenance of the network: firewall tables exist, learned addresses expire, resolvers run."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ log = logging.getLogger(__name__)
 
 
 class NetworkMaintainer:
-    """A thread from `start` to `stop`. Without it (vmhost is away) learned addresses end by their own time."""
+    """A thread from `start` to `stop`. Without it (vmhost is down) learned addresses expire by their own timeout."""
 
     def __init__(self, network: Network, directories: Callable[[], Iterable[MachineDir]]) -> None:
         self._network = network
         self._directories = directories
-        self._ended = threading.Event()
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; the first turn comes after NAME_SECONDS."""
-        self._ended.clear()
-        self._thread = threading.Thread(target=self._run, name="names", daemon=True)
+        """Start the thread; the first run is after NAME_SECONDS."""
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="network-maintenance", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End; harmless where it does not run."""
-        self._ended.set()
+        """Stop the thread. Idempotent."""
+        self._stopping.set()
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
 
     def maintain_once(self, number: int) -> None:
-        """Once for all machines. What fails for one is tried in the next turn."""
+        """Run once for all machines. What fails for one is retried in the next run."""
         with self._network.lock:
-            # Read under the lock: a machine that was deleted meanwhile must not get its resolver back.
+            # Read under the lock: the resolver of a machine that was just deleted must not be started again.
             found = [record for files in self._directories() if (record := files.read_record()) is not None]
             ports = [port_for(record) for record in found]
             self._restore_tables(ports)
             for record in found:
                 if record.network.names:
-                    self._quietly(record, number)
+                    self._expire_learned_addresses(record, number)
             try:
                 self._network.sync_resolvers(ports)
             except (BackendError, OSError) as error:
@@ -57,7 +57,7 @@ class NetworkMaintainer:
         except (BackendError, OSError) as error:
             log.error("the firewall: %s", error)
 
-    def _quietly(self, record: Record, number: int) -> None:
+    def _expire_learned_addresses(self, record: Record, number: int) -> None:
         try:
             self._network.expire_learned_addresses(record.ip, number)
         except BackendError as error:
@@ -65,7 +65,7 @@ class NetworkMaintainer:
 
     def _run(self) -> None:
         number = 0
-        while not self._ended.wait(NAME_SECONDS):
+        while not self._stopping.wait(NAME_SECONDS):
             try:
                 self.maintain_once(number)
             except OSError as error:
@@ -74,5 +74,5 @@ class NetworkMaintainer:
 
 
 def port_for(record: Record) -> NetworkPort:
-    """A machine's place in the network, as its record has it."""
+    """A machine's network port, from its record."""
     return NetworkPort(record.id, record.ip, record.network, record.generation)

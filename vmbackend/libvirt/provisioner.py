@@ -1,4 +1,4 @@
-"""Preparing machines: from a specification to a directory, a firewall entry and a definition."""
+"""Provisioning of machines: from a specification to directory, firewall entry and definition."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings, StoredImage
 
-# QEMU's own small firmware for direct kernel boots, which leaves to the kernel what SeaBIOS does twice: 0.1 s of a boot
-# under emulation. It comes with QEMU; a host that lacks it boots as before.
+# QEMU's minimal firmware for direct kernel boots; SeaBIOS takes 0.1 s longer under emulation. Part of QEMU's packages;
+# a host without it boots with SeaBIOS.
 FIRMWARE = Path("/usr/share/qemu/qboot.rom")
 
 log = logging.getLogger(__name__)
 
 
 class Provisioner:
-    """Makes one instance's machines. `domain_type` is known once the driver is open."""
+    """Creates and updates one instance's machines. `domain_type` is set when the driver opens."""
 
     def __init__(
         self, settings: LibvirtSettings, network: Network, domains: domain.Domains, saved_state: SavedStateManager
@@ -55,9 +55,9 @@ class Provisioner:
             raise
 
     def _check(self, connection: Any, spec: MachineSpec, files: MachineDir) -> StoredImage:
-        """Everything that can be refused, before anything is written."""
+        """All checks, before anything is written."""
         if not MACHINE_ID.fullmatch(spec.id):
-            raise BackendUnavailable("The machine's id has characters that no machine can have.")
+            raise BackendUnavailable("The machine's id contains invalid characters.")
         self._network.check_address(spec.ip)
         existing = self._domains.find_or_none(connection, spec.id)
         state = MachineState.ABSENT if existing is None else self._saved_state.state(existing, files)
@@ -91,22 +91,22 @@ class Provisioner:
             generation=former.generation_for(spec.network) if former else secrets.randbits(31),
         )
         xml = domain_xml(self._definition(spec, files, image))
-        # Record before firewall and definition: whatever dies from here on, the record says what to take back.
+        # Record before firewall and definition: after a death from here on, the record tells what to remove.
         files.write_record(record)
         if not self._settings.is_test:
             self._network.attach(port_for(record), port_for(former) if former else None)
-        # Of a machine that the hypervisor forgot: that memory does not belong to the new definition.
+        # Left by a machine that the hypervisor lost: that memory does not match the new definition.
         self._saved_state.drop_all(files)
         domain.define_domain(connection, xml)
         domain.drop_saved_memory(self._domains.find(connection, spec.id))
         return MachineIdentity(ip=spec.ip, ssh_host_key=public_key, control_port=CONTROL_PORT)
 
     def _disk(self, files: MachineDir, wanted_mb: int, former: Record | None) -> int:
-        """The disk's size afterwards."""
+        """Create or grow the disk; returns its size in MiB."""
         if not files.data_disk.exists():
             disks.create_disk(files.data_disk, wanted_mb)
             return wanted_mb
-        # A disk without a record is of a first preparation that died: it may be half grown.
+        # A disk without a record is from a first preparation that died: it may be partially grown.
         known = former.disk_mb if former else 0
         if wanted_mb > known:
             disks.grow_disk(files.data_disk, wanted_mb)
@@ -159,7 +159,7 @@ class Provisioner:
         )
 
     def _undo(self, connection: Any, spec: MachineSpec, files: MachineDir) -> None:
-        """Take back a first preparation that failed; what cannot be taken back is a leftover for `delete`."""
+        """Undo a first preparation that failed; what cannot be removed is an orphan for `delete`."""
         try:
             existing = self._domains.find_or_none(connection, spec.id)
             if existing is not None:
@@ -168,12 +168,12 @@ class Provisioner:
                 self._network.detach(spec.ip, spec.id)
             files.remove()
         except Exception:
-            log.exception("machine %s: a failed preparation left something behind", spec.id)
+            log.exception("machine %s: a failed preparation could not be undone", spec.id)
 
 
 def _encoded(config: GuestConfig) -> bytes:
     try:
         return encode_config(config)
     except ValueError as error:
-        # The platform checks what users send; what still comes through is a fault of ours, told without its content.
-        raise BackendUnavailable("The machine's boot configuration cannot be written down.") from error
+        # The platform validates users' input, so this is a bug; the message does not contain the input.
+        raise BackendUnavailable("The machine's boot configuration cannot be encoded.") from error

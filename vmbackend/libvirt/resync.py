@@ -1,7 +1,7 @@
-"""What a guest needs before traffic may enter after a sleep or a pause: the right time and new randomness.
+"""Resync of a guest's clock and entropy, before traffic is admitted after a sleep or a pause.
 
-Asked for over a port of its own that the guest's first process reads (`guest/src/requests.c`): neither the agent nor a
-new process is in the way, both of which take a machine that has just been loaded ten times as long.
+Requested over a dedicated port that the guest's first process reads (`guest/src/requests.c`), without the agent or a
+new process: both are ten times slower in a machine that was just restored.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from vmbackend.libvirt.record import MachineDir
 
 log = logging.getLogger(__name__)
 
-_SECONDS = 15.0  # all of it; a guest that was just loaded answers in a hundredth of a second
+_SECONDS = 15.0  # in total; a guest that was just restored answers within 10 ms
 _CLOCK_ERROR_NS = 200_000_000
 _CLOCK_TRIES = 3
 _ENTROPY_BYTES = 64
 _READ_BYTES = 4096
-_SAID_MAX = 65536  # bytes; an honest guest says a line
-_SILENT = "The machine does not renew its clock and random pool."
+_REPLY_BYTES_MAX = 65536  # a regular guest sends one line
+_NO_REPLY = "The machine does not resync its clock and entropy."
 
 
 def resync_clock_and_entropy(files: MachineDir) -> None:
-    """Step the clock and reseed the pool of a machine that runs.
+    """Step the clock and reseed the random pool of a running machine.
 
-    Raises GuestUnreachable where it does not say in time that it has, with the right time; neither is known then.
-    One caller at a time.
+    Raises GuestUnreachable unless it confirms in time, with the right time; the guest's state is unknown then.
+    Not thread-safe for one machine.
     """
     deadline = time.monotonic() + _SECONDS
     lead = 0
@@ -39,64 +39,64 @@ def resync_clock_and_entropy(files: MachineDir) -> None:
         _discard(answers)
         for _ in range(_CLOCK_TRIES):
             asked = time.time_ns()
-            told = _ask(requests, answers, asked + lead, deadline)
+            guest_time = _request(requests, answers, asked + lead, deadline)
             answered = time.time_ns()
-            if asked - _CLOCK_ERROR_NS <= told <= answered + _CLOCK_ERROR_NS:
+            if asked - _CLOCK_ERROR_NS <= guest_time <= answered + _CLOCK_ERROR_NS:
                 return
-            # The line was read late by what a busy machine needs to come to it.
-            lead += (asked + answered) // 2 - told
+            # A busy machine reads the line late: correct for that in the next try.
+            lead += (asked + answered) // 2 - guest_time
     raise GuestUnreachable("The machine's clock could not be set.")
 
 
 @contextmanager
 def _port(files: MachineDir) -> Iterator[tuple[int, int]]:
-    """Both pipes of the port, opened only for this: QEMU has them open for as long as it lives."""
+    """Both pipes of the port, opened for this request only; QEMU has them open while it lives."""
     opened: list[int] = []
     try:
-        # One side each: that QEMU is gone is then told at once, by an error or the end of what can be read.
+        # One direction each: without QEMU this fails at once, by an error or the end of the stream.
         for way, flags in (("in", os.O_WRONLY), ("out", os.O_RDONLY)):
             path = files.requests_pipe.with_suffix(f".{way}")
             opened.append(os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC))
         yield opened[0], opened[1]
     except OSError as error:
-        raise GuestUnreachable(_SILENT) from error
+        raise GuestUnreachable(_NO_REPLY) from error
     finally:
         for fd in opened:
             os.close(fd)
 
 
 def _discard(answers: int) -> None:
-    """What was said to somebody who no longer listened: at most a pipe's content, a guest may write without end."""
+    """Drop replies to an earlier request: at most one read, as a guest may write without end."""
     try:
-        os.read(answers, _SAID_MAX)
+        os.read(answers, _REPLY_BYTES_MAX)
     except BlockingIOError:
         return
 
 
-def _ask(requests: int, answers: int, now: int, deadline: float) -> int:
+def _request(requests: int, answers: int, now: int, deadline: float) -> int:
     """The guest's clock when it answered, in ns since the epoch."""
     line = f"fresh {now} {os.urandom(_ENTROPY_BYTES).hex()}\n".encode()
     if os.write(requests, line) != len(line):
-        raise GuestUnreachable(_SILENT)
+        raise GuestUnreachable(_NO_REPLY)
     for words in _lines(answers, deadline):
         if words[1:2] != [b"%d" % now]:
             continue
         if words[0] == b"fresh" and len(words) == 3 and words[2].isdigit() and len(words[2]) < 20:
             return int(words[2])
         log.warning("%r", b" ".join(words)[:200])
-        raise GuestUnreachable("The machine could not renew its clock and random pool.")
-    raise GuestUnreachable(_SILENT)
+        raise GuestUnreachable("The machine could not resync its clock and entropy.")
+    raise GuestUnreachable(_NO_REPLY)
 
 
 def _lines(answers: int, deadline: float) -> Iterator[list[bytes]]:
-    """The words of each line, until the deadline or until the guest has said too much. Raises GuestUnreachable."""
-    said, rest = 0, b""
+    """The words of each line, until the deadline or the limit of bytes. Raises GuestUnreachable."""
+    received, rest = 0, b""
     with selectors.DefaultSelector() as selector:
         selector.register(answers, selectors.EVENT_READ)
-        while said < _SAID_MAX and selector.select(max(0.0, deadline - time.monotonic())):
+        while received < _REPLY_BYTES_MAX and selector.select(max(0.0, deadline - time.monotonic())):
             data = os.read(answers, _READ_BYTES)
             if not data:
-                raise GuestUnreachable("The machine ended.")
-            said += len(data)
+                raise GuestUnreachable("The machine has stopped.")
+            received += len(data)
             *lines, rest = (rest + data).split(b"\n")
             yield from (line.split() for line in lines)

@@ -1,9 +1,9 @@
-"""The saved memory of a machine: one file in its directory, and a seal that tells whether the file is still the same.
+"""The saved memory of a machine: a file in its directory, and a checksum that detects changes.
 
-libvirt writes the file with a mark of incompleteness in its first bytes and replaces the mark last, so a whole file is
-told from a partial one without a word of ours. The seal is written after that. It finds a page that went bad, which the
-hypervisor would load as it is, and a writable disk that was used since (somebody started the machine without us), which
-no longer fits the memory.
+libvirt writes the file with a magic number for incomplete files and replaces that last, which tells a complete file
+from a partial one. The checksum is written after that. It detects corruption, which the hypervisor would load
+unnoticed, and a writable disk that was modified since (by a start outside of the platform) and no longer matches the
+memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHUNK = 1 << 20
 
 
 class SavedMemory:
-    """Of one machine. Whether its process runs is the caller's to know: only of one that does not does it matter."""
+    """The saved memory of one machine. Only meaningful while the machine has no process, which the caller checks."""
 
     def __init__(self, files: MachineDir) -> None:
         self.path = files.memory
@@ -32,12 +32,12 @@ class SavedMemory:
 
     @property
     def exists(self) -> bool:
-        """Whole or partial."""
+        """Whether there is a file, complete or partial."""
         return self.path.exists()
 
     @property
     def is_complete(self) -> bool:
-        """Whether it was written to its end. It may be spoilt all the same: `sound` reads it all."""
+        """Whether it was written completely. It may still be corrupt, see `matches_checksum`."""
         if self._checksum.exists():
             return self.exists
         try:
@@ -48,23 +48,26 @@ class SavedMemory:
         return len(magic) == _MAGIC_BYTES and magic != _PARTIAL_MAGIC
 
     def write_checksum(self) -> None:
-        """Put down what the file holds, once the process is gone. Unsealed by a death, it counts on libvirt's word."""
+        """Store the checksum, once the process has ended.
+
+        After a death before this, the file is accepted without one.
+        """
         try:
             write_atomically(self._checksum, self._compute_checksum())
         except OSError as error:
             if self.exists:
                 raise BackendUnavailable("The machine's saved memory could not be read.") from error
-            # Destroyed or deleted by another thread meanwhile: nothing to seal.
+            # Otherwise another thread destroyed or deleted the machine.
 
     def matches_checksum(self) -> bool:
-        """Whether file and disk are what was sealed. Reads all of the file."""
+        """Whether file and disk are unchanged since `write_checksum`. Reads the whole file."""
         try:
             return not self._checksum.exists() or self._checksum.read_bytes() == self._compute_checksum()
         except OSError:
             return False
 
     def drop(self) -> None:
-        """Remove it. The file goes first: a seal alone is nothing, a file without one would count."""
+        """Remove it. The file first: a checksum alone is ignored, a file without one is accepted."""
         try:
             _unlink_and_free_in_background(self.path)
             self._checksum.unlink(missing_ok=True)
@@ -82,9 +85,9 @@ class SavedMemory:
 
 
 def _unlink_and_free_in_background(path: Path) -> None:
-    """The name goes now, the room it took in a moment: to free it takes a file system longer than a wake should wait.
+    """Remove the name now and free the space in the background, which takes longer than a wake should wait.
 
-    A process that dies in between frees it too. Harmless where there is no such file.
+    The space is also freed if the process dies. Idempotent.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -97,5 +100,5 @@ def _unlink_and_free_in_background(path: Path) -> None:
 
 
 def managed_image(embed_root: Path, name: str) -> Path:
-    """Where an embedded libvirt keeps what somebody else saved of the domain `name`."""
+    """The path of an embedded libvirt's managed save image of the domain `name`."""
     return embed_root / "lib" / "qemu" / "save" / f"{name}.save"

@@ -1,10 +1,10 @@
-"""Writing a machine's memory to its directory and loading it again.
+"""Saving a machine's memory to its directory and restoring it.
 
-Memory that was loaded must never be loaded twice: the disk has gone on since. So a waking machine comes up with its
-CPUs stopped, its saved memory is removed, and only then it goes on. A death in between leaves a paused machine.
+Memory must never be restored twice: the disk has changed since. So a machine is restored with its CPUs stopped, its
+saved memory is removed, and only then its CPUs continue. A death in between leaves a paused machine.
 
-Besides our own file there may be a *managed* image of libvirt: somebody else's doing, such as a host that saves all
-machines when it goes down. It is honoured, and goes the same ways.
+Besides this file there may be a *managed* image of libvirt, saved by another program, such as a host that saves all
+machines when it shuts down. It is restored in the same way.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from vmbackend.libvirt.settings import LibvirtSettings
 
 log = logging.getLogger(__name__)
 
-# What a save file holds beside the guest's memory: devices, and the marks between pages.
+# A save file contains devices and page headers besides the guest's memory.
 _OVERHEAD_MB = 64
 _ABORT_SECONDS = 30.0
-_PAUSES = (0.1, 1.0)  # seconds before loading again
+_PAUSES = (0.1, 1.0)  # seconds before a retry
 _UNUSABLE = "The machine's saved memory could not be loaded and was dropped: its next start is a cold one."
 
 
 class SavedStateManager:
-    """One instance's saved memory."""
+    """The saved memory of one instance's machines."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self._settings = settings
@@ -48,7 +48,7 @@ class SavedStateManager:
         return state
 
     def save_memory(self, target: Any, files: MachineDir, memory_mb: int) -> None:
-        """As `Driver.sleep`, for a machine that runs or is paused."""
+        """As `Driver.sleep`, for a running or paused machine."""
         self._require_free_space(memory_mb)
         memory = SavedMemory(files)
         memory.drop()
@@ -61,9 +61,9 @@ class SavedStateManager:
         memory.write_checksum()
 
     def restore_memory(self, connection: Any, target: Any, files: MachineDir, attach: Callable[[], None]) -> None:
-        """Load the memory and let the CPUs go on. As `Driver.start` of a sleeping machine.
+        """Restore the memory and let the CPUs continue. As `Driver.start` of a sleeping machine.
 
-        `attach` goes on beside the loading and has come to its end before the CPUs do; where it raises, the machine
+        `attach` runs concurrently with the restore and completes before the CPUs continue; if it raises, the machine
         sleeps as before.
         """
         memory = SavedMemory(files)
@@ -71,8 +71,8 @@ class SavedStateManager:
             attach()
             _restore_managed(target)
             return
-        with ThreadPoolExecutor(1) as beside:
-            attaching = beside.submit(attach)
+        with ThreadPoolExecutor(1) as executor:
+            attaching = executor.submit(attach)
             loaded = self._load(connection, target, memory)
         if not loaded:
             domain.destroy_domain(target)
@@ -85,16 +85,16 @@ class SavedStateManager:
         domain.resume_domain(target)
 
     def drop_loaded_memory(self, files: MachineDir) -> None:
-        """Of a machine that is about to go on: memory that was loaded must not be loaded again.
+        """Drop memory that was restored, before the CPUs continue: it must not be restored again.
 
-        A part of it is another thread's, which is writing it.
+        Partial memory stays: a concurrent sleep is writing it.
         """
         memory = SavedMemory(files)
         if memory.is_complete:
             memory.drop()
 
     def drop_all(self, files: MachineDir) -> None:
-        """Remove every file of saved memory, that of a machine unknown to libvirt too. No process may be there."""
+        """Remove all saved memory, also of a machine unknown to libvirt. The machine must not have a process."""
         SavedMemory(files).drop()
         image = self._managed_image(files.id)
         try:
@@ -104,7 +104,7 @@ class SavedStateManager:
             raise BackendUnavailable("The machine's saved memory could not be removed.") from error
 
     def reconcile(self, target: Any, files: MachineDir) -> None:
-        """After libvirt was opened: what a death in the middle of a sleep or a wake left is put right."""
+        """After libvirt was opened: clean up after a death during a sleep or a wake."""
         memory = SavedMemory(files)
         if not memory.exists:
             return
@@ -115,12 +115,12 @@ class SavedStateManager:
             memory.drop()
 
     def exists(self, files: MachineDir, target: Any) -> bool:
-        """Whether any saved memory of the machine exists, whole or partial."""
+        """Whether any saved memory of the machine exists, complete or partial."""
         image = self._managed_image(files.id)
         return SavedMemory(files).exists or (image is not None and image.exists()) or domain.has_saved_memory(target)
 
     def managed_image_ids(self) -> frozenset[str]:
-        """Machine ids of which an embedded libvirt keeps saved memory, whether it knows the machine or not."""
+        """Machine ids with a managed image in an embedded libvirt, whether it knows the machine or not."""
         root = self._settings.embed_root
         if root is None:
             return frozenset()
@@ -135,10 +135,15 @@ class SavedStateManager:
     def _require_free_space(self, memory_mb: int) -> None:
         free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
         if memory_mb + _OVERHEAD_MB > free:
-            raise CapacityExceeded(f"The host has no room for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
+            raise CapacityExceeded(
+                f"The host lacks space for {memory_mb} MiB of memory ({max(0, free)} MiB are free)."
+            )
 
     def _clean_up_failed_save(self, target: Any, memory: SavedMemory) -> None:
-        """A save failed. While libvirt cannot be asked it may still be writing: then the next opening settles it."""
+        """Clean up after a failed save.
+
+        While libvirt is unreachable it may still be writing: then `reconcile` does it.
+        """
         try:
             state = domain.state_of(target)
         except BackendError:
@@ -147,31 +152,31 @@ class SavedStateManager:
             memory.drop()
 
     def _load(self, connection: Any, target: Any, memory: SavedMemory) -> bool:
-        """Whether the machine is there again. Loaded and checked side by side.
+        """Restore and verify the memory concurrently; returns whether both succeeded.
 
-        What is sound but did not load is tried again: its process may have been killed meanwhile, and the late word of
-        that death has been seen to end the next process too.
+        Valid memory that did not load is retried: the process may have been killed in between, and the late event of
+        that death was observed to end the next process, too.
         """
         with ThreadPoolExecutor(1) as checking:
-            sound = checking.submit(memory.matches_checksum)
+            valid = checking.submit(memory.matches_checksum)
             flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
             try:
                 loaded = _restore(connection, memory, flags)
             except BackendUnavailable:
-                # libvirt calls some of what a spoilt file does to it an error of the system.
-                if sound.result():
+                # libvirt reports some effects of a corrupt file as a system error.
+                if valid.result():
                     raise
                 return False
             for pause in _PAUSES:
-                if loaded or not sound.result():
+                if loaded or not valid.result():
                     break
                 time.sleep(pause)
                 loaded = _restore(connection, memory, flags)
-            return loaded and sound.result()
+            return loaded and valid.result()
 
 
 def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
-    """False where the hypervisor would not load it. Raises BackendUnavailable where it was not asked."""
+    """False if the hypervisor failed to load it. Raises BackendUnavailable if the hypervisor was not reached."""
     try:
         connection.restoreFlags(str(memory.path), None, flags)
     except libvirt.libvirtError as error:
@@ -181,14 +186,14 @@ def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
         log.error("libvirt: wake: %s", error)
         return False
     except SystemError:
-        # The binding cannot make an exception of a message that quotes the file's own bytes.
+        # The binding raises this for a message that contains bytes of the file which are not UTF-8.
         log.exception("libvirt: wake")
         return False
     return True
 
 
 def _restore_managed(target: Any) -> None:
-    """libvirt starts cold, without a word, where its image's beginning cannot be read: so that is looked at first."""
+    """Restore a managed image. libvirt silently starts cold if its header is unreadable, so that is checked first."""
     try:
         target.managedSaveGetXMLDesc(0)
         target.create()
@@ -202,9 +207,9 @@ def _restore_managed(target: Any) -> None:
 
 
 def _abort_save(target: Any) -> bool:
-    """Stop a save that libvirt still writes: nobody waits for it any more. The machine then goes on.
+    """Abort a save that libvirt still performs for a caller that is gone. The machine continues.
 
-    False where it does not end: the file must not be touched then, it may become the only copy.
+    False if it does not end: the file must not be removed then, as it may become the only copy.
     """
     deadline = time.monotonic() + _ABORT_SECONDS
     while time.monotonic() < deadline:
@@ -215,5 +220,5 @@ def _abort_save(target: Any) -> bool:
         except libvirt.libvirtError:
             return True  # off, or no job by now
         time.sleep(0.1)
-    log.error("libvirt does not end a save of %s that was given up", target.name())
+    log.error("libvirt does not abort an abandoned save of %s", target.name())
     return False

@@ -1,4 +1,4 @@
-"""libvirt's events and what a new connection finds: both become stops, starts and `ready` of machines."""
+"""Handling of libvirt's events, and of changes while there was no connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTLE_SECONDS = 10.0
 
 
 class EventWatcher:
-    """Registers for libvirt's events on each new connection and settles what happened while there was none."""
+    """Registers for libvirt's events on each new connection and reports what happened while there was none."""
 
     def __init__(self, domains: Domains, events: Events, saved_state: SavedStateManager) -> None:
         self._domains = domains
@@ -36,7 +36,7 @@ class EventWatcher:
         self._saved_state = saved_state
         self._registered: list[int] = []
         self._qemu_registered: int | None = None
-        self.deleting: set[str] = set()  # undefined by us: no loss
+        self.deleting: set[str] = set()  # undefined by `delete`, not lost
 
     def register(self, connection: Any) -> None:
         for kind, callback in (
@@ -44,14 +44,14 @@ class EventWatcher:
             (libvirt.VIR_DOMAIN_EVENT_ID_REBOOT, self._rebooted),
         ):
             self._registered.append(connection.domainEventRegisterAny(None, kind, callback, None))
-        # libvirt's own events do not tell a guest's reset from its power-off where on_reboot is "destroy".
+        # With on_reboot "destroy", libvirt's own events do not distinguish a guest's reset from its power-off.
         with suppress(libvirt.libvirtError):
             self._qemu_registered = libvirt_qemu.qemuMonitorEventRegister(
                 connection, None, "SHUTDOWN", self._qemu_shutdown, None, 0
             )
 
     def unregister(self, connection: Any) -> None:
-        """Of a connection that goes on living; on a dead one it does not matter."""
+        """Deregister from a connection; errors of a dead one are ignored."""
         registered, self._registered = self._registered, []
         monitor, self._qemu_registered = self._qemu_registered, None
         for callback in registered:
@@ -62,7 +62,7 @@ class EventWatcher:
                 libvirt_qemu.qemuMonitorEventDeregister(connection, monitor)
 
     def reconcile_machines(self, connection: Any, directories: list[MachineDir]) -> None:
-        """Make the truth known about machines that ran before. Blocks until libvirt knows it itself."""
+        """Report changes of machines that ran before. Blocks until libvirt's states are correct."""
         domains = self._domains.list(connection)
         for domain in domains.values():
             _wait_for_known_state(domain)
@@ -123,10 +123,10 @@ def _reason(domain: Any) -> StopReason:
 
 
 def _wait_for_known_state(domain: Any) -> None:
-    """Until libvirt has taken up a domain's process, or found it dead.
+    """Wait until libvirt has attached to a domain's process, or found it dead.
 
-    Right after it opened, libvirt says `running` of a process that died meanwhile, until its own thread has tried the
-    monitor. Balloon statistics go through that monitor: once they answer, the process is there.
+    Right after it was opened, libvirt reports a process that died as `running`, until its own thread has tried the
+    monitor. Balloon statistics use that monitor: once they succeed, the process exists.
     """
     deadline = time.monotonic() + _SETTLE_SECONDS
     while time.monotonic() < deadline:

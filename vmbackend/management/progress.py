@@ -21,7 +21,7 @@ def show_progress(write: Callable[[str], object], console: Console | None) -> It
     if console is None:
         yield lambda title: _lines(write, title)
         return
-    # Titles and sentences hold image names of users: brackets in them are no markup.
+    # Titles and messages contain image names of users: brackets in them are not markup.
     columns = (
         TextColumn("{task.fields[title]}", markup=False),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""`manage.py doctor [--json]`: each need of this host and instance, found or missing, with what mends it."""
+"""`manage.py doctor [--json]`: checks of this host and instance, each with its fix."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _redis_answers() -> bool:
 
 def _redis(answers: bool) -> Finding:
     message = "answers" if answers else "does not answer; it only runs while the instance is up"
-    # An instance that is down has no Redis of its own, which is nothing that wants mending on the host.
+    # Optional: an instance that is down has no Redis running, which is not a defect of the host.
     return Finding("redis", answers, message, "make up", needed=False)
 
 
