@@ -46,13 +46,13 @@ from accounts.services import account_create  # noqa: E402
 from vmbackend.fake import FakeDriver  # noqa: E402
 from vmbackend.models import Host  # noqa: E402
 from vmbackend.samples import GuestDisk, Sample  # noqa: E402
+from workspaces.host.metering import sampler as sampling  # noqa: E402
+from workspaces.host.metering.compaction import compact  # noqa: E402
+from workspaces.host.metering.meter import Entry, Part  # noqa: E402
+from workspaces.host.metering.writer import write  # noqa: E402
 from workspaces.models import Metered, MeterRecord, UsagePoint, Workspace  # noqa: E402
-from workspaces.usage import sampler as sampling  # noqa: E402
 from workspaces.usage.amounts import Amounts, Point  # noqa: E402
-from workspaces.usage.compaction import compact  # noqa: E402
-from workspaces.usage.meter import Entry, Part  # noqa: E402
 from workspaces.usage.tiers import DAY, MINUTE, TIERS  # noqa: E402
-from workspaces.usage.writer import write  # noqa: E402
 
 BAR = 0.25
 BASELINE_SECONDS = 20

@@ -61,7 +61,7 @@ def passes(count: int) -> Sequence[float]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from workspaces.lifecycle.sweep import sweep
+    from workspaces.host.sweep import sweep
 
     taken = []
     for _ in range(count):

@@ -17,8 +17,9 @@ from common import redis as clients
 from vmbackend.backend import guest_pool, machines_dir
 from vmbackend.fake import FakeDriver
 from vmbackend.fake_images import FakeImageStore
-from workspaces import tasks, vmhost  # noqa: F401 registers the tasks
-from workspaces.operations.hostside import HostSide
+from workspaces import tasks  # noqa: F401 registers the tasks
+from workspaces.host import process
+from workspaces.host.runtime import HostSide
 
 NAME = "local"
 
@@ -41,20 +42,20 @@ class FakeHost:
         self.held: list[tuple[str, tuple[Any, ...]]] | None = None
         self.redis_away = False
         monkeypatch.setattr(current_app, "send_task", self._bell)
-        monkeypatch.setattr(vmhost, "build_driver", lambda: self.driver)
-        monkeypatch.setattr(vmhost, "image_store", lambda: self.images)
+        monkeypatch.setattr(process, "build_driver", lambda: self.driver)
+        monkeypatch.setattr(process, "image_store", lambda: self.images)
         monkeypatch.setattr(clients, "_shared_client", self._unless_away(clients._shared_client))
 
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
         self._end_sampler()
-        self.side: HostSide = vmhost.open_host()
+        self.side: HostSide = process.open_host()
 
     def stop(self) -> None:
         self.release()
         self.settle()
         self.pool.shutdown()
-        vmhost.close_host()
+        process.close_host()
         guest_pool().close()
         self.driver.fail_no_more()
         for machine in self.driver.inventory().ids():
@@ -89,7 +90,7 @@ class FakeHost:
 
     def _end_sampler(self) -> None:
         """That of a process that died: its threads end, and nothing of what it measured is written."""
-        sampler = vmhost._sampler
+        sampler = process._sampler
         if sampler is not None:
             sampler._ended.set()
             sampler._thread.join()

@@ -10,10 +10,11 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
 from common.errors import DomainError
+from workspaces.crud.services import workspace_delete
 from workspaces.images.admin import CatalogEntryAdmin
+from workspaces.lifecycle.services import workspace_destroy
 from workspaces.models import Activity, MeterRecord, Operation, PublicPort, Usage, Workspace
-from workspaces.services.delete import workspace_delete
-from workspaces.services.power import (
+from workspaces.power.services import (
     workspace_pause,
     workspace_restart,
     workspace_resume,
@@ -21,7 +22,6 @@ from workspaces.services.power import (
     workspace_start,
     workspace_stop,
 )
-from workspaces.services.rebuild import workspace_destroy
 
 __all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdmin"]
 

@@ -6,6 +6,8 @@ class WorkspacesConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import hooks
-        from workspaces import selectors, vmhost  # noqa: F401 vmhost connects to Celery's signals
+        from workspaces import placement, route_cache, selectors, transitions
 
         hooks.workspace_pin.register(selectors.pin)
+        transitions.left_running.register(route_cache.shut)
+        placement.held_addresses.register(route_cache.held_addresses)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress
-from workspaces import errors
-from workspaces.lifecycle import activity
+from workspaces import errors, last_used
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -22,7 +21,7 @@ def address_of(workspace: Workspace) -> GuestAddress:
         raise errors.VmNotRunning(
             f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
         )
-    activity.touch(workspace.pk)
+    last_used.touch(workspace.pk)
     return _address(workspace)
 
 

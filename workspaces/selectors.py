@@ -10,7 +10,6 @@ from accounts.hooks import Pin
 from accounts.models import Account
 from accounts.scopes import Actor, Scope
 from common.errors import NotFound
-from workspaces.metrics import calls
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -55,7 +54,6 @@ def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
         raise NotFound(SENTENCE)
     # The actor's account is this workspace's; sparing the query that would say so again.
     found.account = actor.account
-    calls.note(actor, found.pk)
     return found
 
 

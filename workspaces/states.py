@@ -1,4 +1,4 @@
-"""The states of a workspace and the only way between them.
+"""The states of a workspace and what may follow what.
 
     queued -> creating -> running                     create; also from failed by a retry
     queued, creating -> failed                        creation failed; the record stays
@@ -12,23 +12,14 @@
     any at rest -> stopping -> destroyed              destroy; the record stays
     running, paused -> stopped | lost                 the VM ended, or vanished from its host
     any -> deleting -> (row gone)                     delete
-An operation that fails leads to what the machine is then (`operations.ends`).
+A failed operation leads to the state that the machine is found in (`host.outcomes`).
 
-A transition is one guarded UPDATE: it names the states it may leave, and whoever comes second changes nothing.
+`transitions.transition` is the only way between them: one guarded UPDATE that names the states it may leave.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from django.db import models
-from django.utils import timezone
-
-from common.errors import InvalidState
-from workspaces.network import kept
-
-if TYPE_CHECKING:
-    from workspaces.models import Workspace
 
 
 class Status(models.TextChoices):
@@ -143,32 +134,3 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.DESTROYED: frozenset({Status.STOPPING}),
     Status.DELETING: ANY,
 }
-
-
-class TransitionLost(Exception):
-    """The workspace was no longer in a state that this transition may leave; nothing was changed."""
-
-
-def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] | None = None, **fields: Any) -> None:
-    """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table).
-
-    `ready` is true only in `running`; callers set it there. Updates the instance too. Raises TransitionLost, changing
-    nothing, where another one was first.
-    """
-    allowed = ALLOWED[to] if leaving is None else leaving & ALLOWED[to]
-    fields = {"ready": False, "updated_at": timezone.now(), **fields, "status": to}
-    changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
-    if not changed:
-        raise TransitionLost(f"{workspace.pk} cannot become {to}")
-    for name, value in fields.items():
-        setattr(workspace, name, value)
-    if to != Status.RUNNING:
-        kept.shut(workspace)
-
-
-def require(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:
-    """Raise InvalidState, with the status in its details, unless the workspace is in one of the states."""
-    if workspace.status not in allowed:
-        raise InvalidState(
-            f"A workspace that is {workspace.status} cannot {doing}.", details={"status": workspace.status}
-        )

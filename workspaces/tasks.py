@@ -5,15 +5,13 @@ from __future__ import annotations
 from celery import current_app, shared_task
 
 from vmbackend.models import Host
-from workspaces.lifecycle.sweep import sweep
-from workspaces.logs import console
-from workspaces.metrics import machine
-from workspaces.network.apply import apply
-from workspaces.operations import engine
-from workspaces.reconcile.operations import expire
-from workspaces.remote import answer
-from workspaces.usage.compaction import compact
-from workspaces.vmhost import reconcile, side
+from workspaces.host import console_log, engine, machine_info
+from workspaces.host.metering.compaction import compact
+from workspaces.host.network_policy import apply
+from workspaces.host.process import reconcile, side
+from workspaces.host.reconcile.operations import expire
+from workspaces.host.sweep import sweep
+from workspaces.host_rpc import answer
 
 
 @shared_task
@@ -50,7 +48,7 @@ def sweep_due() -> int:
 @shared_task
 def answer_boot_log(workspace_id: str, key: str, what: str, argument: int) -> None:
     """Rung on the queue of the workspace's host by who waits for its console log."""
-    answer(key, console.answer(side().driver.boot_log(workspace_id), what, argument))
+    answer(key, console_log.answer(side().driver.boot_log(workspace_id), what, argument))
 
 
 @shared_task
@@ -62,7 +60,7 @@ def apply_network(workspace_id: str, key: str, close: list[int]) -> None:
 @shared_task
 def answer_machine_info(workspace_id: str, key: str) -> None:
     """Rung on the queue of the workspace's host by who wants to know how its machine is."""
-    answer(key, machine.answer(side().driver, workspace_id))
+    answer(key, machine_info.answer(side().driver, workspace_id))
 
 
 @shared_task

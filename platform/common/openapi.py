@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
+from rest_framework import serializers as s
 
 ERROR_SCHEMA = {
     "type": "object",
@@ -37,3 +40,13 @@ def add_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
             operation["responses"]["4XX"] = {"description": "Refused; `code` says why.", "content": content}
             operation["responses"]["5XX"] = {"description": "A failure of ours or of the host.", "content": content}
     return result
+
+
+def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
+    """The documented refusals of a route: status -> which codes come with it."""
+    error = {"$ref": "#/components/schemas/Error"}
+    return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
+
+
+class Success(s.Serializer):
+    success = s.BooleanField(default=True)

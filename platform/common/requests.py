@@ -20,3 +20,8 @@ def validated_query(serializer: type[Serializer], request: Request) -> dict[str,
     checked = serializer(data=request.query_params)
     checked.is_valid(raise_exception=True)
     return checked.validated_data
+
+
+def body_of(request: Request) -> dict[str, Any]:
+    """The parsed body; the parser has made sure that it is an object."""
+    return request.data if isinstance(request.data, dict) else {}

@@ -1,20 +1,23 @@
 """Celery: `worker` (queue `default`), one `vmhost` for each machine (queue `host.<name>`), and beat.
 
-A task is a doorbell that carries a row's id; the row is the truth. So every task may be lost, doubled or late.
+A task is a wake-up that carries a row's id; the row is the source of truth. Every task may be lost, doubled or late.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_init, worker_shutdown
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("platform")
 app.config_from_object("config.celery_settings")
 app.autodiscover_tasks()
+
+logger = logging.getLogger(__name__)
 
 
 @setup_logging.connect
@@ -24,3 +27,24 @@ def _use_django_logging(**kwargs: Any) -> None:
     from django.conf import settings
 
     dictConfig(settings.LOGGING)
+
+
+@worker_init.connect
+def _open_host(**kwargs: Any) -> None:
+    """In vmhost: open the hypervisor. Where that fails the process ends, and its supervisor starts it again."""
+    from vmbackend.errors import BackendError
+    from workspaces.host import process
+
+    if process.is_vmhost():
+        try:
+            process.open_host()
+        except BackendError as exc:
+            logger.error("vmhost cannot start: %s", exc)
+            raise SystemExit(1) from exc
+
+
+@worker_shutdown.connect
+def _close_host(**kwargs: Any) -> None:
+    from workspaces.host import process
+
+    process.close_host()

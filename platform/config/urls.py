@@ -12,11 +12,11 @@ handler500 = "common.responses.server_error"
 
 urlpatterns = [
     # The first, as it is asked most often: for each request to a public port.
-    path("internal/edge/", include("workspaces.network.urls")),
+    path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("healthz", healthz),
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
     path("docs", SpectacularSwaggerView.as_view(url_name="openapi")),
     path("admin/", admin.site.urls),
     path("", include("accounts.api.urls")),
-    path("", include("workspaces.api.urls")),
+    path("", include("workspaces.urls")),
 ]

@@ -16,8 +16,8 @@ from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import SETTLE_SECONDS
 from tests.vm.sleeper import Sleeper, open_sleeper
+from workspaces.host.engine import KINDS
 from workspaces.models.operation import OperationKind
-from workspaces.operations.engine import KINDS
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 ROUNDS = max(len(kind.steps) for kind in KINDS.values())

@@ -20,15 +20,16 @@ from tests.workspaces.faults.injected import Scene
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from vmbackend.models import Host
-from workspaces.lifecycle import services
-from workspaces.lifecycle.sweep import expire, forget_memory, sweep
+from workspaces import placement
+from workspaces.host.process import reconcile
+from workspaces.host.reconcile import machines
+from workspaces.host.sweep import expire, forget_memory, sweep
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
-from workspaces.reconcile import machines
-from workspaces.services import placement, power
+from workspaces.power import services as power
 from workspaces.ssh import services as ssh
 from workspaces.states import Status
-from workspaces.vmhost import reconcile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,7 +55,7 @@ def now(row: Workspace) -> Workspace:
 
 
 def change_ttl(row: Workspace, **fields: Any) -> None:
-    services.change_ttl(workspace=now(row), actor="owner", **fields)
+    lifecycle.change_ttl(workspace=now(row), actor="owner", **fields)
 
 
 # The owner
@@ -90,7 +91,7 @@ def test_an_action_changed_in_the_last_moment_is_the_one_that_is_done(
 ) -> None:
     row = temporary(ttl_action=TtlAction.REMOVE)
     seen_by_the_sweep = now(row)
-    services.change_ttl(workspace=row, actor="owner", ttl_action="stop")
+    lifecycle.change_ttl(workspace=row, actor="owner", ttl_action="stop")
     expire(seen_by_the_sweep)
     vmhost.settle()
     assert now(row).status == "stopped"
@@ -99,7 +100,7 @@ def test_an_action_changed_in_the_last_moment_is_the_one_that_is_done(
 def test_memory_that_is_to_be_kept_longer_is_kept(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING, suspend_after=120, memory_expires_at=timezone.now() - timedelta(seconds=1))
     seen_by_the_sweep = now(row)
-    services.set_idle(workspace=row, actor="owner", stop_after=0)
+    lifecycle.set_idle(workspace=row, actor="owner", stop_after=0)
     assert forget_memory(seen_by_the_sweep) is False
     vmhost.settle()
     assert now(row).status == "sleeping"
@@ -111,7 +112,7 @@ def test_an_idle_policy_switched_off_in_the_last_moment_holds_it_awake(
     row = machine(suspend_after=120, idle_due_at=timezone.now() - timedelta(seconds=1))
     vmhost.hold()
     assert sweep() == 1
-    services.set_idle(workspace=row, actor="owner", suspend_after=0)
+    lifecycle.set_idle(workspace=row, actor="owner", suspend_after=0)
     vmhost.release()
     vmhost.settle()
     assert (now(row).status, vmhost.driver.state(row.pk)) == ("running", MachineState.RUNNING)
@@ -119,7 +120,7 @@ def test_an_idle_policy_switched_off_in_the_last_moment_holds_it_awake(
 
 def test_a_policy_of_no_restarts_ends_one_that_waits(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.STOPPED, restart_policy=RestartPolicy.ALWAYS, restart_due_at=timezone.now())
-    services.make_permanent(workspace=row, actor="owner", restart_policy=RestartPolicy.NO)
+    lifecycle.make_permanent(workspace=row, actor="owner", restart_policy=RestartPolicy.NO)
     assert sweep() == 0
     vmhost.settle()
     assert (now(row).status, now(row).restart_due_at) == ("stopped", None)

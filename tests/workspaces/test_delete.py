@@ -16,11 +16,11 @@ from tests.fakehost import FakeHost
 from tests.workspaces.rows import live_operations, make_host
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
+from workspaces.host import faults
+from workspaces.host.process import reconcile
 from workspaces.models import Activity, Operation, Workspace
-from workspaces.operations import faults
-from workspaces.services.power import workspace_start, workspace_stop
+from workspaces.power.services import workspace_start, workspace_stop
 from workspaces.states import Status
-from workspaces.vmhost import reconcile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,7 +96,7 @@ def test_deleting_while_a_start_is_in_flight(
 
     def delete_now(kind: str, name: str) -> None:
         if (kind, name) == ("start", step):
-            from workspaces.services.delete import workspace_delete
+            from workspaces.crud.services import workspace_delete
 
             asked.append(workspace_delete(workspace=Workspace.objects.get(), actor="test"))
 
@@ -169,7 +169,7 @@ def test_a_removal_that_fails_is_not_told_as_done_and_is_tried_again(api: Caller
 def test_nothing_starts_what_is_being_deleted(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {}).json()["workspace"]["id"]
     vmhost.hold()
-    from workspaces.services.delete import workspace_delete
+    from workspaces.crud.services import workspace_delete
 
     workspace_delete(workspace=Workspace.objects.get(), actor="test")
     for move in ("start", "stop"):

@@ -14,10 +14,13 @@ from tests.workspaces.faults.injected import Scene
 from tests.workspaces.moves import make
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, InvalidMachineState
+from workspaces.host.reconcile.operations import expire
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.workspace import Mode, TtlAction
-from workspaces.reconcile.operations import expire
-from workspaces.services import power, rebuild
+from workspaces.power import services as power
+from workspaces.reinstall import services as reinstall
+from workspaces.resources import services as resources
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,7 +44,7 @@ def test_a_failed_creation_that_cannot_be_destroyed_can_still_be_tried_again(api
 def test_a_destroy_past_its_deadline_leaves_a_failed_creation_failed(api: Caller, vmhost: FakeHost) -> None:
     made = make(api, vmhost, Status.FAILED)
     vmhost.hold()
-    rebuild.workspace_destroy(workspace=Workspace.objects.get(pk=made), actor="owner")
+    lifecycle.workspace_destroy(workspace=Workspace.objects.get(pk=made), actor="owner")
     operation = Operation.objects.get(kind="destroy")
     Operation.objects.filter(pk=operation.pk).update(attempt=1)  # somebody had begun it
     make_overdue()
@@ -65,13 +68,13 @@ def test_what_nobody_began_leaves_the_machine_alone(api: Caller, vmhost: FakeHos
     assert not Activity.objects.filter(workspace_id=made, event="ended").exists()
 
 
-@pytest.mark.parametrize("move", [power.workspace_restart, rebuild.workspace_reinstall])
+@pytest.mark.parametrize("move", [power.workspace_restart, reinstall.workspace_reinstall])
 def test_a_machine_that_could_not_be_stopped_counts_with_the_sizes_it_has(
     api: Caller, vmhost: FakeHost, move: object
 ) -> None:
     row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT, cpu_millis=2000, memory_mb=1024)
     smaller = {"cpu_millis": 100, "memory_mb": 128}
-    rebuild.resources_update(workspace=row, actor="owner", changes=smaller, apply=False)
+    resources.resources_update(workspace=row, actor="owner", changes=smaller, apply=False)
     vmhost.driver.fail_next("shutdown", NO)
     move(workspace=row, actor="owner")  # type: ignore[operator]
     vmhost.settle()
@@ -85,7 +88,7 @@ def test_sizes_that_a_restart_began_to_apply_stay(
 ) -> None:
     """The process dies once the machine runs anew; the attempts after it cannot stop the machine."""
     row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT, memory_mb=1024)
-    rebuild.resources_update(workspace=row, actor="owner", changes={"memory_mb": 128}, apply=False)
+    resources.resources_update(workspace=row, actor="owner", changes={"memory_mb": 128}, apply=False)
     scene = Scene(vmhost, monkeypatch, "restart", "wait_ready", row.pk)
 
     def die() -> None:

@@ -13,11 +13,11 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from vmbackend.driver import MachineState
-from workspaces import vmhost as vmhost_process
-from workspaces.lifecycle.sweep import sweep
+from workspaces.host import process as vmhost_process
+from workspaces.host.sweep import sweep
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
-from workspaces.services import power
+from workspaces.power import services
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,7 +100,7 @@ def test_what_ended_otherwise_since_does_not_come_back_with_the_host(
     row = machine(restart_policy=UNLESS_STOPPED)
     host_goes_down(vmhost, monkeypatch)
     row = restarted(vmhost, row)
-    power.workspace_stop(workspace=row, actor="idle policy", by_user=False)
+    services.workspace_stop(workspace=row, actor="idle policy", by_user=False)
     vmhost.settle()
     monkeypatch.setattr(settings.ENV, "stop_vms_on_down", False)
     vmhost.restart()

@@ -17,14 +17,15 @@ from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import NoRoom
 from vmbackend.models import Host
+from workspaces import last_used
 from workspaces.errors import IdleNotSupported
 from workspaces.guests import address_of
-from workspaces.lifecycle import activity, services
-from workspaces.lifecycle.sweep import due, sweep
+from workspaces.host.steps import sleep
+from workspaces.host.sweep import due, sweep
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode
-from workspaces.operations import sleep
-from workspaces.services import power
+from workspaces.power import services as power
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,7 +68,7 @@ def test_a_workspace_that_nobody_uses_falls_asleep(vmhost: FakeHost, machine: Ca
 
 def test_a_use_moves_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
-    activity.touch(row.pk)
+    last_used.touch(row.pk)
     row = swept(vmhost, row)
     assert row.status == "running"
     assert is_later(row)
@@ -84,8 +85,8 @@ def test_a_use_long_ago_is_none(
 ) -> None:
     row = machine()
     now = time.time()
-    monkeypatch.setattr(activity.time, "time", lambda: now - IDLE - 5)
-    activity.touch(row.pk)
+    monkeypatch.setattr(last_used.time, "time", lambda: now - IDLE - 5)
+    last_used.touch(row.pk)
     monkeypatch.undo()
     found = due(timezone.now()).get()
     assert found.pk == row.pk
@@ -95,16 +96,16 @@ def test_a_workspace_in_use_stays_awake_and_sleeps_after_it(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine()
-    with activity.using(row.pk, 3600):
+    with last_used.using(row.pk, 3600):
         row = swept(vmhost, row)
         assert row.status == "running"
         assert is_later(row, 3600 + IDLE)
-    assert abs(time.time() - activity.last_used(row.pk)) < 10  # the use is over, and its end counts
+    assert abs(time.time() - last_used.last_used(row.pk)) < 10  # the use is over, and its end counts
 
 
 def test_a_process_that_died_in_a_use_stops_counting(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
-    activity._note(row.pk, "a terminal of a process that died", time.time() - IDLE - 1)
+    last_used._note(row.pk, "a terminal of a process that died", time.time() - IDLE - 1)
     assert swept(vmhost, row).status == "sleeping"
 
 
@@ -148,7 +149,7 @@ def test_a_use_in_the_last_moment_holds_it_awake(vmhost: FakeHost, machine: Call
     row = machine()
     vmhost.hold()
     sweep()
-    activity.touch(row.pk)
+    last_used.touch(row.pk)
     vmhost.release()
     vmhost.settle()
     row.refresh_from_db()
@@ -164,7 +165,7 @@ def test_a_use_after_the_memory_was_written_does_not_undo_it(
     scene = Scene(vmhost, monkeypatch, "sleep", "complete", row.pk)
 
     def die() -> None:
-        activity.touch(row.pk)
+        last_used.touch(row.pk)
         raise vmhost.dead()
 
     scene.before(die)
@@ -175,7 +176,7 @@ def test_a_use_after_the_memory_was_written_does_not_undo_it(
 
 
 def test_a_policy_that_was_switched_off_clears_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
-    row = services.set_idle(workspace=machine(), actor="owner", suspend_after=0)
+    row = lifecycle.set_idle(workspace=machine(), actor="owner", suspend_after=0)
     assert (swept(vmhost, row).status, row.idle_due_at) == ("running", None)
     Workspace.objects.update(idle_due_at=timezone.now())
     assert (swept(vmhost, row).status, row.idle_due_at) == ("running", None)
@@ -185,7 +186,7 @@ def test_a_policy_that_was_switched_off_clears_the_time(vmhost: FakeHost, machin
 def test_a_policy_waits_for_the_workspace_to_run(
     vmhost: FakeHost, machine: Callable[..., Workspace], status: Status
 ) -> None:
-    row = services.set_idle(workspace=machine(status), actor="owner", suspend_after=IDLE)
+    row = lifecycle.set_idle(workspace=machine(status), actor="owner", suspend_after=IDLE)
     Workspace.objects.update(idle_due_at=timezone.now())
     assert (swept(vmhost, row).status, row.idle_due_at) == (status, None)
     power.workspace_start(workspace=row, actor="owner")
@@ -209,18 +210,18 @@ def test_a_temporary_workspace_and_a_host_without_snapshots_have_no_idle_policy(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     with pytest.raises(IdleNotSupported):
-        services.set_idle(workspace=machine(mode=Mode.TEMPORARY), actor="owner", suspend_after=IDLE)
+        lifecycle.set_idle(workspace=machine(mode=Mode.TEMPORARY), actor="owner", suspend_after=IDLE)
     row = machine()
     Host.objects.update(snapshots=False)
     row.host.refresh_from_db()
     with pytest.raises(IdleNotSupported):
-        services.set_idle(workspace=row, actor="owner", suspend_after=IDLE)
-    assert services.set_idle(workspace=row, actor="owner", suspend_after=0).suspend_after == 0
+        lifecycle.set_idle(workspace=row, actor="owner", suspend_after=IDLE)
+    assert lifecycle.set_idle(workspace=row, actor="owner", suspend_after=0).suspend_after == 0
 
 
 def test_a_workspace_that_becomes_temporary_loses_its_idle_policy(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(stop_after=3600)
-    services.make_temporary(workspace=row, actor="owner", ttl=3600, ttl_action="stop", remove_on_exit=False)
+    lifecycle.make_temporary(workspace=row, actor="owner", ttl=3600, ttl_action="stop", remove_on_exit=False)
     assert (swept(vmhost, row).status, row.suspend_after, row.stop_after) == ("running", 0, 0)

@@ -13,8 +13,8 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import make
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
-from workspaces.lifecycle import activity
-from workspaces.lifecycle.sweep import sweep
+from workspaces import last_used
+from workspaces.host.sweep import sweep
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
 
@@ -90,7 +90,7 @@ def test_an_idle_workspace_sleeps_and_wakes(api: Caller, vmhost: FakeHost) -> No
     made = make(api, vmhost, Status.RUNNING, mode="permanent")
     api.put(f"/workspace/{made}/lifecycle/idle", {"suspend_after": 120, "stop_after": 3600})
     Workspace.objects.update(idle_due_at=timezone.now())
-    redis_client().delete(activity._key(made))
+    redis_client().delete(last_used._key(made))
     sweep()
     vmhost.settle()
     body = api.get(f"/workspace/{made}/lifecycle").json()

@@ -18,9 +18,9 @@ from tests.workspaces.moves import make, status_of
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
-from workspaces.lifecycle.sweep import sweep
+from workspaces.host.sweep import sweep
 from workspaces.models import Workspace
-from workspaces.services.power import workspace_start
+from workspaces.power.services import workspace_start
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db

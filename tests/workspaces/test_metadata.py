@@ -15,7 +15,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import make
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
-from workspaces.metadata.schemas import MetadataResponse
+from workspaces.metadata.serializers import MetadataResponse
 from workspaces.metadata.services import MAX_BYTES
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -127,8 +127,8 @@ def test_a_workspace_that_another_request_removed_is_404(
 
     found = selectors.get
 
-    def get_then_lose(*args: Any) -> Workspace:
-        workspace = found(*args)
+    def get_then_lose(*args: Any, **kwargs: Any) -> Workspace:
+        workspace = found(*args, **kwargs)
         Workspace.objects.filter(pk=workspace.pk).delete()
         return workspace
 

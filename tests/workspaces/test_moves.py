@@ -11,9 +11,11 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, nobody_waits, status_of
 from vmbackend.driver import MachineState
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
 from workspaces.operations import queue
-from workspaces.services import power, rebuild
+from workspaces.power import services as power
+from workspaces.reinstall import services as reinstall
 from workspaces.states import TRANSITIONAL, Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -115,8 +117,8 @@ GOING_ON: list[tuple[str, Callable[..., Any], Status, str, bool]] = [
     ("resume", power.workspace_resume, Status.PAUSED, "resuming", True),
     ("sleep", power.workspace_sleep, Status.RUNNING, "suspending", True),
     ("wake", power.workspace_resume, Status.SLEEPING, "waking", False),
-    ("reinstall", rebuild.workspace_reinstall, Status.STOPPED, "reinstalling", False),
-    ("destroy", rebuild.workspace_destroy, Status.RUNNING, "stopping", True),
+    ("reinstall", reinstall.workspace_reinstall, Status.STOPPED, "reinstalling", False),
+    ("destroy", lifecycle.workspace_destroy, Status.RUNNING, "stopping", True),
 ]
 
 

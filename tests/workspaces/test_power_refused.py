@@ -14,7 +14,7 @@ from tests.workspaces.test_power import made
 from vmbackend.errors import BackendUnavailable, NoRoom
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
-from workspaces.services.power import workspace_start, workspace_stop
+from workspaces.power.services import workspace_start, workspace_stop
 from workspaces.states import Status
 
 __all__ = ["made"]

@@ -13,9 +13,9 @@ from tests.workspaces.faults import cells
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
+from workspaces.host.process import reconcile
 from workspaces.models import Activity, Workspace
 from workspaces.states import CREATING, TRANSITIONAL, Provisioning, Status
-from workspaces.vmhost import reconcile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

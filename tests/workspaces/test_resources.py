@@ -16,7 +16,7 @@ from tests.workspaces.rows import make_workspace
 from vmbackend.errors import BackendUnavailable, NoRoom
 from vmbackend.models import Host
 from workspaces.models import Workspace
-from workspaces.services.power import workspace_stop
+from workspaces.power.services import workspace_stop
 from workspaces.states import TRANSITIONAL, Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

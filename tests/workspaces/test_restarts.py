@@ -14,11 +14,11 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from vmbackend.errors import BackendUnavailable
-from workspaces.lifecycle.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, delay
-from workspaces.lifecycle.sweep import sweep
+from workspaces.host.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, delay
+from workspaces.host.sweep import sweep
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
-from workspaces.services import power
+from workspaces.power import services
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -91,7 +91,7 @@ def test_what_its_owner_stopped_stays_so(
     vmhost: FakeHost, machine: Callable[..., Workspace], policy: RestartPolicy
 ) -> None:
     row = machine(restart_policy=policy)
-    power.workspace_stop(workspace=row, actor="owner")
+    services.workspace_stop(workspace=row, actor="owner")
     vmhost.settle()
     assert (restarted(vmhost, row).status, row.user_requested_stop) == ("stopped", True)
 
@@ -104,7 +104,7 @@ def test_a_stop_ends_a_restart_that_waits(
     getattr(vmhost.driver, end)(row.pk)
     row = ended(vmhost, row)
     assert row.status == status
-    assert power.workspace_stop(workspace=row, actor="owner") is None
+    assert services.workspace_stop(workspace=row, actor="owner") is None
     assert (restarted(vmhost, row).status, row.user_requested_stop) == (status, True)
 
 
@@ -165,7 +165,7 @@ def test_no_more_restarts_than_max_restarts(vmhost: FakeHost, machine: Callable[
     row = ended(vmhost, row)
     assert (row.restart_due_at, row.restart_count) == (None, 2)
     assert "not started again" in Activity.objects.get(workspace_id=row.pk, event="restart_given_up").detail
-    power.workspace_start(workspace=row, actor="owner")  # its owner begins a new count
+    services.workspace_start(workspace=row, actor="owner")  # its owner begins a new count
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.restart_count) == ("running", 0)
@@ -198,7 +198,7 @@ def test_a_start_that_its_owner_asked_for_and_that_fails_is_not_repeated(
 ) -> None:
     row = machine(Status.STOPPED, restart_policy=ALWAYS)
     vmhost.driver.fail_next("start", BackendUnavailable("Away."), times=3)
-    power.workspace_start(workspace=row, actor="owner")
+    services.workspace_start(workspace=row, actor="owner")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.restart_due_at, row.error_code) == ("stopped", None, "backend_unavailable")

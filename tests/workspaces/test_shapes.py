@@ -14,14 +14,17 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import nobody_waits
 from tests.workspaces.rows import make_workspace
-from workspaces.api import schemas
-from workspaces.files import schemas as file_schemas
-from workspaces.lifecycle import schemas as lifecycle
-from workspaces.logs import schemas as logs
+from workspaces import schemas
+from workspaces.commands import serializers as commands
+from workspaces.crud import serializers as crud
+from workspaces.crud import slugs
+from workspaces.files import serializers as file_schemas
+from workspaces.lifecycle import serializers as lifecycle
+from workspaces.logs import serializers as logs
 from workspaces.models import Workspace
-from workspaces.resources import schemas as resources
-from workspaces.services import slugs
-from workspaces.ssh import schemas as ssh
+from workspaces.reinstall import serializers as reinstall
+from workspaces.resources import serializers as resources
+from workspaces.ssh import serializers as ssh
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4MFt2ycVx9YX+gzAd1DaI0QjCpl95MCppG4xK/2tZn me@box"
 SLUG = re.compile(r"[a-z0-9-]{3,128}")
@@ -98,10 +101,10 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
     created = api.post("/workspace", {"slug": "the-box", "config": {"ttl": "1h", "cmd": "sleep 9"}})
     assert_fits(created.json(), schemas.WorkspaceResponse())
     for path, shape in (
-        ("/workspace", schemas.ListResponse()),
+        ("/workspace", crud.ListResponse()),
         ("/workspace/the-box", schemas.WorkspaceResponse()),
-        ("/workspace/the-box/details", schemas.DetailsResponse()),
-        ("/workspace/quota", schemas.QuotaResponse()),
+        ("/workspace/the-box/details", crud.DetailsResponse()),
+        ("/workspace/quota", crud.QuotaResponse()),
         ("/workspace/the-box/overlay", file_schemas.ListingResponse()),
         ("/workspace/the-box/logs", logs.LogsResponse()),
         ("/workspace/the-box/logs/list", logs.LogFilesResponse()),
@@ -110,12 +113,12 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
         ("/workspace/the-box/ssh", ssh.SshResponse()),
     ):
         assert_fits(api.get(path).json(), shape, path)
-    assert_fits(api.post("/workspace/the-box/exec", {"cmd": "true"}).json(), schemas.ExecResponse())
+    assert_fits(api.post("/workspace/the-box/exec", {"cmd": "true"}).json(), commands.ExecResponse())
     assert_fits(api.post("/workspace/the-box/stop").json(), schemas.WorkspaceResponse())
     assert_fits(api.post("/workspace/the-box/start").json(), schemas.WorkspaceResponse())
     assert_fits(api.put("/workspace/the-box", {"slug": None}).json(), schemas.WorkspaceResponse())
     accepted = api.post("/workspace", {"wait_ready": False, "image": "registry.test/missing"})
-    assert_fits(accepted.json(), schemas.AcceptedResponse())
+    assert_fits(accepted.json(), crud.AcceptedResponse())
     vmhost.settle()
     failed = api.get(f"/workspace/{accepted.json()['id']}")
     assert failed.json()["workspace"]["provisioning"]["error"]
@@ -131,7 +134,7 @@ def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vm
         ("POST", "restart", None, schemas.WorkspaceResponse()),
         ("POST", "pause", None, schemas.WorkspaceResponse()),
         ("POST", "resume", None, schemas.WorkspaceResponse()),
-        ("POST", "reinstall", None, schemas.ReinstallResponse()),
+        ("POST", "reinstall", None, reinstall.ReinstallResponse()),
         ("POST", "ping", None, lifecycle.PingResponse()),
         ("PUT", "lifecycle/ttl", {"ttl": 60}, lifecycle.LifecycleResponse()),
         ("POST", "lifecycle/permanent", None, lifecycle.LifecycleResponse()),
@@ -156,7 +159,7 @@ def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vm
 def test_bodies_of_what_goes_on_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
     for path, shape in (
         ("restart", schemas.GoingOnResponse()),
-        ("reinstall", schemas.ReinstallResponse()),
+        ("reinstall", reinstall.ReinstallResponse()),
         ("overlay/resize", resources.OverlayResized()),
         ("resources", resources.ResourcesUpdated()),
     ):

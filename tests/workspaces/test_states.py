@@ -16,11 +16,14 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.cells import CASES, Case
 from tests.workspaces.rows import make_host, make_workspace
+from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress, VmMissing
+from workspaces.host import faults
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
-from workspaces.operations import faults
-from workspaces.services import power, rebuild
-from workspaces.services.delete import workspace_delete
+from workspaces.power import services as power
+from workspaces.reinstall import services as reinstall
+from workspaces.resources import services as resources
 from workspaces.states import ALLOWED, TRANSITIONAL, Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -59,16 +62,16 @@ SERVICES: dict[str, tuple[Callable[..., Any], Row]] = {
     "sleep": (power.workspace_sleep, rest(InvalidState, running=Status.SUSPENDING)),
     "wake": (power.workspace_wake, rest(InvalidState, running=None, sleeping=Status.WAKING, waking=None)),
     "reinstall": (
-        rebuild.workspace_reinstall,
+        reinstall.workspace_reinstall,
         rest(Status.REINSTALLING, failed=VmMissing, destroyed=VmMissing),
     ),
-    "destroy": (rebuild.workspace_destroy, rest(Status.STOPPING, destroyed=None)),
+    "destroy": (lifecycle.workspace_destroy, rest(Status.STOPPING, destroyed=None)),
     "apply": (
-        lambda **options: rebuild.resources_update(changes={"cpu_millis": 200}, apply=True, **options),
+        lambda **options: resources.resources_update(changes={"cpu_millis": 200}, apply=True, **options),
         rest(None, running=Status.RESIZING, destroyed=VmMissing),
     ),
     "resize": (
-        lambda **options: rebuild.overlay_resize(size_mb=128, **options),
+        lambda **options: resources.overlay_resize(size_mb=128, **options),
         rest(InvalidState, running=Status.RESIZING, stopped=Status.RESIZING, destroyed=VmMissing),
     ),
     "delete": (

@@ -17,11 +17,11 @@ from tests.workspaces.faults import cells
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
-from workspaces.lifecycle import services
-from workspaces.lifecycle.sweep import BATCH, due, expire, sweep
+from workspaces.host.sweep import BATCH, due, expire, sweep
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import DUE_COLUMNS, Mode, TtlAction
-from workspaces.services import power
+from workspaces.power import services as power
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,7 +106,7 @@ def test_nothing_happens_before_its_time(vmhost: FakeHost, machine: Callable[...
 def test_a_renewal_between_the_query_and_the_action_wins(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(ttl_action=TtlAction.REMOVE, ttl_expires_at=ago())
     found = due(timezone.now()).get()
-    services.ping(workspace=row, actor="owner")
+    lifecycle.ping(workspace=row, actor="owner")
     assert expire(found) is False
     vmhost.settle()
     assert status_of(row) == "running"
@@ -154,7 +154,7 @@ def test_a_workspace_that_becomes_permanent_while_its_ttl_action_fails_has_no_en
     vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
     vmhost.hold()
     assert sweep() == 1
-    services.make_permanent(workspace=row, actor="owner")
+    lifecycle.make_permanent(workspace=row, actor="owner")
     vmhost.release()
     vmhost.settle()
     assert status_of(row) == "running"
@@ -169,7 +169,7 @@ def test_a_workspace_that_becomes_permanent_while_it_restarts_has_no_end(
     row = machine(ttl_expires_at=timezone.now() + HOUR)
     vmhost.driver.delays = {"shutdown": 0.2}
     power.workspace_restart(workspace=row, actor="owner")
-    services.make_permanent(workspace=row, actor="owner")
+    lifecycle.make_permanent(workspace=row, actor="owner")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.mode, row.ttl_expires_at) == ("running", "permanent", None)
@@ -181,7 +181,7 @@ def test_a_ttl_that_changes_while_a_workspace_starts_is_the_new_one(
     row = machine(Status.STOPPED)
     vmhost.driver.delays = {"start": 0.2}
     power.workspace_start(workspace=row, actor="owner")
-    services.change_ttl(workspace=row, actor="owner", ttl=7200)
+    lifecycle.change_ttl(workspace=row, actor="owner", ttl=7200)
     vmhost.settle()
     row.refresh_from_db()
     assert row.ttl_expires_at is not None

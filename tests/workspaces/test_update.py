@@ -109,8 +109,8 @@ def test_what_another_request_removed_meanwhile_is_404(
     row = make_workspace(api.account)
     found = selectors.get
 
-    def get_then_lose(*args: Any) -> Workspace:
-        workspace = found(*args)
+    def get_then_lose(*args: Any, **kwargs: Any) -> Workspace:
+        workspace = found(*args, **kwargs)
         Workspace.objects.filter(pk=workspace.pk).delete()
         return workspace
 

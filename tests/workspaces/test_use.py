@@ -17,9 +17,8 @@ from common.redis import redis_client
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, until
-from workspaces.files import use
+from workspaces import last_used
 from workspaces.files.upload import CHUNK
-from workspaces.lifecycle import activity
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,12 +36,12 @@ def made(api: Caller, vmhost: FakeHost) -> str:
 
 
 def forget(made: str) -> None:
-    redis_client().delete(activity._key(made))
-    assert activity.last_used(made) == 0
+    redis_client().delete(last_used._key(made))
+    assert last_used.last_used(made) == 0
 
 
 def used_now(made: str) -> bool:
-    return abs(activity.last_used(made) - time.time()) < 5
+    return abs(last_used.last_used(made) - time.time()) < 5
 
 
 @pytest.mark.parametrize("path", ["overlay", "overlay/usage", "overlay/files?path=/zeros"])
@@ -54,7 +53,7 @@ def test_a_call_to_the_guest_is_a_use(api: Caller, made: str, path: str) -> None
 @pytest.mark.parametrize("path", ["", "/details", "/lifecycle", "/resources", "/ssh", "/logs"])
 def test_a_look_at_the_record_is_none(api: Caller, made: str, path: str) -> None:
     api.get(f"/workspace/the-box{path}")
-    assert activity.last_used(made) == 0
+    assert last_used.last_used(made) == 0
 
 
 def test_a_command_is_a_use_until_its_end(api: Caller, made: str) -> None:
@@ -66,7 +65,7 @@ def test_a_command_is_a_use_until_its_end(api: Caller, made: str) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run)
-        until(lambda: activity.last_used(made) > time.time() + 250)
+        until(lambda: last_used.last_used(made) > time.time() + 250)
         assert running.result().status_code == 200
     assert used_now(made)
 
@@ -77,7 +76,7 @@ def test_a_command_that_cannot_be_started_ends_its_use(api: Caller, made: str) -
 
 
 def test_a_download_is_a_use_while_its_bytes_flow(api: Caller, made: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(use, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(last_used, "TRANSFER_INTERVAL_SECONDS", 0.0)
 
     async def download() -> int:
         answer: Any = await AsyncClient().get(f"{FILES}?path=/zeros", headers={**api.headers, "Accept": RAW})
@@ -92,9 +91,9 @@ def test_a_download_is_a_use_while_its_bytes_flow(api: Caller, made: str, monkey
 def test_an_upload_is_a_use_with_each_chunk(
     api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, kind: str, times: int
 ) -> None:
-    monkeypatch.setattr(use, "NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(last_used, "TRANSFER_INTERVAL_SECONDS", 0.0)
     noted: list[str] = []
-    monkeypatch.setattr(activity, "touch", noted.append)
+    monkeypatch.setattr(last_used, "touch", noted.append)
     content = b"x" * (1 << 20)
     body = content if kind == RAW else json.dumps({"path": "/up", "content": b64encode(content).decode()}).encode()
     answer = api.client.generic("POST", f"{FILES}?path=/up", body, content_type=kind, headers=api.headers)
@@ -102,12 +101,12 @@ def test_an_upload_is_a_use_with_each_chunk(
     assert len(noted) >= 1 + times * len(content) // CHUNK
 
 
-def test_a_transfer_is_noted_every_now_and_then_only(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transfer_is_recorded_at_intervals(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(use.time, "monotonic", lambda: now)
-    noted = use.Use(made)
+    monkeypatch.setattr(last_used.time, "monotonic", lambda: now)
+    use = last_used.TransferUse(made)
     for seconds, expected in ((1, False), (19.9, False), (20, True), (39, False), (40, True)):
         forget(made)
-        monkeypatch.setattr(use.time, "monotonic", lambda at=now + seconds: at)
-        noted.note()
+        monkeypatch.setattr(last_used.time, "monotonic", lambda at=now + seconds: at)
+        use.touch()
         assert used_now(made) is expected

@@ -16,10 +16,10 @@ from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, NoRoom
-from workspaces.lifecycle.wake import let_in
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
-from workspaces.services import power
+from workspaces.power import services
+from workspaces.power.wake import let_in
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ def is_later(row: Workspace, seconds: float = IDLE) -> bool:
     return abs((row.idle_due_at - timezone.now()).total_seconds() - seconds) < 10
 
 
-@pytest.mark.parametrize("wake", [power.workspace_start, power.workspace_resume, power.workspace_wake])
+@pytest.mark.parametrize("wake", [services.workspace_start, services.workspace_resume, services.workspace_wake])
 def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, wake: Any
 ) -> None:
@@ -64,17 +64,17 @@ def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
 def test_requests_that_come_together_wake_it_once(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
     vmhost.hold()
-    first = power.workspace_wake(workspace=row, actor="edge")
+    first = services.workspace_wake(workspace=row, actor="edge")
     assert first is not None
-    assert power.workspace_wake(workspace=row, actor="edge") == first
+    assert services.workspace_wake(workspace=row, actor="edge") == first
     vmhost.release()
     vmhost.settle()
-    assert power.workspace_wake(workspace=row, actor="edge") is None
+    assert services.workspace_wake(workspace=row, actor="edge") is None
 
 
 def test_a_request_wakes_nothing_that_was_stopped(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     with pytest.raises(InvalidState):
-        power.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
+        services.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
 
 
 def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
@@ -82,7 +82,7 @@ def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
 ) -> None:
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
     vmhost.driver.spoil_memory(row.pk)
-    power.workspace_wake(workspace=row, actor="edge")
+    services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.ready, row.uptime() < 60) == ("running", True, True)
@@ -96,7 +96,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
     vmhost.driver.spoil_memory(row.pk)
     Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.dead()))
-    power.workspace_wake(workspace=row, actor="edge")
+    services.workspace_wake(workspace=row, actor="edge")
     vmhost.live()
     row.refresh_from_db()
     assert (row.status, row.uptime() < 60) == ("running", True)
@@ -106,7 +106,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
 def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
     vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
-    power.workspace_wake(workspace=row, actor="edge")
+    services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.error_code, cells.leftovers(vmhost, row.pk)) == ("sleeping", "no_room", [])
@@ -117,7 +117,7 @@ def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_told(
 ) -> None:
     row = machine(Status.SLEEPING)
     vmhost.driver.fail_next("freshen", BackendUnavailable("The agent is silent."))
-    power.workspace_wake(workspace=row, actor="edge")
+    services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, cells.told(row.pk, "clock could not be set")) == ("running", True)
@@ -128,9 +128,9 @@ def test_a_sleep_that_was_to_be_stopped_and_could_not_wakes_with_a_start_time(
 ) -> None:
     row = machine(Status.SLEEPING)
     vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
-    power.workspace_stop(workspace=row, actor="owner")
+    services.workspace_stop(workspace=row, actor="owner")
     vmhost.settle()
-    power.workspace_wake(workspace=row, actor="owner")
+    services.workspace_wake(workspace=row, actor="owner")
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.is_running) == ("running", True)
@@ -141,7 +141,7 @@ def test_a_request_that_comes_while_it_falls_asleep_wakes_it(
 ) -> None:
     row = machine()
     vmhost.driver.delays = {"sleep": 0.3}
-    power.workspace_sleep(workspace=row, actor="test")
+    services.workspace_sleep(workspace=row, actor="test")
     assert let_in(Workspace.objects.get(pk=row.pk), 10) is True
     vmhost.settle()
     assert vmhost.driver.state(row.pk) is MachineState.RUNNING
@@ -152,5 +152,5 @@ def test_a_request_does_not_wait_longer_than_it_may_for_one_that_falls_asleep(
 ) -> None:
     row = machine()
     vmhost.hold()
-    power.workspace_sleep(workspace=row, actor="test")
+    services.workspace_sleep(workspace=row, actor="test")
     assert let_in(Workspace.objects.get(pk=row.pk), 0.1) is False

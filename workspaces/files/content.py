@@ -22,12 +22,13 @@ from common.errors import MethodNotAllowed, PayloadTooLarge, UnsupportedMediaTyp
 from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import Entry, GuestAddress, GuestSession
-from workspaces import errors, selectors
+from workspaces import errors
 from workspaces.files.conditions import Part, Validators, wanted_part
 from workspaces.files.paths import checked_path, query_path, shown
 from workspaces.files.upload import CHUNK, read_upload
-from workspaces.files.use import Use
 from workspaces.guests import address_of, guest_errors
+from workspaces.last_used import TransferUse
+from workspaces.requested import requested_workspace
 
 CALL_SECONDS = 30.0
 READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with what it was given before
@@ -51,7 +52,7 @@ async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponse
 @sync_to_async
 def _address(request: HttpRequest, workspace_id: str) -> GuestAddress:
     actor = require(actor_of(request), RESOURCE_SCOPES)
-    address = address_of(selectors.get(actor, workspace_id, whole=True))
+    address = address_of(requested_workspace(actor, workspace_id, whole=True))
     release_connection()  # the body may flow for minutes
     return address
 
@@ -111,15 +112,15 @@ async def _opened(address: GuestAddress, path: str, part: Part) -> AsyncIterator
     )
     with guest_errors():
         first = await anext(chunks, b"")
-    return _joined(first, chunks, Use(address.machine_id))
+    return _joined(first, chunks, TransferUse(address.machine_id))
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: Use) -> AsyncIterator[bytes]:
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: TransferUse) -> AsyncIterator[bytes]:
     async with aclosing(rest):
         if first:
             yield first
         async for chunk in rest:
-            await use.anote()
+            await use.atouch()
             yield chunk
 
 
@@ -165,25 +166,25 @@ async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBas
 async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
     """The body flows into the guest as it comes: the old file stands until all of it is there."""
     path = query_path(request)
-    body = _limited(body_chunks(request), Use(address.machine_id))
+    body = _limited(body_chunks(request), TransferUse(address.machine_id))
     with guest_errors():
         # Without a deadline: each step has its own, and how long the caller takes is the caller's affair.
         return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)
 
 
-async def _limited(body: AsyncIterator[bytes], use: Use) -> AsyncIterator[bytes]:
+async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterator[bytes]:
     size, limit = 0, settings.FILE_STREAM_LIMIT
     async for piece in body:
         size += len(piece)
         if size > limit:
             raise PayloadTooLarge(f"A file of at most {limit} bytes can be written.")
-        await use.anote()
+        await use.atouch()
         yield piece
 
 
 async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
     """The whole body is read before the guest is touched: its path may come last, and it may turn out broken."""
-    use = Use(address.machine_id)
+    use = TransferUse(address.machine_id)
     with tempfile.TemporaryFile() as spool:
         path = checked_path(await asyncio.to_thread(_receive, request, spool, use))
         with guest_errors():
@@ -193,11 +194,11 @@ async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str,
     return path, size
 
 
-def _receive(request: HttpRequest, spool: IO[bytes], use: Use) -> Any:
+def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Any:
     """Take the body's content into the spool; returns the path it names."""
 
     def read(size: int) -> bytes:
-        use.note()
+        use.touch()
         return request.read(size)
 
     return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
@@ -207,7 +208,7 @@ async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -
     return await session.write(path, chunks)
 
 
-async def _spooled(spool: IO[bytes], use: Use) -> AsyncIterator[bytes]:
+async def _spooled(spool: IO[bytes], use: TransferUse) -> AsyncIterator[bytes]:
     while chunk := await asyncio.to_thread(spool.read, CHUNK):
-        await use.anote()
+        await use.atouch()
         yield chunk

@@ -7,7 +7,6 @@ import binascii
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
@@ -19,20 +18,15 @@ from common.responses import ok
 from common.times import iso, moment
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import DiskUsage, Entry, GuestAddress
-from workspaces import selectors
-from workspaces.files import schemas
+from workspaces.files import serializers
 from workspaces.files.paths import encoded, query_path, shown
+from workspaces.files.serializers import LIST_LIMIT
 from workspaces.guests import address_of, guest_errors
+from workspaces.requested import requested_workspace
 
-LIST_LIMIT = 10_000
 LIST_SECONDS = 60.0  # a large directory of a slow guest
 CALL_SECONDS = 30.0
 SYNC_SECONDS = 75.0  # the guest itself is given 60
-
-
-class ListingQuery(serializers.Serializer):
-    limit = serializers.IntegerField(min_value=1, max_value=LIST_LIMIT, default=LIST_LIMIT)
-    cursor = serializers.CharField(required=False, default="", allow_blank=True, max_length=2048)
 
 
 class FilesViewSet(ViewSet):
@@ -44,7 +38,7 @@ class FilesViewSet(ViewSet):
             OpenApiParameter("limit", int, description=f"Entries at most, 1 to {LIST_LIMIT}, which is the default."),
             OpenApiParameter("cursor", str, description="`next_cursor` of the answer before."),
         ],
-        responses=schemas.ListingResponse,
+        responses=serializers.ListingResponse,
     )
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """A directory's entries by name, at most `limit` of them.
@@ -55,7 +49,7 @@ class FilesViewSet(ViewSet):
         A directory whose names together have more than 8 MiB is refused.
         """
         path = query_path(request, default="/")
-        query = ListingQuery(data=request.query_params)
+        query = serializers.ListingQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         limit, after = query.validated_data["limit"], _after(query.validated_data["cursor"])
         address = _address(request, workspace_id)
@@ -71,7 +65,7 @@ class FilesViewSet(ViewSet):
             next_cursor=_cursor(entries[-1].name) if more and entries else None,
         )
 
-    @extend_schema(responses=schemas.UsageResponse)
+    @extend_schema(responses=serializers.UsageResponse)
     def usage(self, request: ApiRequest, workspace_id: str) -> Response:
         """The writable disk: what was changed since the image. The image itself takes nothing of it."""
         address = _address(request, workspace_id)
@@ -89,7 +83,7 @@ class FilesViewSet(ViewSet):
 
 
 def _address(request: ApiRequest, workspace_id: str) -> GuestAddress:
-    address = address_of(selectors.get(request.user, workspace_id, whole=True))
+    address = address_of(requested_workspace(request.user, workspace_id, whole=True))
     release_connection()
     return address
 

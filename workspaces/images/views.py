@@ -10,7 +10,7 @@ from accounts.authentication import ApiRequest
 from accounts.scopes import Scope
 from common.requests import validated_query
 from common.responses import ok
-from workspaces.images import bodies, requests, schemas, selectors
+from workspaces.images import bodies, selectors, serializers
 
 
 class CatalogViewSet(ViewSet):
@@ -18,9 +18,9 @@ class CatalogViewSet(ViewSet):
 
     scopes = frozenset(Scope)
 
-    @extend_schema(parameters=[requests.CatalogQuery], responses=schemas.CatalogResponse)
+    @extend_schema(parameters=[serializers.CatalogQuery], responses=serializers.CatalogResponse)
     def list(self, request: ApiRequest) -> Response:
         """The curated images. No whitelist: create accepts any public image reference."""
-        query = validated_query(requests.CatalogQuery, request)
+        query = validated_query(serializers.CatalogQuery, request)
         entries = selectors.shown(search=query["search"], category=query["category"])
         return ok(images=[bodies.entry_body(entry) for entry in entries], categories=bodies.categories_body())

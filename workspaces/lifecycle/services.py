@@ -11,40 +11,27 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from common.errors import InvalidState, NotFound
+from common.errors import InvalidState
 from workspaces.errors import IdleNotSupported
-from workspaces.models import Workspace
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Mode, RestartPolicy
-from workspaces.services.activity import record
+from workspaces.power.services import (
+    move,
+    require_free,
+    require_host,
+)
+from workspaces.rows import lock_current, update_columns, write_columns
 from workspaces.states import Status
 
 NO_SNAPSHOTS = "The host of this workspace cannot write a machine's memory to its disk."
 TEMPORARY = "A temporary workspace has no idle policy; make it permanent first."
 
 
-def _lock(workspace: Workspace) -> None:
-    """The row as it is now; no operation and no other change moves it until this transaction ends."""
-    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
-    try:
-        workspace.refresh_from_db()
-    except Workspace.DoesNotExist as exc:
-        raise NotFound from exc
-
-
-def _write(workspace: Workspace, event: str, sentence: str, actor: str, **columns: Any) -> Workspace:
-    columns["updated_at"] = timezone.now()
-    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
-        raise NotFound
-    for name, value in columns.items():
-        setattr(workspace, name, value)
-    record(workspace, event, sentence, actor=actor)
-    return workspace
-
-
 @transaction.atomic
 def make_permanent(*, workspace: Workspace, actor: str, restart_policy: str = RestartPolicy.ALWAYS) -> Workspace:
     """No TTL any more; the restart policy decides from now on."""
-    return _write(
+    return write_columns(
         workspace,
         "made_permanent",
         f"The workspace is permanent now; restart policy {restart_policy}.",
@@ -60,7 +47,7 @@ def make_permanent(*, workspace: Workspace, actor: str, restart_policy: str = Re
 @transaction.atomic
 def make_temporary(*, workspace: Workspace, actor: str, ttl: int, ttl_action: str, remove_on_exit: bool) -> Workspace:
     """A TTL (seconds) from now on; no restarts, no idle policy."""
-    return _write(
+    return write_columns(
         workspace,
         "made_temporary",
         f"The workspace is temporary now; in {ttl} seconds: {ttl_action}.",
@@ -82,29 +69,26 @@ def make_temporary(*, workspace: Workspace, actor: str, ttl: int, ttl_action: st
 @transaction.atomic
 def change_ttl(*, workspace: Workspace, actor: str, ttl: int | None = None, ttl_action: str | None = None) -> Workspace:
     """Of a temporary workspace; a new `ttl` (seconds) runs from now."""
-    _lock(workspace)
+    lock_current(workspace)
     _require_temporary(workspace, "has no ttl")
     columns: dict[str, Any] = {}
     if ttl is not None:
         columns |= {"ttl_seconds": ttl, "ttl_expires_at": timezone.now() + timedelta(seconds=ttl)}
     if ttl_action is not None:
         columns["ttl_action"] = ttl_action
-    return _write(workspace, "ttl_changed", "The time to live was changed.", actor, **columns)
+    return write_columns(workspace, "ttl_changed", "The time to live was changed.", actor, **columns)
 
 
 @transaction.atomic
 def ping(*, workspace: Workspace, actor: str, ttl: int | None = None) -> Workspace:
     """Renew the TTL: from now, by its own length or this once by `ttl` seconds."""
-    _lock(workspace)
+    lock_current(workspace)
     _require_temporary(workspace, "cannot be pinged")
     seconds = ttl or workspace.ttl_seconds
     if not seconds:
         raise InvalidState("This workspace has no ttl to renew.", details={"status": workspace.status})
     expires = timezone.now() + timedelta(seconds=seconds)
-    changed = Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(ttl_expires_at=expires)
-    if not changed:
-        raise NotFound
-    workspace.ttl_expires_at = expires
+    update_columns(workspace, ttl_expires_at=expires)
     return workspace
 
 
@@ -116,7 +100,7 @@ def set_idle(
 
     None leaves what is. Raises IdleNotSupported where the workspace cannot sleep.
     """
-    _lock(workspace)
+    lock_current(workspace)
     suspend_after = workspace.suspend_after if suspend_after is None else suspend_after
     if suspend_after:
         require_idle_supported(workspace)
@@ -130,7 +114,7 @@ def set_idle(
     if workspace.status == Status.SLEEPING:
         columns["memory_expires_at"] = now + timedelta(seconds=kept) if kept else None
     sentence = f"It sleeps after {suspend_after} seconds without use." if suspend_after else "It does not sleep."
-    return _write(workspace, "idle_changed", sentence, actor, **columns)
+    return write_columns(workspace, "idle_changed", sentence, actor, **columns)
 
 
 def snapshot_problem(workspace: Workspace) -> str | None:
@@ -154,3 +138,18 @@ def _require_temporary(workspace: Workspace, what: str) -> None:
         raise InvalidState(
             f"A permanent workspace {what}.", details={"status": workspace.status, "mode": workspace.mode}
         )
+
+
+@transaction.atomic
+def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
+    """Queue the removal of the machine and its disk; the record stays. None where it is destroyed already.
+
+    Raises OperationInProgress, VMUnavailable.
+    """
+    workspace.refresh_from_db()
+    if workspace.status == Status.DESTROYED:
+        return None
+    require_free(workspace)
+    require_host(workspace)
+    fields = {} if workspace.is_running else {"started_at": None}
+    return move(workspace, Status.STOPPING, OperationKind.DESTROY, actor, **fields)

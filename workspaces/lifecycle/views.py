@@ -9,17 +9,15 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
-from common.openapi import MessageResponse
+from common.openapi import MessageResponse, refused
 from common.requests import validated
 from common.responses import ok
 from common.times import iso
-from workspaces import selectors
-from workspaces.api import bodies
-from workspaces.api.answers import has_ended
-from workspaces.api.schemas import refused
-from workspaces.lifecycle import requests, schemas, services
+from workspaces import representations
+from workspaces.lifecycle import serializers, services
 from workspaces.models import Workspace
-from workspaces.services import rebuild
+from workspaces.requested import requested_workspace
+from workspaces.wait_response import has_ended
 
 INVALID = {400: "`validation_error`"}
 
@@ -27,68 +25,68 @@ INVALID = {400: "`validation_error`"}
 class LifecycleViewSet(ViewSet):
     """How long a workspace lives and when it rests. Changes take effect at once."""
 
-    @extend_schema(responses=schemas.LifecycleResponse)
+    @extend_schema(responses=serializers.LifecycleResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """Mode, TTL, restart policy with its history, idle policy, and whether memory can be kept on disk."""
-        return ok(**lifecycle(selectors.get(request.user, workspace_id, whole=True)))
+        return ok(**lifecycle(requested_workspace(request.user, workspace_id, whole=True)))
 
     @extend_schema(
-        request=requests.IdleRequest,
-        responses={200: schemas.IdleResponse, **refused({**INVALID, 409: "`idle_not_supported`"})},
+        request=serializers.IdleRequest,
+        responses={200: serializers.IdleResponse, **refused({**INVALID, 409: "`idle_not_supported`"})},
     )
     def idle(self, request: ApiRequest, workspace_id: str) -> Response:
         """Sleep after `suspend_after` without use; after `stop_after` more the memory is dropped. 0 switches off.
 
         The normalized policy stands in `idle`, as in the lifecycle, and beside it.
         """
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        data = validated(requests.IdleRequest, request)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data = validated(serializers.IdleRequest, request)
         changed = services.set_idle(workspace=workspace, actor=request.user.label, **data)
-        policy = bodies.idle_body(changed)
+        policy = representations.idle_body(changed)
         return ok(idle=policy, **policy)
 
     @extend_schema(
-        request=requests.PermanentRequest, responses={200: schemas.LifecycleResponse, **refused({**INVALID})}
+        request=serializers.PermanentRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def permanent(self, request: ApiRequest, workspace_id: str) -> Response:
         """Make it permanent: the TTL is cleared and the restart policy decides. Answers the lifecycle."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        data = validated(requests.PermanentRequest, request)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data = validated(serializers.PermanentRequest, request)
         return ok(**lifecycle(services.make_permanent(workspace=workspace, actor=request.user.label, **data)))
 
     @extend_schema(
-        request=requests.TemporaryRequest, responses={200: schemas.LifecycleResponse, **refused({**INVALID})}
+        request=serializers.TemporaryRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def temporary(self, request: ApiRequest, workspace_id: str) -> Response:
         """Make it temporary: the TTL runs from now; no restarts, no idle policy. Answers the lifecycle."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        data = validated(requests.TemporaryRequest, request)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data = validated(serializers.TemporaryRequest, request)
         return ok(**lifecycle(services.make_temporary(workspace=workspace, actor=request.user.label, **data)))
 
     @extend_schema(
-        request=requests.TtlRequest,
+        request=serializers.TtlRequest,
         responses={
-            200: schemas.LifecycleResponse,
+            200: serializers.LifecycleResponse,
             **refused({**INVALID, 409: "`invalid_state`: the workspace is permanent"}),
         },
     )
     def ttl(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change TTL or action of a temporary workspace; a new TTL runs from now. Answers the lifecycle."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        data = validated(requests.TtlRequest, request)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data = validated(serializers.TtlRequest, request)
         return ok(**lifecycle(services.change_ttl(workspace=workspace, actor=request.user.label, **data)))
 
     @extend_schema(
-        request=requests.PingRequest,
+        request=serializers.PingRequest,
         responses={
-            200: schemas.PingResponse,
+            200: serializers.PingResponse,
             **refused({**INVALID, 409: "`invalid_state`: the workspace is permanent, or has no TTL to renew"}),
         },
     )
     def ping(self, request: ApiRequest, workspace_id: str) -> Response:
         """Renew the TTL of a temporary workspace: from now by its own length, or this once by `ttl_seconds`."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        seconds = validated(requests.PingRequest, request).get("ttl_seconds")
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        seconds = validated(serializers.PingRequest, request).get("ttl_seconds")
         renewed = services.ping(workspace=workspace, actor=request.user.label, ttl=seconds)
         return ok(ttl_expires_at=iso(renewed.ttl_expires_at))
 
@@ -102,8 +100,8 @@ class LifecycleViewSet(ViewSet):
     )
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
         """Remove the virtual machine and its disk; the record stays, `destroyed`. Twice is no error."""
-        workspace = selectors.get(request.user, workspace_id)
-        operation = rebuild.workspace_destroy(workspace=workspace, actor=request.user.label)
+        workspace = requested_workspace(request.user, workspace_id)
+        operation = services.workspace_destroy(workspace=workspace, actor=request.user.label)
         if operation is None or has_ended(operation):
             return ok(message="The virtual machine was destroyed; the record stays until it is deleted.")
         return ok(202, accepted=True, message="The virtual machine is being destroyed.")
@@ -113,7 +111,7 @@ def lifecycle(row: Workspace) -> dict[str, Any]:
     """The lifecycle object with what the host of the workspace can do."""
     problem = services.snapshot_problem(row)
     return {
-        **bodies.lifecycle_body(row),
+        **representations.lifecycle_body(row),
         "snapshot_supported": problem is None,
         "snapshot_unavailable_reason": problem,
     }

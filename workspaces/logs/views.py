@@ -17,23 +17,22 @@ from accounts.authentication import ApiRequest, actor_of
 from accounts.permissions import RESOURCE_SCOPES, require
 from common.connections import release_connection
 from common.errors import MethodNotAllowed, NotFound, ValidationError
-from common.openapi import MessageResponse
+from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
 from common.times import iso, moment
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress
-from workspaces import selectors
-from workspaces.api.schemas import refused
-from workspaces.files.use import Use
 from workspaces.guests import guest_errors
-from workspaces.logs import console, inside, schemas
+from workspaces.last_used import TransferUse
+from workspaces.logs import console, inside, serializers
 from workspaces.logs.channels import clearing
 from workspaces.logs.lines import entries
 from workspaces.logs.reach import log_address
-from workspaces.logs.requests import LogQuery
+from workspaces.logs.serializers import LogQuery
 from workspaces.logs.sources import LogSource, find_source, sources_of
 from workspaces.models import Workspace
+from workspaces.requested import requested_workspace
 from workspaces.states import Status
 
 CALL_SECONDS = 30.0
@@ -48,7 +47,7 @@ class LogsViewSet(ViewSet):
 
     @extend_schema(
         parameters=[LogQuery],
-        responses={200: schemas.LogsResponse, **refused({400: "`validation_error`", 409: "`vm_not_running`"})},
+        responses={200: serializers.LogsResponse, **refused({400: "`validation_error`", 409: "`vm_not_running`"})},
     )
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """The last lines of `boot` (the console), `cmd` (the main program) or a workload, by its name.
@@ -57,16 +56,16 @@ class LogsViewSet(ViewSet):
         runs. A line of more than 8 KiB comes as several entries; bytes that are no UTF-8 are replaced.
         """
         query = validated_query(LogQuery, request)
-        workspace = selectors.get(request.user, workspace_id, whole=True)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
         source = _named(workspace, query["source"])
         data = _tail(workspace, source, query["tail_lines"])
         found = entries(data, source.name, console=source.is_console, last=query["tail_lines"])
         return ok(source=source.name, logs=found)
 
-    @extend_schema(responses=schemas.LogFilesResponse)
+    @extend_schema(responses=serializers.LogFilesResponse)
     def files(self, request: ApiRequest, workspace_id: str) -> Response:
         """The log files, older ones (`.1` to `.3`) included."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
         found = console.files(workspace)
         complete = workspace.status == Status.RUNNING
         if complete:
@@ -82,7 +81,7 @@ class LogsViewSet(ViewSet):
     @extend_schema(responses={200: MessageResponse, **refused({409: "`vm_not_running`: nothing was cleared"})})
     def clear(self, request: ApiRequest, workspace_id: str) -> Response:
         """Empty all logs, on the host and in the workspace, which must run for that. Open streams are told."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
         sources = sources_of(workspace)
         address = None if workspace.status in NO_DISK else log_address(workspace)
         release_connection()
@@ -121,14 +120,14 @@ async def log_file(request: HttpRequest, workspace_id: str, name: str) -> HttpRe
     chunks = guest_pool().astream(address, lambda session: session.read(path), CALL_SECONDS)
     with guest_errors():
         first = await anext(chunks, b"")  # errors of opening the file come while they can still be answered
-    return _plain(StreamingHttpResponse(_joined(first, chunks, Use(address.machine_id)), content_type=PLAIN))
+    return _plain(StreamingHttpResponse(_joined(first, chunks, TransferUse(address.machine_id)), content_type=PLAIN))
 
 
 @sync_to_async
 def _locate(request: HttpRequest, workspace_id: str, name: str) -> bytes | tuple[GuestAddress, str]:
     """A file of the console whole, as it is bounded; of another its place in the guest."""
     actor = require(actor_of(request), RESOURCE_SCOPES)
-    workspace = selectors.get(actor, workspace_id, whole=True)
+    workspace = requested_workspace(actor, workspace_id, whole=True)
     if name in console.NAMES:
         return console.content(workspace, name)
     path = inside.path_of(name, sources_of(workspace).values())
@@ -139,11 +138,11 @@ def _locate(request: HttpRequest, workspace_id: str, name: str) -> bytes | tuple
     return address, path
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: Use) -> AsyncIterator[bytes]:
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: TransferUse) -> AsyncIterator[bytes]:
     async with aclosing(rest):
         yield first
         async for chunk in rest:
-            await use.anote()
+            await use.atouch()
             yield chunk
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from common.errors import VMUnavailable
-from common.times import from_epoch, iso
-from vmbackend.driver import Driver, MachineState
-from vmbackend.errors import BackendError, MachineNotFound
+from vmbackend.driver import MachineState
+from workspaces.host_rpc import ask
 from workspaces.models import Workspace
-from workspaces.remote import ask
 
 TASK = "workspaces.tasks.answer_machine_info"
-UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
 def machine_info(workspace: Workspace) -> dict[str, Any]:
@@ -25,44 +21,3 @@ def machine_info(workspace: Workspace) -> dict[str, Any]:
     if "problem" in told:
         raise VMUnavailable(told["problem"])
     return told
-
-
-def answer(driver: Driver, workspace_id: str) -> bytes:
-    """vmhost's half."""
-    return json.dumps(_looked(driver, workspace_id), default=_plain).encode()
-
-
-def _looked(driver: Driver, workspace_id: str) -> dict[str, Any]:
-    try:
-        state = driver.state(workspace_id)
-        return {
-            "state": state.value,
-            "machine": _machine(driver, workspace_id),
-            "counters": _counters(driver, workspace_id) if state in UP else None,
-        }
-    except BackendError as exc:
-        return {"problem": exc.sentence}
-
-
-def _machine(driver: Driver, workspace_id: str) -> object:
-    """Its definition as far as it is the owner's business: nothing of the host's files."""
-    try:
-        definition = driver.definition(workspace_id)
-    except MachineNotFound:
-        return None
-    return definition.get("machine", definition)
-
-
-def _counters(driver: Driver, workspace_id: str) -> dict[str, Any] | None:
-    sample = driver.samples([workspace_id]).get(workspace_id)
-    if sample is None:
-        return None
-    told = asdict(sample)
-    del told["run"]
-    return {**told, "at": iso(from_epoch(sample.at))}
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    return sorted(value) if isinstance(value, set | frozenset) else str(value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from workspaces.metrics import calls
+from workspaces import call_counter
 from workspaces.models import Workspace
 from workspaces.usage import live
 from workspaces.usage.amounts import percent
@@ -45,9 +45,9 @@ def readable(size: float) -> str:
 
 
 def _look(workspace_id: str) -> tuple[Seen | None, int]:
-    waiting = calls.waiting(workspace_id)
+    waiting = call_counter.waiting(workspace_id)
     try:
-        look, count = live.look(workspace_id, calls.key_of(workspace_id))
+        look, count = live.look(workspace_id, call_counter.key_of(workspace_id))
     except redis.RedisError as exc:
         logger.warning("statistics of %s: %s", workspace_id, exc)
         return None, waiting

@@ -9,35 +9,35 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
+from common.openapi import refused
 from common.responses import ok
 from common.times import iso
-from workspaces import selectors
-from workspaces.api import bodies
-from workspaces.api.schemas import refused
-from workspaces.metrics import schemas
+from workspaces import representations
+from workspaces.metrics import serializers
 from workspaces.metrics.machine import machine_info
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
+from workspaces.requested import requested_workspace
 
 
 class MetricsViewSet(ViewSet):
     """A look at one workspace now."""
 
-    @extend_schema(responses=schemas.StatsResponse)
+    @extend_schema(responses=serializers.StatsResponse)
     def stats(self, request: ApiRequest, workspace_id: str) -> Response:
         """How it is now, measured every second; zeros while it does not run. The guest's own figures are its word."""
-        return ok(stats=stats_of(selectors.get(request.user, workspace_id)))
+        return ok(stats=stats_of(requested_workspace(request.user, workspace_id)))
 
-    @extend_schema(responses={200: schemas.InfoResponse, **refused({503: "`VM_UNAVAILABLE`: its host is silent"})})
+    @extend_schema(responses={200: serializers.InfoResponse, **refused({503: "`VM_UNAVAILABLE`: its host is silent"})})
     def info(self, request: ApiRequest, workspace_id: str) -> Response:
         """The machine on its host: its state as the hypervisor says, its definition, and its counters."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
         return ok(info=info_body(workspace, machine_info(workspace)))
 
-    @extend_schema(responses=schemas.ConfigResponse)
+    @extend_schema(responses=serializers.ConfigResponse)
     def config(self, request: ApiRequest, workspace_id: str) -> Response:
         """What the machine is made from, as it is saved. Values of the environment are not shown."""
-        return ok(config=raw_config(selectors.get(request.user, workspace_id, whole=True)))
+        return ok(config=raw_config(requested_workspace(request.user, workspace_id, whole=True)))
 
 
 def info_body(row: Workspace, told: dict[str, Any]) -> dict[str, Any]:
@@ -53,11 +53,11 @@ def info_body(row: Workspace, told: dict[str, Any]) -> dict[str, Any]:
         "start_time": iso(row.started_at) if row.is_running else None,
         "uptime": row.uptime(),
         "resources": {
-            "cpus": bodies.number(row.applied_cpu_millis / 1000),
+            "cpus": representations.number(row.applied_cpu_millis / 1000),
             "memory_mb": row.applied_memory_mb,
             "disk_size_mb": row.applied_disk_size_mb,
         },
-        "error": bodies.error_body(row),
+        "error": representations.error_body(row),
         "machine": told["machine"],
         "counters": told["counters"],
     }
@@ -71,6 +71,6 @@ def raw_config(row: Workspace) -> dict[str, Any]:
         "status": row.status,
         "mode": row.mode,
         "ip": row.ip,
-        "network": bodies.network_body(row),
-        **bodies.config_body(row),
+        "network": representations.network_body(row),
+        **representations.config_body(row),
     }

@@ -18,6 +18,8 @@ from workspaces.states import HOLDS_PROCESS, Provisioning, ProvisioningPhase, St
 
 APPLIED = ("applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb")
 SIZES = ("cpu_millis", "memory_mb", "disk_size_mb", *APPLIED)
+# What of a row's network its machine's host carries out; the rest is the edge's.
+POLICY_COLUMNS = ("allow_internet", "egress", "egress_ports", "ingress_ports")
 DUE_COLUMNS = ("ttl_expires_at", "idle_due_at", "memory_expires_at", "restart_due_at")
 
 
@@ -49,7 +51,7 @@ class RestartPolicy(models.TextChoices):
 
 
 class Workspace(models.Model):
-    """One micro-VM as it shall be and as it was last seen. `status` changes only through `states.transition`."""
+    """One micro-VM as it shall be and as it was last seen. `status` changes only through `transitions.transition`."""
 
     id = models.CharField(primary_key=True, max_length=24, default=new_workspace_id, editable=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")

@@ -10,22 +10,21 @@ from collections.abc import Collection
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
-from common.errors import DomainError, NotFound
+from common.errors import DomainError
+from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
+from workspaces.host_rpc import ask
 from workspaces.models import PublicPort, Workspace
-from workspaces.network import kept
-from workspaces.network.apply import POLICY
-from workspaces.remote import ask
-from workspaces.services.activity import record
+from workspaces.models.workspace import POLICY_COLUMNS
+from workspaces.rows import lock_current, write_columns
 from workspaces.states import Status
 
 logger = logging.getLogger(__name__)
 
 MAX_PORTS = 32
 TASK = "workspaces.tasks.apply_network"
-COLUMNS = (*POLICY, "public_access", "ingress", "published_ports", "status")
+COLUMNS = (*POLICY_COLUMNS, "public_access", "ingress", "published_ports", "status")
 
 
 @transaction.atomic
@@ -36,9 +35,9 @@ def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any])
     if not new:
         return []
     shut = {"public_access", "ingress"} & new.keys()
-    stale = {"network_stale": True} if set(POLICY) & new.keys() else {}
-    _write(workspace, "network_changed", f"Changed: {', '.join(sorted(new))}.", actor, **new, **stale)
-    kept.shut(workspace)
+    stale = {"network_stale": True} if set(POLICY_COLUMNS) & new.keys() else {}
+    write_columns(workspace, "network_changed", f"Changed: {', '.join(sorted(new))}.", actor, **new, **stale)
+    route_cache.shut(workspace)
     return [port.port for port in workspace.public_ports.all()] if shut else []
 
 
@@ -54,7 +53,7 @@ def port_publish(
     given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
     found = workspace.public_ports.filter(port=port).first()
     if found is not None:
-        kept.shut(workspace, kept.names(found.slug, found.hash))
+        route_cache.shut(workspace, route_cache.names(found.slug, found.hash))
         for name, value in given.items():
             setattr(found, name, value)
         found.save(update_fields=list(given))
@@ -64,7 +63,7 @@ def port_publish(
     made = PublicPort.objects.create(workspace=workspace, port=port, **given)
     opened = {} if workspace.published_ports else {"public_access": True}
     columns = {**opened, "published_ports": workspace.published_ports + 1}
-    _write(workspace, "port_published", f"Port {port} has a public address.", actor, **columns)
+    write_columns(workspace, "port_published", f"Port {port} has a public address.", actor, **columns)
     return made, True
 
 
@@ -75,10 +74,12 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     found = workspace.public_ports.filter(port=port).first()
     if found is None:
         raise PublicPortNotFound
-    kept.shut(workspace, kept.names(found.slug, found.hash))
+    route_cache.shut(workspace, route_cache.names(found.slug, found.hash))
     found.delete()
     left = workspace.public_ports.count()
-    _write(workspace, "port_withdrawn", f"Port {port} has no public address any more.", actor, published_ports=left)
+    write_columns(
+        workspace, "port_withdrawn", f"Port {port} has no public address any more.", actor, published_ports=left
+    )
 
 
 def bring_to_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:
@@ -96,20 +97,7 @@ def bring_to_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
 
 
 def _lock(workspace: Workspace) -> None:
-    """The row as it is now, and nobody else changes its network until this transaction ends."""
-    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
-    try:
-        workspace.refresh_from_db(fields=COLUMNS)
-    except Workspace.DoesNotExist as exc:
-        raise NotFound from exc
+    """No other change of its network until this transaction ends. Raises NotFound, VmMissing."""
+    lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
-
-
-def _write(workspace: Workspace, event: str, sentence: str, actor: str, **columns: Any) -> None:
-    columns["updated_at"] = timezone.now()
-    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
-        raise NotFound
-    for name, value in columns.items():
-        setattr(workspace, name, value)
-    record(workspace, event, sentence, actor=actor)

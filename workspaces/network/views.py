@@ -7,14 +7,13 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
+from common.openapi import refused
 from common.requests import validated
 from common.responses import ok
-from workspaces import selectors
-from workspaces.api.bodies import network_body
-from workspaces.api.schemas import refused
 from workspaces.models import Workspace
-from workspaces.network import requests, schemas, services
-from workspaces.network.bodies import port_body, ports_body
+from workspaces.network import serializers, services
+from workspaces.representations import network_body, port_body, ports_body
+from workspaces.requested import requested_workspace
 
 MISSING = refused({409: "`vm_missing`"})
 
@@ -25,12 +24,12 @@ class NetworkViewSet(ViewSet):
     Whatever is set, a workspace never reaches the host, the platform, another workspace or a private network.
     """
 
-    @extend_schema(responses=schemas.NetworkResponse)
+    @extend_schema(responses=serializers.NetworkResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """The network settings."""
-        return ok(network=network_body(selectors.get(request.user, workspace_id)))
+        return ok(network=network_body(requested_workspace(request.user, workspace_id)))
 
-    @extend_schema(request=requests.NetworkRequest, responses={200: schemas.NetworkChangedResponse, **MISSING})
+    @extend_schema(request=serializers.NetworkRequest, responses={200: serializers.NetworkChangedResponse, **MISSING})
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change the fields that are given; PUT and PATCH are the same. A running machine has them at once.
 
@@ -38,8 +37,8 @@ class NetworkViewSet(ViewSet):
         addresses only as far as these may be reached; each address is let through while its DNS record lives (a minute
         or two), and connections that began meanwhile go on. `applied` is false where the host could not be told yet.
         """
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        changes = validated(requests.NetworkRequest, request)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        changes = validated(serializers.NetworkRequest, request)
         close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
         problem = services.bring_to_host(workspace, close)
         return ok(network=network_body(workspace), applied=problem is None, problem=problem)
@@ -52,16 +51,16 @@ class PublicAccessViewSet(ViewSet):
     own; `X-Client-ID` and `X-Client-Secret` do not. `X-Forwarded-For`, `-Proto` and `-Host` are written by the edge.
     """
 
-    @extend_schema(responses=schemas.PublicPortsResponse)
+    @extend_schema(responses=serializers.PublicPortsResponse)
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """The public ports and their addresses."""
-        return ok(**_ports(selectors.get(request.user, workspace_id)))
+        return ok(**_ports(requested_workspace(request.user, workspace_id)))
 
     @extend_schema(
-        request=requests.PublishRequest,
+        request=serializers.PublishRequest,
         responses={
-            200: schemas.PublicPortResponse,
-            201: schemas.PublicPortResponse,
+            200: serializers.PublicPortResponse,
+            201: serializers.PublicPortResponse,
             **refused({409: "`public_port_limit_exceeded`; `vm_missing`"}),
         },
     )
@@ -70,18 +69,21 @@ class PublicAccessViewSet(ViewSet):
 
         The workspace's first public port switches `public_access` on; further ones leave it as it is.
         """
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        data = validated(requests.PublishRequest, request)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data = validated(serializers.PublishRequest, request)
         port, made = services.port_publish(workspace=workspace, actor=request.user.label, **data)
         return ok(201 if made else 200, public_port=port_body(port), **_ports(workspace))
 
     @extend_schema(
         request=None,
-        responses={200: schemas.WithdrawnResponse, **refused({404: "`public_port_not_found`", 409: "`vm_missing`"})},
+        responses={
+            200: serializers.WithdrawnResponse,
+            **refused({404: "`public_port_not_found`", 409: "`vm_missing`"}),
+        },
     )
     def destroy(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
         """Take a port's public address back and end the connections that are open through it."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.port_withdraw(workspace=workspace, actor=request.user.label, port=port)
         services.bring_to_host(workspace, [port])
         return ok(message=f"Port {port} is not public any more.", **_ports(workspace))

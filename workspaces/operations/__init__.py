@@ -1,5 +1,1 @@
-"""Long steps on machines: queued as rows, rung for by Celery, carried out by the host's vmhost.
-
-`queue.py` makes and settles rows; `waiting.py` waits for their end; `engine.py` claims and runs them in vmhost;
-`create.py power.py delete.py` are the steps; `hostside.py` is what one vmhost process holds.
-"""
+"""Operations as rows: `queue.py` writes them, `waiting.py` waits for their outcome. `host/` carries them out."""

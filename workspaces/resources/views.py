@@ -9,17 +9,15 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
-from common.requests import validated
+from common.openapi import refused
+from common.requests import body_of, validated
 from common.responses import ok
-from workspaces import errors, selectors
-from workspaces.api import bodies
-from workspaces.api.answers import has_ended
-from workspaces.api.requests import body_of
-from workspaces.api.schemas import refused
+from workspaces import errors, representations, selectors
 from workspaces.models import Workspace
-from workspaces.resources import requests, schemas
-from workspaces.services import rebuild
+from workspaces.requested import requested_workspace
+from workspaces.resources import serializers, services
 from workspaces.states import Status
+from workspaces.wait_response import has_ended
 
 REFUSED = {
     402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only where it is applied now",
@@ -31,16 +29,16 @@ REFUSED = {
 class ResourcesViewSet(ViewSet):
     """CPUs, memory and disk."""
 
-    @extend_schema(responses=schemas.ResourcesResponse)
+    @extend_schema(responses=serializers.ResourcesResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """The saved sizes; `pending` names those that the machine does not have yet."""
-        return ok(resources=saved_resources(selectors.get(request.user, workspace_id, whole=True)))
+        return ok(resources=saved_resources(requested_workspace(request.user, workspace_id, whole=True)))
 
     @extend_schema(
-        request=requests.ResourcesRequest,
+        request=serializers.ResourcesRequest,
         responses={
-            200: schemas.ResourcesUpdated,
-            202: schemas.ResourcesUpdated,
+            200: serializers.ResourcesUpdated,
+            202: serializers.ResourcesUpdated,
             **refused(
                 {
                     **REFUSED,
@@ -56,22 +54,22 @@ class ResourcesViewSet(ViewSet):
         `relaunched` is true only where it was: with `apply` on one that does not run they are saved. With 202 the
         relaunch goes on.
         """
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        changes, apply = requests.wanted(body_of(request))
-        operation = rebuild.resources_update(
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        changes, apply = serializers.wanted(body_of(request))
+        operation = services.resources_update(
             workspace=workspace, actor=request.user.label, changes=changes, apply=apply
         )
         ended = operation is None or has_ended(operation)
-        updated = bodies.resources_body(selectors.get(request.user, workspace.pk))
+        updated = representations.resources_body(selectors.get(request.user, workspace.pk))
         if not ended:
             return ok(202, accepted=True, updated=updated, relaunched=False)
         return ok(updated=updated, relaunched=operation is not None)
 
     @extend_schema(
-        request=requests.OverlayResizeRequest,
+        request=serializers.OverlayResizeRequest,
         responses={
-            200: schemas.OverlayResized,
-            202: schemas.OverlayResized,
+            200: serializers.OverlayResized,
+            202: serializers.OverlayResized,
             **refused(
                 {
                     **REFUSED,
@@ -83,10 +81,10 @@ class ResourcesViewSet(ViewSet):
     )
     def resize_overlay(self, request: ApiRequest, workspace_id: str) -> Response:
         """Grow the writable disk now: a running workspace is stopped, resized and relaunched."""
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        size = validated(requests.OverlayResizeRequest, request)["size_mb"]
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        size = validated(serializers.OverlayResizeRequest, request)["size_mb"]
         try:
-            operation = rebuild.overlay_resize(workspace=workspace, actor=request.user.label, size_mb=size)
+            operation = services.overlay_resize(workspace=workspace, actor=request.user.label, size_mb=size)
         except errors.InvalidResources as exc:
             raise errors.InvalidResources(exc.message, details={"size_mb": [exc.message]}) from exc
         if operation is None:
@@ -99,12 +97,12 @@ class ResourcesViewSet(ViewSet):
 
 def saved_resources(row: Workspace) -> dict[str, Any]:
     """The resources object, of a row with every column."""
-    pending = rebuild.pending(row)
+    pending = services.pending(row)
     body = {
-        **bodies.resources_body(row),
+        **representations.resources_body(row),
         "cpu_config": {"quota": f"{row.cpu_millis / 10:g}%"},
         "status": row.status,
     }
     if "cpus" in pending:
-        pending["cpus"] = bodies.number(pending["cpus"])
+        pending["cpus"] = representations.number(pending["cpus"])
     return {**body, "pending": pending} if pending else body

@@ -10,20 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from common.connections import release_connection
-from common.errors import DomainError, NotFound
+from common.errors import DomainError
+from workspaces.audit import record
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guests import switch_ssh
 from workspaces.models import Workspace
-from workspaces.services.activity import record
+from workspaces.rows import lock_current, write_columns
 from workspaces.ssh.keys import fingerprint
 from workspaces.states import Status
 
 logger = logging.getLogger(__name__)
 
 MAX_KEYS = 32
+COLUMNS = ("status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port")
 # A request that changes the row while another one reaches the guest: the later one looks again.
 LOOKS = 5
 # States in which the guest answers.
@@ -116,21 +117,11 @@ def _access(workspace: Workspace) -> tuple[bool, list[str]]:
 
 
 def _lock(workspace: Workspace) -> None:
-    """The row as it is now, and nobody else changes its keys until this transaction ends."""
-    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
-    try:
-        workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port"])
-    except Workspace.DoesNotExist as exc:
-        raise NotFound from exc
+    """No other change of its keys until this transaction ends. Raises NotFound, VmMissing."""
+    lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
 
 
-def _write(workspace: Workspace, event: str, sentence: str, actor: str, **columns: Any) -> Workspace:
-    columns |= {"updated_at": timezone.now(), "ssh_stale": True}
-    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
-        raise NotFound
-    for name, value in columns.items():
-        setattr(workspace, name, value)
-    record(workspace, event, sentence, actor=actor)
-    return workspace
+def _write(workspace: Workspace, event: str, detail: str, actor: str, **columns: Any) -> Workspace:
+    return write_columns(workspace, event, detail, actor, ssh_stale=True, **columns)

@@ -9,18 +9,18 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
+from common.openapi import refused
 from common.requests import validated
 from common.responses import ok
-from workspaces import selectors
-from workspaces.api.schemas import refused
 from workspaces.models import Workspace
-from workspaces.ssh import requests, schemas, services
+from workspaces.requested import requested_workspace
+from workspaces.ssh import serializers, services
 from workspaces.ssh.keys import key_body
 
 PORT, USER = 22, "root"
-CHANGED = {200: schemas.SshChangedResponse, **refused({409: "`vm_missing`"})}
+CHANGED = {200: serializers.SshChangedResponse, **refused({409: "`vm_missing`"})}
 KEY_CHANGED = {
-    200: schemas.SshChangedResponse,
+    200: serializers.SshChangedResponse,
     **refused(
         {
             400: "`validation_error`: no OpenSSH public key",
@@ -38,10 +38,10 @@ class SshViewSet(ViewSet):
     applies at the next start.
     """
 
-    @extend_schema(responses=schemas.SshResponse)
+    @extend_schema(responses=serializers.SshResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """Where to connect, the host key to expect there, and which keys are let in."""
-        return ok(ssh=ssh_body(selectors.get(request.user, workspace_id, whole=True)))
+        return ok(ssh=ssh_body(requested_workspace(request.user, workspace_id, whole=True)))
 
     @extend_schema(request=None, responses=CHANGED)
     def enable(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -54,18 +54,18 @@ class SshViewSet(ViewSet):
         return self._switched(request, workspace_id, enabled=False)
 
     def _switched(self, request: ApiRequest, workspace_id: str, *, enabled: bool) -> Response:
-        workspace = selectors.get(request.user, workspace_id, whole=True)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
         changed = services.ssh_switch(workspace=workspace, actor=request.user.label, enabled=enabled)
         return _answer(changed)
 
-    @extend_schema(request=requests.KeyRequest, responses=KEY_CHANGED)
+    @extend_schema(request=serializers.KeyRequest, responses=KEY_CHANGED)
     def key(self, request: ApiRequest, workspace_id: str) -> Response:
         """Add a public key (at most 32), or with `remove` take one away, by its line or its fingerprint.
 
         A key that is there already is no error. Removing one leaves the connections that it opened.
         """
-        workspace = selectors.get(request.user, workspace_id, whole=True)
-        data, actor = validated(requests.KeyRequest, request), request.user.label
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        data, actor = validated(serializers.KeyRequest, request), request.user.label
         if data["remove"]:
             return _answer(services.ssh_key_remove(workspace=workspace, actor=actor, key=data["fingerprint"]))
         return _answer(services.ssh_key_add(workspace=workspace, actor=actor, line=data["public_key"]))

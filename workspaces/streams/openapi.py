@@ -8,8 +8,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.viewsets import ViewSet
 
-from workspaces.api.schemas import refused
-from workspaces.logs.requests import StreamQuery
+from common.openapi import refused
+from workspaces.logs.serializers import StreamQuery
 
 EVENTS = "text/event-stream"
 LAST_ID = OpenApiParameter(

@@ -18,13 +18,13 @@ from workspaces.errors import VmNotRunning
 from workspaces.guests import address_of
 from workspaces.logs import inside
 from workspaces.logs.channels import log_channel
-from workspaces.logs.hostside import WATCH_SECONDS, watch
+from workspaces.logs.console_readers import WATCH_SECONDS, watch
 from workspaces.logs.publish import LogPublisher
 from workspaces.logs.sources import OLD_FILES, LogSource, aged
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
 from workspaces.selectors import SHOWN
-from workspaces.streams.rights import batches
+from workspaces.streams.grants import batches
 
 LOOK_SECONDS = 0.5
 BUSY_SECONDS = 0.25

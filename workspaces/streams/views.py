@@ -13,13 +13,13 @@ from common.errors import MethodNotAllowed, ValidationError
 from common.responses import field_sentences
 from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
-from workspaces import selectors
 from workspaces.logs.channels import log_channel
 from workspaces.logs.follow import SEED_LINES
 from workspaces.logs.reach import log_address
-from workspaces.logs.requests import StreamQuery
+from workspaces.logs.serializers import StreamQuery
 from workspaces.logs.sources import find_source
-from workspaces.streams.rights import lost, ticket_of
+from workspaces.requested import requested_workspace
+from workspaces.streams.grants import lost, ticket_of
 from workspaces.streams.sources import boot_source, guest_source, stats_channel, stats_source
 
 
@@ -43,7 +43,7 @@ def _require_get(request: HttpRequest) -> None:
 @sync_to_async
 def _stats_reader(request: HttpRequest, workspace_id: str) -> Reader:
     actor = require(actor_of(request), RESOURCE_SCOPES)
-    workspace = selectors.get(actor, workspace_id)
+    workspace = requested_workspace(actor, workspace_id)
     release_connection()
     return Reader(
         channel=stats_channel(workspace.pk),
@@ -59,7 +59,7 @@ def _stats_reader(request: HttpRequest, workspace_id: str) -> Reader:
 @sync_to_async
 def _log_reader(request: HttpRequest, workspace_id: str, name: str) -> Reader:
     actor = require(actor_of(request), RESOURCE_SCOPES)
-    workspace = selectors.get(actor, workspace_id, whole=True)
+    workspace = requested_workspace(actor, workspace_id, whole=True)
     lines = _tail_lines(request)
     source = find_source(workspace, name)
     if not source.is_console:

@@ -26,3 +26,9 @@ def sql_points(*, adding: bool) -> str:
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(['%s'] * len(columns))})"  # noqa: S608
         f" ON CONFLICT (tier, start, usage_id) DO UPDATE SET {changes}"
     )
+
+
+def rolled_until(tier: Tier, now: float) -> int:
+    """Up to when a tier is made from the finer one; 0: nothing is."""
+    start = newest(tier, now)
+    return start + tier.resolution if start is not None else 0

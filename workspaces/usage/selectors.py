@@ -20,7 +20,7 @@ from workspaces.models import Activity, Usage, UsagePoint, Workspace
 from workspaces.states import HOLDS_PROCESS
 from workspaces.usage import live
 from workspaces.usage.amounts import SUMS, Amounts, Point
-from workspaces.usage.compaction import rolled_until
+from workspaces.usage.buckets import rolled_until
 from workspaces.usage.live import Seen
 from workspaces.usage.tiers import MINUTES, TIERS, tier_reaching
 

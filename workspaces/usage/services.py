@@ -9,9 +9,9 @@ import redis
 from django.db import transaction
 from django.db.models import F
 
-from workspaces.metrics import calls
+from workspaces import call_counter
+from workspaces.audit import record
 from workspaces.models import Usage, UsagePoint, Workspace
-from workspaces.services.activity import record
 from workspaces.usage import live
 from workspaces.usage.tiers import DAY, STORED
 
@@ -65,6 +65,6 @@ def _forget_live(workspace_id: str, *, calls_too: bool = False) -> None:
     try:
         live.forget(workspace_id)
         if calls_too:
-            calls.forget(workspace_id)
+            call_counter.forget(workspace_id)
     except redis.RedisError as exc:  # its points carry an older number than the row, and expire
         logger.warning("samples of %s: %s", workspace_id, exc)

@@ -10,13 +10,12 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
-from common.openapi import MessageResponse
+from common.openapi import MessageResponse, refused
 from common.responses import ok
 from common.times import from_epoch, iso
-from workspaces import selectors
-from workspaces.api.schemas import refused
 from workspaces.models import Activity
-from workspaces.usage import charts, requests, schemas, services
+from workspaces.requested import requested_workspace
+from workspaces.usage import charts, serializers, services
 from workspaces.usage import selectors as usage
 from workspaces.usage.amounts import Point
 from workspaces.usage.tiers import TIERS, Tier
@@ -27,19 +26,19 @@ INVALID = refused({400: "`validation_error`"})
 class AllUsageViewSet(ViewSet):
     """Over all workspaces that the credential reaches."""
 
-    @extend_schema(operation_id="workspace_usage_all", responses=schemas.AllUsageResponse)
+    @extend_schema(operation_id="workspace_usage_all", responses=serializers.AllUsageResponse)
     def totals(self, request: ApiRequest) -> Response:
         """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
         each = usage.totals_by_workspace(request.user)
         return ok(usage=each, total=usage.summed(each.values()))
 
-    @extend_schema(parameters=[requests.WindowQuery], responses={200: schemas.ActivityResponse, **INVALID})
+    @extend_schema(parameters=[serializers.WindowQuery], responses={200: serializers.ActivityResponse, **INVALID})
     def activity(self, request: ApiRequest) -> Response:
         """What happened, and what was used, within a window; default: the last 24 hours.
 
         Sums are as fine as the tier of usage that reaches back to `from`: the bucket that holds `from` counts whole.
         """
-        begin, end = requests.activity_window(request)
+        begin, end = serializers.activity_window(request)
         entries, truncated = usage.history(request.user, begin, end)
         sums = usage.window_by_workspace(request.user, begin.timestamp(), end.timestamp(), timezone.now().timestamp())
         history: dict[str, list[dict[str, Any]]] = {}
@@ -52,38 +51,38 @@ class AllUsageViewSet(ViewSet):
 class UsageViewSet(ViewSet):
     """Of one workspace. Billing is metered beside all this: neither tracking nor a deletion changes it."""
 
-    @extend_schema(parameters=[requests.UsageQuery], responses={200: schemas.SeriesResponse, **INVALID})
+    @extend_schema(parameters=[serializers.UsageQuery], responses={200: serializers.SeriesResponse, **INVALID})
     def series(self, request: ApiRequest, workspace_id: str) -> Response:
         """The time series: of a tier, or of the finest tier that reaches back to the window's begin.
 
         `from` wins over `last`; without either, what the given tier reaches, else the last hour. A time in which the
         workspace did not run, was not tracked or was not seen has no points.
         """
-        workspace = selectors.get(request.user, workspace_id)
-        window = requests.window_of(request)
+        workspace = requested_workspace(request.user, workspace_id)
+        window = serializers.window_of(request)
         series = usage.Series(workspace)
         asked = _series_body(series, window, window.tier)
         if window.every:
             asked["tiers"] = [_series_body(series, window, tier) for tier in TIERS]
         return ok(workspace_id=workspace.pk, **asked)
 
-    @extend_schema(responses=schemas.TotalsResponse)
+    @extend_schema(responses=serializers.TotalsResponse)
     def totals(self, request: ApiRequest, workspace_id: str) -> Response:
         """Everything it used since its creation, or since its usage was deleted."""
-        workspace = selectors.get(request.user, workspace_id)
+        workspace = requested_workspace(request.user, workspace_id)
         return ok(workspace_id=workspace.pk, usage=usage.totals_of(workspace))
 
-    @extend_schema(responses=schemas.ChartResponse)
+    @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:
         """Credits burned lately: at most 7 points by minute, hour or day. May be a minute old."""
-        return ok(**charts.chart(selectors.get(request.user, workspace_id).pk))
+        return ok(**charts.chart(requested_workspace(request.user, workspace_id).pk))
 
-    @extend_schema(request=None, responses=schemas.TrackingResponse)
+    @extend_schema(request=None, responses=serializers.TrackingResponse)
     def start_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
         """Totals and series grow from now on. It is so from the beginning; twice changes nothing."""
         return self._track(request, workspace_id, tracking=True)
 
-    @extend_schema(request=None, responses=schemas.TrackingResponse)
+    @extend_schema(request=None, responses=serializers.TrackingResponse)
     def stop_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
         """Totals and series stay as they are. Live statistics and billing go on."""
         return self._track(request, workspace_id, tracking=False)
@@ -91,17 +90,17 @@ class UsageViewSet(ViewSet):
     @extend_schema(request=None, responses=MessageResponse)
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
         """Delete totals and series for good. Billing records stay."""
-        workspace = selectors.get(request.user, workspace_id)
+        workspace = requested_workspace(request.user, workspace_id)
         services.clear(workspace=workspace, actor=request.user.label)
         return ok(message="The usage data were deleted.")
 
     def _track(self, request: ApiRequest, workspace_id: str, *, tracking: bool) -> Response:
-        workspace = selectors.get(request.user, workspace_id)
+        workspace = requested_workspace(request.user, workspace_id)
         services.set_tracking(workspace=workspace, actor=request.user.label, tracking=tracking)
         return ok(tracking=tracking)
 
 
-def _series_body(series: usage.Series, window: requests.Window, tier: Tier) -> dict[str, Any]:
+def _series_body(series: usage.Series, window: serializers.Window, tier: Tier) -> dict[str, Any]:
     begin, end = window.begin_of(tier), window.end
     # Beyond `to` itself: the bucket that is being filled now.
     points = series.points(tier.number, begin.timestamp(), end.timestamp() + 0.001)

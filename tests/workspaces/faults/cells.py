@@ -12,15 +12,18 @@ from accounts.models import Account
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
+from workspaces.crud.services import provisioning_retry, workspace_delete
+from workspaces.host import engine
+from workspaces.host.machine_spec import machine_spec
+from workspaces.host.process import reconcile
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind
-from workspaces.operations import engine, queue
-from workspaces.operations.machine import machine_spec
-from workspaces.services import power, rebuild
-from workspaces.services.create import provisioning_retry
-from workspaces.services.delete import workspace_delete
+from workspaces.operations import queue
+from workspaces.power import services as power
+from workspaces.reinstall import services as reinstall
+from workspaces.resources import services as resources
 from workspaces.states import TRANSITIONAL, Provisioning, ProvisioningPhase, Status
-from workspaces.vmhost import reconcile
 
 NOT_PROVISIONED = {
     "provisioning_state": Provisioning.QUEUED,
@@ -47,7 +50,7 @@ class Case:
 
 
 def _grow(row: Workspace) -> Any:
-    return rebuild.overlay_resize(workspace=row, actor=ACTOR, size_mb=row.disk_size_mb * 2)
+    return resources.overlay_resize(workspace=row, actor=ACTOR, size_mb=row.disk_size_mb * 2)
 
 
 def _ask(service: Callable[..., Any], **options: Any) -> Callable[[Workspace], Any]:
@@ -68,9 +71,9 @@ CASES = [
     Case("wake", "wake", Status.SLEEPING, RUNNING, _ask(power.workspace_wake)),
     Case("resize running", "resize", RUNNING, RUNNING, _grow),
     Case("resize stopped", "resize", STOPPED, STOPPED, _grow),
-    Case("reinstall", "reinstall", RUNNING, RUNNING, _ask(rebuild.workspace_reinstall)),
-    Case("reinstall stopped", "reinstall", STOPPED, RUNNING, _ask(rebuild.workspace_reinstall)),
-    Case("destroy", "destroy", RUNNING, Status.DESTROYED, _ask(rebuild.workspace_destroy)),
+    Case("reinstall", "reinstall", RUNNING, RUNNING, _ask(reinstall.workspace_reinstall)),
+    Case("reinstall stopped", "reinstall", STOPPED, RUNNING, _ask(reinstall.workspace_reinstall)),
+    Case("destroy", "destroy", RUNNING, Status.DESTROYED, _ask(lifecycle.workspace_destroy)),
     Case("delete", "delete", RUNNING, None, _ask(workspace_delete)),
 ]
 

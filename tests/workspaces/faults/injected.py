@@ -10,8 +10,8 @@ import pytest
 from tests.fakehost import Died, FakeHost
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, BackendUnavailable, InvalidMachineState
-from workspaces.operations import engine, faults
-from workspaces.operations.context import Context
+from workspaces.host import engine, faults
+from workspaces.host.context import Context
 
 FINAL, PASSING = "The backend says no.", "The backend does not answer."
 

@@ -18,13 +18,14 @@ from tests.workspaces.faults.cells import CASES, Case
 from tests.workspaces.faults.injected import Scene, raiser
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
+from workspaces.crud.services import workspace_delete
+from workspaces.host import engine, faults
+from workspaces.host.process import reconcile
+from workspaces.host.reconcile.operations import expire
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
-from workspaces.operations import engine, faults, queue, waiting
-from workspaces.reconcile.operations import expire
-from workspaces.services.delete import workspace_delete
+from workspaces.operations import queue, waiting
 from workspaces.states import Status
-from workspaces.vmhost import reconcile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CASE = {case.name: case for case in CASES}

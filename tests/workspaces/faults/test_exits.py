@@ -13,10 +13,10 @@ from tests.workspaces.faults import cells
 from tests.workspaces.faults.cells import CASES
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import Event, EventKind, StopReason
+from workspaces.host.process import reconcile
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import RestartPolicy
 from workspaces.states import Status
-from workspaces.vmhost import reconcile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 CASE = {case.name: case for case in CASES}

@@ -18,8 +18,8 @@ from tests.workspaces.faults.cells import CASES, Case
 from tests.workspaces.faults.conftest import Tally
 from tests.workspaces.faults.injected import AFTER_THE_END, FAULTS, PASSING, Fault, Scene
 from vmbackend.errors import BackendUnavailable
+from workspaces.host import engine
 from workspaces.models import Workspace
-from workspaces.operations import engine
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

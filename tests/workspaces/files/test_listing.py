@@ -17,7 +17,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.files.calls import FILES, LISTING, ask, run, write
 from tests.workspaces.rows import make_workspace
-from workspaces.files import views
+from workspaces.files import serializers, views
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -130,7 +130,7 @@ def test_without_a_limit_a_directory_is_bounded_and_says_so(
 ) -> None:
     for number in range(12):
         (disk / f"{number:02}").touch()
-    monkeypatch.setitem(views.ListingQuery._declared_fields, "limit", IntegerField(default=10))
+    monkeypatch.setitem(serializers.ListingQuery._declared_fields, "limit", IntegerField(default=10))
     body = api.get(LISTING).json()
     assert (body["count"], body["truncated"]) == (10, True)
 

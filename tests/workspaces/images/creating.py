@@ -9,9 +9,9 @@ from tests.workspaces.test_shapes import assert_fits
 from vmbackend.backend import machines_dir
 from vmbackend.driver import MachineSpec
 from vmbackend.fake_store import FakeStore
-from workspaces.api.schemas import WorkspaceResponse
 from workspaces.images.services import catalog_entry_save
 from workspaces.models import CatalogEntry, Workspace
+from workspaces.schemas import WorkspaceResponse
 
 PASSWORD = {"key": "POSTGRES_PASSWORD", "value": "secret-1"}
 

@@ -17,8 +17,8 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
 from vmbackend.images.reference import parse_reference
-from workspaces.images.schemas import CatalogResponse
 from workspaces.images.seed import rows
+from workspaces.images.serializers import CatalogResponse
 from workspaces.models import CatalogEntry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("catalog")]

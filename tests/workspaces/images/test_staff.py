@@ -13,7 +13,7 @@ from django.test import Client
 
 from tests.callers import Caller
 from tests.workspaces.test_shapes import assert_fits
-from workspaces.images.schemas import CatalogResponse
+from workspaces.images.serializers import CatalogResponse
 from workspaces.images.services import catalog_entry_save
 from workspaces.models import CatalogEntry
 

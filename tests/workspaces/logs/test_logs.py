@@ -243,7 +243,7 @@ def test_the_console_of_earlier_starts_stays_or_goes(api: Caller, vmhost: FakeHo
 
 
 def test_a_silent_host_or_guest_is_told(api: Caller, vmhost: FakeHost, made: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("workspaces.remote.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("workspaces.host_rpc.ANSWER_SECONDS", 0.2)
     vmhost.hold()
     for path in ("", "/list", "/file/boot.log"):
         answer = api.get(f"{LOGS}{path}")

@@ -23,7 +23,7 @@ from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened,
 from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
 from workspaces.states import Status
-from workspaces.streams import rights
+from workspaces.streams import grants
 from workspaces.streams.sources import stats_channel
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick")]
@@ -188,7 +188,7 @@ def test_while_the_database_is_away_only_time_ends_a_stream(
 
     async def work() -> None:
         async with opened(bearer, STATS) as short, opened(api, STATS) as long:
-            monkeypatch.setattr(rights, "_credentials", away)
+            monkeypatch.setattr(grants, "_credentials", away)
             assert await ended(short) == ": the access token has expired"
             assert (await long.next()).kind == "message"
 

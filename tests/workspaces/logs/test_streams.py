@@ -16,7 +16,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened, run
 from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
-from workspaces.lifecycle import activity
+from workspaces import last_used
 from workspaces.logs import console
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -242,10 +242,10 @@ def test_reading_a_programs_log_is_a_use_and_looking_at_stats_or_the_console_is_
     workspace_id = Workspace.objects.get(slug="the-box").pk
 
     async def used(path: str) -> bool:
-        await call(redis_client().delete, activity._key(workspace_id))
+        await call(redis_client().delete, last_used._key(workspace_id))
         async with opened(api, path):
             await asyncio.sleep(1.2)
-        return bool(await call(activity.last_used, workspace_id) > 0)
+        return bool(await call(last_used.last_used, workspace_id) > 0)
 
     async def work() -> None:
         assert [await used(path) for path in (STATS, BOOT, CMD)] == [False, False, True]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tests.workspaces.test_states import SERVICES, Outcome
 from tests.workspaces.test_sweep import AFTER_TTL
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
-from workspaces.services.quota import Amount
+from workspaces.quota import Amount
 from workspaces.states import Status
 
 RUNNING, STOPPED, PAUSED, SLEEPING = Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING

@@ -14,14 +14,14 @@ from common.errors import DomainError, InvalidState
 from tests.workspaces.model.expected import RUNNING, UP, Expected
 from tests.workspaces.model.observed import Observed
 from tests.workspaces.test_states import SERVICES
-from workspaces import vmhost as vmhost_process
 from workspaces.errors import IdleNotSupported, OperationInProgress
-from workspaces.lifecycle import services
-from workspaces.lifecycle.sweep import sweep
+from workspaces.host import process as vmhost_process
+from workspaces.host.sweep import sweep
+from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
-from workspaces.services import rebuild
-from workspaces.services.quota import Amount
+from workspaces.quota import Amount
+from workspaces.resources import services as resources
 from workspaces.states import Status
 
 AT_MOST = 2
@@ -88,7 +88,7 @@ class History(Observed):
         if found := self.pick(number):
             self.die_at(dies)
             changes = {"cpu_millis": cpus, "memory_mb": memory}
-            ask = lambda row: rebuild.resources_update(workspace=row, actor="owner", changes=changes, apply=True)  # noqa: E731
+            ask = lambda row: resources.resources_update(workspace=row, actor="owner", changes=changes, apply=True)  # noqa: E731
             self.asked(*found, "apply", ask)
             expected = found[1]
             if expected.status != Status.DESTROYED:
@@ -102,7 +102,9 @@ class History(Observed):
             self.die_at(dies)
             expected = found[1]
             size = expected.applied.disk_size_mb + more
-            self.asked(*found, "resize", lambda row: rebuild.overlay_resize(workspace=row, actor="owner", size_mb=size))
+            self.asked(
+                *found, "resize", lambda row: resources.overlay_resize(workspace=row, actor="owner", size_mb=size)
+            )
             if expected.status in (RUNNING, Status.STOPPED):
                 wanted, applied = expected.wanted, expected.applied
                 expected.wanted = Amount(wanted.cpu_millis, wanted.memory_mb, size)
@@ -134,14 +136,14 @@ class History(Observed):
     @rule(number=which, policy=POLICIES)
     def make_permanent(self, number: int, policy: RestartPolicy) -> None:
         if found := self.pick(number):
-            services.make_permanent(workspace=self.row(found[0]), actor="owner", restart_policy=policy)
+            lifecycle.make_permanent(workspace=self.row(found[0]), actor="owner", restart_policy=policy)
             found[1].mode, found[1].policy, found[1].remove_on_exit = Mode.PERMANENT, policy, False
 
     @rule(number=which, action=ACTIONS, remove=st.booleans())
     def make_temporary(self, number: int, action: TtlAction, remove: bool) -> None:
         if found := self.pick(number):
             key, expected = found
-            services.make_temporary(
+            lifecycle.make_temporary(
                 workspace=self.row(key), actor="owner", ttl=3600, ttl_action=action, remove_on_exit=remove
             )
             expected.mode, expected.ttl_action, expected.remove_on_exit = Mode.TEMPORARY, action, remove
@@ -151,7 +153,7 @@ class History(Observed):
     def change_ttl(self, number: int, action: TtlAction) -> None:
         if found := self.pick(number):
             try:
-                services.change_ttl(workspace=self.row(found[0]), actor="owner", ttl=1800, ttl_action=action)
+                lifecycle.change_ttl(workspace=self.row(found[0]), actor="owner", ttl=1800, ttl_action=action)
             except InvalidState:
                 assert found[1].mode is Mode.PERMANENT
             else:
@@ -162,7 +164,7 @@ class History(Observed):
         if found := self.pick(number):
             row = self.row(found[0])
             try:
-                services.ping(workspace=row, actor="owner")
+                lifecycle.ping(workspace=row, actor="owner")
             except InvalidState:
                 assert found[1].mode is Mode.PERMANENT or not row.ttl_seconds
 
@@ -170,7 +172,7 @@ class History(Observed):
     def set_idle(self, number: int, on: bool) -> None:
         if found := self.pick(number):
             try:
-                services.set_idle(
+                lifecycle.set_idle(
                     workspace=self.row(found[0]), actor="owner", suspend_after=120 if on else 0, stop_after=3600
                 )
             except IdleNotSupported:

@@ -11,11 +11,11 @@ from accounts.models import Account
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.model.expected import Expected
+from workspaces.host import faults
+from workspaces.host.machine_events import machine_event
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
-from workspaces.operations import faults
-from workspaces.services.exits import machine_event
-from workspaces.services.quota import Amount, usage
+from workspaces.quota import Amount, usage
 from workspaces.states import USES_RUNNING_POOL, Status
 
 

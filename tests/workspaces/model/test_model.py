@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.model.history import History
-from workspaces.operations import faults
+from workspaces.host import faults
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MORE = int(os.environ.get("MODEL_EXAMPLES", "0"))

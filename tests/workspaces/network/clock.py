@@ -21,7 +21,7 @@ class Clock:
     @classmethod
     def set_up(cls, monkeypatch: pytest.MonkeyPatch) -> Self:
         made = cls()
-        for name in ("edge.route_cache.this_second", "workspaces.network.door.this_second"):
+        for name in ("edge.route_cache.this_second", "workspaces.edge_auth.fast_path.this_second"):
             monkeypatch.setattr(name, made)
         return made
 

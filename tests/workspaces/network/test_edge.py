@@ -18,15 +18,14 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import bring, make
 from vmbackend.errors import BackendUnavailable
-from workspaces.lifecycle import activity
-from workspaces.lifecycle.sweep import sweep
+from workspaces import last_used
+from workspaces.edge_auth.fast_path import Door
+from workspaces.edge_auth.views import client_of
+from workspaces.edge_auth.wake_coalescer import gate
+from workspaces.host.sweep import sweep
 from workspaces.models import Operation, PublicPort, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Mode
-from workspaces.network import uses
-from workspaces.network.door import Door
-from workspaces.network.edge import client_of
-from workspaces.network.gate import gate
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,7 +34,7 @@ PORT, WAKE = "/internal/edge/port", "/internal/edge/wake"
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    uses._noted.clear()
+    last_used._touched_at.clear()
     gate.cache_clear()
 
 
@@ -76,7 +75,7 @@ def test_the_door_gives_the_ordinary_answer_and_leaves_all_else(
     public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(activity, "touch", told.append)
+    monkeypatch.setattr(last_used, "touch", told.append)
     found = public()
     name = f"{found.hash}.localhost"
     assert through_door(name) == ("200", "10.200.0.9:8080")
@@ -222,7 +221,7 @@ def test_a_request_is_a_use_and_redis_is_not_told_of_each(
 ) -> None:
     found = public()
     told: list[str] = []
-    monkeypatch.setattr(activity, "touch", told.append)
+    monkeypatch.setattr(last_used, "touch", told.append)
     for _ in range(20):
         assert ask(f"{found.hash}.localhost").status_code == 200
     assert told == [found.workspace_id]
@@ -257,7 +256,7 @@ def test_a_request_wakes_a_sleeping_workspace_and_is_then_let_in(vmhost: FakeHos
     row = Workspace.objects.get()
     assert (answer.status_code, answer["X-Upstream"]) == (200, f"{row.ip}:8080")
     assert (row.status, row.ready, vmhost.driver.freshened(row.pk)) == ("running", True, 1)
-    assert activity.last_used(row.pk) > 0
+    assert last_used.last_used(row.pk) > 0
 
 
 def test_a_storm_makes_one_wake_and_all_are_let_in(vmhost: FakeHost, asleep: PublicPort) -> None:
@@ -296,7 +295,7 @@ def test_an_open_connection_keeps_a_workspace_awake(api: Caller, vmhost: FakeHos
     def idle_is_over() -> Workspace:
         due = {"mode": Mode.PERMANENT, "suspend_after": 120, "idle_due_at": timezone.now() - timedelta(seconds=1)}
         Workspace.objects.filter(pk=made).update(**due)
-        redis_client().delete(activity._key(made))
+        redis_client().delete(last_used._key(made))
         sweep()
         vmhost.settle()
         return Workspace.objects.get(pk=made)
@@ -306,6 +305,6 @@ def test_an_open_connection_keeps_a_workspace_awake(api: Caller, vmhost: FakeHos
     assert row.status == Status.RUNNING
     assert row.idle_due_at is not None
     assert row.idle_due_at > timezone.now()
-    assert activity.is_in_use(made, 60)
+    assert last_used.is_in_use(made, 60)
     vmhost.driver.connections[made] = []
     assert idle_is_over().status == Status.SLEEPING

@@ -17,11 +17,12 @@ from tests.workspaces.moves import bring, make
 from tests.workspaces.network.clock import SECOND, Clock, found
 from tests.workspaces.network.test_edge import through_door
 from vmbackend.models import Host
-from workspaces import states
+from workspaces import route_cache
+from workspaces.edge_auth import fast_path
 from workspaces.models import PublicPort, Workspace
-from workspaces.network import door, kept
-from workspaces.services.placement import free_address
+from workspaces.placement import free_address
 from workspaces.states import Status
+from workspaces.transitions import transition
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,9 +37,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the edge of this test looks."""
     (tmp_path / "run").mkdir()
     made = RouteCache(route_cache_folder(tmp_path / "run"))
-    for place in (kept, door):
+    for place in (route_cache, fast_path):
         monkeypatch.setattr(place, "answers", lambda: made)
-    monkeypatch.setattr("workspaces.services.placement.answers", lambda: made)
     return route_cache_folder(tmp_path / "run")
 
 
@@ -75,14 +75,14 @@ def test_only_what_holds_for_every_visitor_is_kept(
 def test_what_was_looked_up_before_the_second_began_is_not_kept(
     public: Callable[..., PublicPort], clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, real = f"{public().hash}.localhost", door.find
+    name, real = f"{public().hash}.localhost", fast_path.find
 
     def slow(*told: str) -> Any:
         target = real(*told)
         clock.now += 1
         return target
 
-    monkeypatch.setattr(door, "find", slow)
+    monkeypatch.setattr(fast_path, "find", slow)
     assert through_door(name)[0] == "200"
     assert found(folder) == []
 
@@ -148,7 +148,7 @@ def test_a_change_is_known_to_the_edge_at_once(
     assert found(folder) == []
     # A look-up from before that comes late.
     for label in labels:
-        kept.answers().store(clock.now, label, "10.200.0.9:8080")
+        route_cache.answers().store(clock.now, label, "10.200.0.9:8080")
     assert found(folder) == []
     assert [place for place in folder.glob("*/*") if place.name in labels and place.is_dir()] == []
 
@@ -170,7 +170,7 @@ def test_a_change_that_is_taken_back_forgets_nothing(
     port = public()
     assert through_door(f"{port.hash}.localhost")[0] == "200"
     with transaction.atomic():
-        states.transition(port.workspace, Status.STOPPING)
+        transition(port.workspace, Status.STOPPING)
         transaction.set_rollback(True)
     assert len(found(folder)) == 1
 
@@ -182,7 +182,7 @@ def test_memory_is_saved_only_when_every_request_is_asked_about(
     made, labels = published(api, vmhost)
     clock.now += 1
     assert through_door(f"{labels[0]}.localhost")[0] == "200"
-    monkeypatch.setattr(kept, "shut", lambda workspace, more=(): None)
+    monkeypatch.setattr(route_cache, "shut", lambda workspace, more=(): None)
     seen: list[list[str]] = []
     real = vmhost.driver.sleep
 
@@ -202,9 +202,9 @@ def test_an_address_that_visitors_may_still_be_sent_to_is_nobodys_new_one(
     host.subnet = "10.9.9.0/29"
     former = [f"10.9.9.{number}" for number in (2, 3, 4, 5)]
     for number, address in enumerate(former):
-        kept.answers().store(SECOND, f"{number}", f"{address}:80")
+        route_cache.answers().store(SECOND, f"{number}", f"{address}:80")
     assert {free_address(host) for _ in range(20)} == {"10.9.9.6"}
-    kept.answers().store(SECOND, "4", "10.9.9.6:80")
+    route_cache.answers().store(SECOND, "4", "10.9.9.6:80")
     with pytest.raises(VMUnavailable):
         free_address(host)
     clock.now += 1
@@ -217,7 +217,7 @@ def test_a_file_system_that_fails_stops_no_change(
     port = public()
     folder.write_text("in the way")
     assert through_door(f"{port.hash}.localhost") == ("200", "10.200.0.9:8080")
-    states.transition(port.workspace, Status.STOPPING)
+    transition(port.workspace, Status.STOPPING)
     assert Workspace.objects.get().status == Status.STOPPING
     assert "until the second ends" in caplog.text
 
@@ -228,6 +228,6 @@ def test_where_no_instance_runs_nothing_is_kept_or_told(
     port = public()
     folder.parent.rmdir()
     assert through_door(f"{port.hash}.localhost")[0] == "200"
-    states.transition(port.workspace, Status.STOPPING)
+    transition(port.workspace, Status.STOPPING)
     assert caplog.text == ""
     assert not folder.parent.exists()

@@ -9,7 +9,7 @@ import pytest
 
 from edge.route_cache import RouteCache
 from tests.workspaces.network.clock import SECOND, Clock, found
-from workspaces.network import door
+from workspaces.edge_auth import fast_path
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def test_a_clock_that_is_set_back_restores_no_invalidated_route(
 def test_what_a_dead_process_left_is_cleared_at_the_next_start(
     answers: RouteCache, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "answers", lambda: answers)
+    monkeypatch.setattr(fast_path, "answers", lambda: answers)
     for second, files in ((5, "a"), (SECOND - 1, "b"), (SECOND, "c")):
         (folder / str(second) / files).mkdir(parents=True)
     (folder / str(SECOND - 2)).mkdir()
-    door.Door(lambda environ, start: [])
+    fast_path.Door(lambda environ, start: [])
     assert seconds(folder) == [SECOND]
     assert (folder / str(SECOND) / "c").is_dir()
 

@@ -13,9 +13,9 @@ from tests.workspaces.moves import make, until
 from tests.workspaces.rows import make_workspace
 from vmbackend.errors import BackendUnavailable
 from vmbackend.policy import NetworkPolicy
+from workspaces.host.process import reconcile
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
-from workspaces.vmhost import reconcile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEFAULT = {

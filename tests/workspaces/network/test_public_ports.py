@@ -15,7 +15,7 @@ from tests.workspaces.moves import make
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
 from workspaces.models import PublicPort, Workspace
-from workspaces.network import schemas
+from workspaces.network import serializers
 from workspaces.network.services import MAX_PORTS
 from workspaces.states import Status
 
@@ -157,13 +157,13 @@ def test_a_workspace_without_public_ports_costs_no_query_more(api: Caller) -> No
 
 def test_bodies_are_as_the_document_tells(api: Caller, made: str) -> None:
     for method, path, body, shape in (
-        ("GET", "network", None, schemas.NetworkResponse()),
-        ("PUT", "network", {"egress_ports": [443]}, schemas.NetworkChangedResponse()),
-        ("PATCH", "network", {}, schemas.NetworkChangedResponse()),
-        ("POST", "public-access", {"port": 8080}, schemas.PublicPortResponse()),
-        ("POST", "public-access", {"port": 8080}, schemas.PublicPortResponse()),
-        ("GET", "public-access", None, schemas.PublicPortsResponse()),
-        ("DELETE", "public-access/8080", None, schemas.WithdrawnResponse()),
+        ("GET", "network", None, serializers.NetworkResponse()),
+        ("PUT", "network", {"egress_ports": [443]}, serializers.NetworkChangedResponse()),
+        ("PATCH", "network", {}, serializers.NetworkChangedResponse()),
+        ("POST", "public-access", {"port": 8080}, serializers.PublicPortResponse()),
+        ("POST", "public-access", {"port": 8080}, serializers.PublicPortResponse()),
+        ("GET", "public-access", None, serializers.PublicPortsResponse()),
+        ("DELETE", "public-access/8080", None, serializers.WithdrawnResponse()),
     ):
         answer = api.send(method, f"/workspace/the-box/{path}", body)
         assert answer.status_code in (200, 201), answer.content

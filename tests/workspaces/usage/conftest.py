@@ -7,7 +7,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.workspaces.usage.measured import MeasuredHost
-from workspaces.metrics import calls
+from workspaces import call_counter
 
 
 @pytest.fixture
@@ -15,4 +15,4 @@ def host(api: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     made = MeasuredHost(api.account, tmp_path / "host", monkeypatch)
     yield made
     made.sampler.stop()
-    calls.flush()
+    call_counter.flush()

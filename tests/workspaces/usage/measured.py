@@ -19,10 +19,10 @@ from tests.workspaces.rows import make_host, make_workspace
 from vmbackend import fake_usage
 from vmbackend.driver import Boot, MachineSpec
 from vmbackend.fake import FakeDriver
+from workspaces.host.metering.compaction import compact
+from workspaces.host.metering.sampler import Sampler
+from workspaces.host.metering.writer import Parts, write
 from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
-from workspaces.usage.compaction import compact
-from workspaces.usage.sampler import Sampler
-from workspaces.usage.writer import Parts, write
 
 MIB = 1 << 20
 CPU = 1_000_000_000  # a second of CPU time

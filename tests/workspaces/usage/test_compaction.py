@@ -11,12 +11,12 @@ from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost, dying_after, points
 from tests.workspaces.usage.test_series import stored
 from vmbackend.samples import Sample
+from workspaces.host.metering.compaction import LATE_SECONDS, compact
+from workspaces.host.metering.meter import Entry, Part
+from workspaces.host.metering.writer import write
 from workspaces.models import UsagePoint, Workspace
 from workspaces.usage.amounts import SUMS, Amounts, Point
-from workspaces.usage.compaction import LATE_SECONDS, compact
-from workspaces.usage.meter import Entry, Part
 from workspaces.usage.tiers import DAY, HOUR, TIERS
-from workspaces.usage.writer import write
 
 pytestmark = pytest.mark.django_db
 
@@ -154,7 +154,7 @@ def test_points_that_a_clock_ahead_of_time_left_stop_nothing(api: Caller) -> Non
 
 
 def test_many_workspaces_are_taken_in_small_batches(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workspaces.usage import compaction
+    from workspaces.host.metering import compaction
 
     monkeypatch.setattr(compaction, "BATCH", 3)
     rows = [make_workspace(api.account) for _ in range(10)]

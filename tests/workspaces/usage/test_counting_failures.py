@@ -7,10 +7,10 @@ from django.db import OperationalError
 
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, dying_after, metered_cpu, points
 from vmbackend.errors import BackendUnavailable
+from workspaces.host.metering import meter as metering
+from workspaces.host.metering import sampler as sampling
+from workspaces.host.metering import writer as writing
 from workspaces.models import MeterRecord, Usage
-from workspaces.usage import meter as metering
-from workspaces.usage import sampler as sampling
-from workspaces.usage import writer as writing
 
 pytestmark = pytest.mark.django_db
 

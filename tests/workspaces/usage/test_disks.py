@@ -10,8 +10,8 @@ import pytest
 
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.samples import GuestDisk
-from workspaces.usage import disks as asking
-from workspaces.usage.disks import EVERY_SECONDS, FIRST_SECONDS, SELDOM_SECONDS, THREADS, Disks
+from workspaces.host.metering import disks as asking
+from workspaces.host.metering.disks import EVERY_SECONDS, FIRST_SECONDS, SELDOM_SECONDS, THREADS, Disks
 
 
 class Guests:

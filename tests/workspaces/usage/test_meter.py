@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmbackend.samples import Sample
-from workspaces.usage.meter import GAP_SECONDS, Entry, Meter, Part
+from workspaces.host.metering.meter import GAP_SECONDS, Entry, Meter, Part
 
 STEPS = st.one_of(
     st.tuples(st.just("use"), st.integers(0, 10**12)),

@@ -8,9 +8,9 @@ from common.openapi import MessageResponse
 from tests.callers import Caller
 from tests.workspaces.test_shapes import assert_fits
 from tests.workspaces.usage.measured import CPU, MeasuredHost
-from workspaces.metrics import schemas as metrics
+from workspaces.metrics import serializers as metrics
 from workspaces.models import Activity
-from workspaces.usage import schemas
+from workspaces.usage import serializers
 
 
 @pytest.mark.django_db
@@ -21,14 +21,14 @@ def test_bodies_are_as_the_document_tells(host: MeasuredHost, api: Caller) -> No
     Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
     at = f"/workspace/{row.pk}"
     for method, path, shape in (
-        ("GET", "/workspace/usage", schemas.AllUsageResponse()),
-        ("GET", "/workspace/activity", schemas.ActivityResponse()),
-        ("GET", f"{at}/usage", schemas.SeriesResponse()),
-        ("GET", f"{at}/usage?all=true", schemas.SeriesResponse()),
-        ("GET", f"{at}/usage/totals", schemas.TotalsResponse()),
-        ("GET", f"{at}/usage/credits/chart", schemas.ChartResponse()),
-        ("POST", f"{at}/usage/tracking/stop", schemas.TrackingResponse()),
-        ("POST", f"{at}/usage/tracking/start", schemas.TrackingResponse()),
+        ("GET", "/workspace/usage", serializers.AllUsageResponse()),
+        ("GET", "/workspace/activity", serializers.ActivityResponse()),
+        ("GET", f"{at}/usage", serializers.SeriesResponse()),
+        ("GET", f"{at}/usage?all=true", serializers.SeriesResponse()),
+        ("GET", f"{at}/usage/totals", serializers.TotalsResponse()),
+        ("GET", f"{at}/usage/credits/chart", serializers.ChartResponse()),
+        ("POST", f"{at}/usage/tracking/stop", serializers.TrackingResponse()),
+        ("POST", f"{at}/usage/tracking/start", serializers.TrackingResponse()),
         ("GET", f"{at}/stats", metrics.StatsResponse()),
         ("GET", f"{at}/config", metrics.ConfigResponse()),
         ("DELETE", f"{at}/usage", MessageResponse()),
@@ -38,5 +38,5 @@ def test_bodies_are_as_the_document_tells(host: MeasuredHost, api: Caller) -> No
         assert_fits(answer.json(), shape, path)
         if "activity" in path:
             (entry,) = answer.json()["history"][row.pk]
-            assert_fits(entry, schemas.HistoryEntry())
-            assert_fits(answer.json()["window_aggregated"][row.pk], schemas.WindowTotals())
+            assert_fits(entry, serializers.HistoryEntry())
+            assert_fits(answer.json()["window_aggregated"][row.pk], serializers.WindowTotals())

@@ -16,7 +16,7 @@ from tests.workspaces.rows import make_host, make_workspace
 from tests.workspaces.usage.measured import CPU, MIB, MeasuredHost
 from vmbackend.errors import BackendUnavailable
 from vmbackend.samples import GuestDisk
-from workspaces.metrics import calls
+from workspaces import call_counter
 from workspaces.metrics.selectors import readable, stats_of
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -147,7 +147,7 @@ def test_each_api_call_to_a_workspace_counts_once(api: Caller, stranger: Caller)
     api.get("/workspace")
     api.get(f"/workspace/{beside.pk}")
     stranger.get(f"/workspace/{row.pk}")
-    calls.flush()
+    call_counter.flush()
     assert stats(api, row)["apiCalls"] == 6
     assert stats(api, beside)["apiCalls"] == 2
 
@@ -159,9 +159,9 @@ def test_calls_that_redis_did_not_take_are_told_later(api: Caller, monkeypatch: 
 
     row = make_workspace(api.account)
     with monkeypatch.context() as outage:
-        outage.setattr(calls, "redis_client", away)
+        outage.setattr(call_counter, "redis_client", away)
         stats(api, row)
-        calls.flush()
+        call_counter.flush()
     assert stats(api, row)["apiCalls"] == 2
 
 
@@ -223,7 +223,7 @@ def test_info_of_a_workspace_without_a_machine_needs_no_host(api: Caller) -> Non
 def test_a_silent_host_is_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     from celery import current_app
 
-    monkeypatch.setattr("workspaces.remote.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("workspaces.host_rpc.ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(current_app, "send_task", lambda *args, **kwargs: None)
     row = make_workspace(api.account, host=make_host())
     assert api.get(f"/workspace/{row.pk}/info").status_code == 503

@@ -12,14 +12,14 @@ from django.db import IntegrityError, OperationalError
 from tests.callers import Caller
 from tests.workspaces.rows import make_host
 from vmbackend.samples import Sample
-from workspaces import vmhost as process
+from workspaces.host import process
+from workspaces.host.metering import sampler as sampling
+from workspaces.host.metering import writer as writing
+from workspaces.host.metering.meter import Entry, Part
+from workspaces.host.metering.sampler import Sampler, Trouble
+from workspaces.host.metering.writer import Writer
 from workspaces.models import Usage
-from workspaces.usage import sampler as sampling
-from workspaces.usage import writer as writing
 from workspaces.usage.amounts import Amounts
-from workspaces.usage.meter import Entry, Part
-from workspaces.usage.sampler import Sampler, Trouble
-from workspaces.usage.writer import Writer
 
 
 def part(key: str) -> Part:

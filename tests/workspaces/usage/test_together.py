@@ -12,12 +12,12 @@ from django.db import connections
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from vmbackend.samples import Sample
+from workspaces.host.metering.compaction import compact
+from workspaces.host.metering.meter import Entry, Part
+from workspaces.host.metering.writer import write
 from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.usage import services
 from workspaces.usage.amounts import Amounts, Point
-from workspaces.usage.compaction import compact
-from workspaces.usage.meter import Entry, Part
-from workspaces.usage.writer import write
 
 TICKS = 60
 

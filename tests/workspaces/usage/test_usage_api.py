@@ -22,8 +22,8 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, metered_cpu, points
 from tests.workspaces.usage.test_series import series, stored
+from workspaces.crud.services import forget
 from workspaces.models import Activity, MeterRecord, Usage, UsagePoint, Workspace
-from workspaces.services.delete import forget
 from workspaces.states import Status
 from workspaces.usage import live, selectors
 from workspaces.usage.tiers import HOUR, TIERS

@@ -1,0 +1,1 @@
+"""Running a command in a workspace. Served by the streams process."""

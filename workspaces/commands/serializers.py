@@ -1,0 +1,36 @@
+"""Request and response of the command route."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework import serializers as s
+
+from common.fields import StrictChar, StrictFloat
+from common.openapi import Success
+from workspaces.fields import CommandField, EnvField
+
+
+class ExecRequest(serializers.Serializer):
+    """A command to run to its end. A string is run by `sh -c`."""
+
+    cmd = CommandField()
+    env = serializers.JSONField(required=False)
+    working_dir = StrictChar(required=False, max_length=4096)
+    user = StrictChar(required=False, max_length=64)
+    timeout_seconds = StrictFloat(min_value=1, max_value=600, default=60)
+    stdin = StrictChar(required=False, allow_blank=True, trim_whitespace=False, default="")
+
+    def validate_env(self, value: Any) -> dict[str, str]:
+        items = [{"key": key, "value": item} for key, item in value.items()] if isinstance(value, dict) else value
+        return EnvField().to_internal_value(items)
+
+
+class ExecResponse(Success):
+    exit_code = s.IntegerField()
+    stdout = s.CharField()
+    stderr = s.CharField()
+    duration_ms = s.IntegerField()
+    truncated = s.BooleanField()
+    timed_out = s.BooleanField()

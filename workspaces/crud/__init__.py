@@ -1,0 +1,1 @@
+"""Creating, reading, listing, updating and deleting workspaces."""

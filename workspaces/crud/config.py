@@ -1,0 +1,158 @@
+"""The `config` of a workspace: its fields, what is valid in them, and which columns they set."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework import serializers
+
+from common.fields import Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
+from common.responses import field_sentences
+from vmbackend.driver import WorkloadRestart
+from vmbackend.guest import records
+from workspaces import errors
+from workspaces.fields import CMD_ITEMS, CommandField, EnvField
+from workspaces.images import shapes
+from workspaces.models.workspace import RestartPolicy, TtlAction
+from workspaces.workloads import workload
+
+WORKLOAD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+MAX_WORKLOADS = 32
+MAX_DISK_MB = 1_048_576
+RESOURCES = ("cpus", "memory_mb", "disk_size_mb")
+
+
+class Workload(serializers.Serializer):
+    """A supervised program beside the main one. `log_path` is absolute; left out, the platform keeps its log."""
+
+    name = StrictChar(max_length=64, help_text="Letters, digits, `_`, `.` and `-`; not `cmd`, the main program's.")
+    cmd = serializers.ListField(
+        child=StrictChar(trim_whitespace=False, allow_blank=True), min_length=1, max_length=CMD_ITEMS
+    )
+    env = EnvField(required=False)
+    working_dir = StrictChar(required=False, max_length=4096)
+    user = StrictChar(required=False, max_length=64)
+    restart_policy = serializers.ChoiceField([policy.value for policy in WorkloadRestart], default="always")
+    max_restarts = StrictInteger(min_value=0, max_value=1_000_000, default=0)
+    restart_delay = StrictInteger(min_value=0, max_value=3600, default=1, help_text="Seconds.")
+    enabled = StrictBoolean(default=True)
+    log_path = StrictChar(required=False, max_length=4096)
+
+    def validate_name(self, value: str) -> str:
+        if not WORKLOAD_NAME.fullmatch(value):
+            raise serializers.ValidationError("It begins with a letter or digit; `_`, `.` and `-` may follow.")
+        return value
+
+    def validate_log_path(self, value: str) -> str:
+        if not value.startswith("/"):
+            raise serializers.ValidationError("Give an absolute path.")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """What a machine would refuse, by the machine's own rules."""
+        try:
+            records.workload_pairs([workload(attrs)])
+        except ValueError as exc:
+            raise serializers.ValidationError(str(exc)) from exc
+        return attrs
+
+
+class NetworkConfig(serializers.Serializer):
+    allow_internet = StrictBoolean(default=True)
+    public_ingress = StrictBoolean(default=False)
+
+
+class Desktop(serializers.Serializer):
+    enabled = StrictBoolean(default=False)
+
+
+class ResourceFields(serializers.Serializer):
+    """Ranges of the specification; the plan narrows them."""
+
+    cpus = StrictFloat(min_value=0.1, max_value=12, required=False)
+    memory_mb = StrictInteger(min_value=128, max_value=65536, required=False)
+    disk_size_mb = StrictInteger(min_value=64, max_value=MAX_DISK_MB, required=False)
+
+
+class Config(ResourceFields):
+    ttl = Duration(required=False, allow_null=True)
+    ttl_action = serializers.ChoiceField(TtlAction.choices, default=TtlAction.STOP.value)
+    remove_on_exit = StrictBoolean(default=False)
+    restart_policy = serializers.ChoiceField(RestartPolicy.choices, default=RestartPolicy.NO.value)
+    max_restarts = StrictInteger(min_value=0, max_value=1_000_000, default=0)
+    keep_logs = StrictBoolean(default=True)
+    static_network = StrictBoolean(default=False)
+    network_config = NetworkConfig(required=False, allow_null=True)
+    ssh_access = StrictBoolean(default=False)
+    env = EnvField(default=dict)
+    cmd = CommandField(required=False, allow_null=True)
+    workloads = Workload(many=True, default=list)
+    wait_for_init = StrictBoolean(default=False)
+    proxy_assignment_id = StrictInteger(required=False, allow_null=True)
+    desktop = Desktop(required=False, allow_null=True)
+    macos = serializers.DictField(required=False, allow_null=True)
+
+    def validate_workloads(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len(value) > MAX_WORKLOADS:
+            raise serializers.ValidationError(f"At most {MAX_WORKLOADS} workloads.")
+        if len({item["name"] for item in value}) != len(value):
+            raise serializers.ValidationError("Two workloads have the same name.")
+        return value
+
+    def validate_macos(self, value: Any) -> Any:
+        if value is not None:
+            raise serializers.ValidationError("Only for images of family macos; no host runs them.")
+        return value
+
+    def validate_proxy_assignment_id(self, value: Any) -> Any:
+        if value is not None:
+            raise serializers.ValidationError("This account has no such proxy assignment.")
+        return value
+
+
+def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
+    """Raises InvalidConfig that names each wrong field."""
+    checked = Config(data=config, partial=partial)
+    if not checked.is_valid():
+        details = field_sentences(checked.errors)
+        raise errors.InvalidConfig(f"The config is not valid: {', '.join(sorted(details))}.", details=details)
+    return checked.validated_data
+
+
+def asked_sizes(config: dict[str, Any]) -> dict[str, int]:
+    """The columns of resources that a config names."""
+    return shapes.columns({name: config[name] for name in RESOURCES if name in config})
+
+
+# From a config field to the column that holds it, where the names are the same.
+SAME_NAME = (
+    "ttl_action",
+    "remove_on_exit",
+    "restart_policy",
+    "max_restarts",
+    "keep_logs",
+    "static_network",
+    "env",
+    "cmd",
+    "wait_for_init",
+    "proxy_assignment_id",
+)
+
+
+def config_columns(config: dict[str, Any]) -> dict[str, Any]:
+    """The columns that the given fields of a valid config set; resources are not among them."""
+    columns: dict[str, Any] = {name: config[name] for name in SAME_NAME if name in config}
+    if "ttl" in config:
+        columns["ttl_seconds"] = config["ttl"]
+    if "ssh_access" in config:
+        columns["ssh_enabled"] = config["ssh_access"]
+    if "workloads" in config:
+        columns["workloads"] = [dict(item) for item in config["workloads"]]
+    if "desktop" in config:
+        columns["desktop_enabled"] = bool(config["desktop"] and config["desktop"]["enabled"])
+    network = config.get("network_config")
+    if network:
+        columns["allow_internet"] = network["allow_internet"]
+        columns["public_access"] = network["public_ingress"]
+    return columns

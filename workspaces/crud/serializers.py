@@ -1,0 +1,209 @@
+"""Request bodies and queries of the workspace routes, and from a valid one to what the services take."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework import serializers
+
+from common.fields import StrictBoolean, StrictChar, StrictFloat
+from common.openapi import Success
+from common.pagination import PageQuery
+from vmbackend.errors import ImageError
+from vmbackend.images.reference import parse_reference
+from workspaces import errors
+from workspaces.crud.config import Config, asked_sizes, config_columns, valid_config
+from workspaces.crud.services import NewWorkspace
+from workspaces.crud.slugs import is_slug
+from workspaces.models.workspace import Mode
+from workspaces.schemas import ProvisioningObject, ResourcesObject, WorkspaceObject
+from workspaces.states import Status
+
+NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
+# Fields that say how to answer, not what to make; they do not make another request of the same idempotency key.
+ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
+
+
+class CreateRequest(serializers.Serializer):
+    """`POST /workspace`. Fields with an error code of their own are checked in `new_workspace`."""
+
+    name = StrictChar(required=False, allow_null=True, allow_blank=True)
+    slug = StrictChar(required=False, allow_null=True)
+    image = StrictChar(required=False, allow_null=True)
+    preset = StrictChar(
+        required=False,
+        allow_null=True,
+        max_length=120,
+        help_text="Of the image catalog; brings the image (one given beside it must be its base) and the sizes.",
+    )
+    namespace = StrictChar(required=False, allow_null=True)
+    mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
+    config = Config(required=False)
+    type = StrictChar(required=False, allow_null=True, allow_blank=True, max_length=64)
+    wait_ready = StrictBoolean(default=True)
+    ready_timeout_seconds = StrictFloat(min_value=1, max_value=600, default=600)
+    idempotency_key = StrictChar(required=False, max_length=255)
+
+    def validate_slug(self, value: str | None) -> str | None:
+        return checked_slug(value)
+
+
+def checked_slug(value: str | None) -> str | None:
+    """3-128 lowercase letters, digits and hyphens, and no word of a route."""
+    if value is not None and not is_slug(value):
+        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and no word of a route.")
+    return value
+
+
+def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
+    """A create request as the service takes it, and the validated body.
+
+    Raises InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
+    """
+    _require_special_fields(body)
+    config = valid_config(_config_of(body))
+    rest = CreateRequest(data={name: value for name, value in body.items() if name != "config"})
+    rest.is_valid(raise_exception=True)
+    data = rest.validated_data
+    if data["mode"] == Mode.PERMANENT and config.get("ttl"):
+        raise errors.InvalidConfig(details={"ttl": ["A permanent workspace has no ttl."]})
+    new = NewWorkspace(
+        image=data.get("image"),
+        preset=data.get("preset"),
+        sizes=asked_sizes(config),
+        name=data.get("name") or None,
+        slug=data.get("slug"),
+        namespace=data.get("namespace"),
+        fields={
+            "mode": data["mode"],
+            "type": data.get("type") or "",
+            **config_columns(config),
+        },
+    )
+    return new, data
+
+
+def _require_special_fields(body: dict[str, Any]) -> None:
+    namespace, name, image = body.get("namespace"), body.get("name"), body.get("image")
+    if namespace is not None and not (isinstance(namespace, str) and NAMESPACE.fullmatch(namespace)):
+        raise errors.InvalidNamespace(details={"namespace": [errors.InvalidNamespace.message]})
+    if isinstance(name, str) and len(name) > 255:
+        raise errors.InvalidNameLength(details={"name": [errors.InvalidNameLength.message]})
+    if "image" in body and not (image is None and body.get("preset")):
+        require_image(image)
+
+
+def require_image(image: Any) -> None:
+    """Raises InvalidImage unless it is a container image reference."""
+    if not isinstance(image, str) or not image.strip():
+        raise errors.InvalidImage(details={"image": [errors.InvalidImage.message]})
+    try:
+        parse_reference(image)
+    except ImageError as exc:
+        raise errors.InvalidImage(exc.sentence, details={"image": [exc.sentence]}) from exc
+
+
+def _config_of(body: dict[str, Any]) -> dict[str, Any]:
+    config = body.get("config", {})
+    if not isinstance(config, dict):
+        raise errors.InvalidConfig("The config must be an object.")
+    lifted = {name: body[name] for name in ("cpus", "memory_mb", "disk_size_mb") if name in body}
+    return {**lifted, **config}
+
+
+class UpdateRequest(serializers.Serializer):
+    """`PUT /workspace/:id`. Null removes slug and logo. `config` takes what needs no operation of its own."""
+
+    name = StrictChar(required=False)
+    slug = StrictChar(required=False, allow_null=True)
+    logo = StrictChar(required=False, allow_null=True, max_length=2048)
+    config = serializers.DictField(required=False)
+
+    def validate_slug(self, value: str | None) -> str | None:
+        return checked_slug(value)
+
+
+# Each of these has a route of its own, with its own rules.
+ELSEWHERE = {
+    "cpus": "resources",
+    "memory_mb": "resources",
+    "disk_size_mb": "resources",
+    "ttl": "lifecycle/ttl",
+    "ttl_action": "lifecycle/ttl",
+    "network_config": "network",
+}
+
+
+def workspace_changes(body: dict[str, Any]) -> dict[str, Any]:
+    """Columns that an update sets. Raises InvalidNameLength, InvalidConfig, ValidationError."""
+    name = body.get("name")
+    if isinstance(name, str) and len(name) > 255:
+        raise errors.InvalidNameLength(details={"name": [errors.InvalidNameLength.message]})
+    if not isinstance(body.get("config", {}), dict):
+        raise errors.InvalidConfig("The config must be an object.")
+    checked = UpdateRequest(data=body)
+    checked.is_valid(raise_exception=True)
+    data = dict(checked.validated_data)
+    config = data.pop("config", {})
+    misplaced = {key: [f"Change it with PUT /workspace/:id/{ELSEWHERE[key]}."] for key in config if key in ELSEWHERE}
+    if misplaced:
+        raise errors.InvalidConfig(details=misplaced)
+    given = valid_config(config, partial=True)
+    return {**data, **config_columns({key: given[key] for key in config if key in given})}
+
+
+class ListQuery(PageQuery):
+    mode = serializers.ChoiceField(Mode.choices, required=False)
+    status = serializers.ChoiceField(Status.choices, required=False)
+    namespace = serializers.CharField(required=False, max_length=128)
+    search = serializers.CharField(required=False, max_length=255)
+
+
+class AcceptedResponse(Success):
+    id = serializers.CharField()
+    ready = serializers.BooleanField()
+    provisioning = ProvisioningObject()
+    workspace = WorkspaceObject()
+
+
+class ListResponse(Success):
+    workspaces = WorkspaceObject(many=True)
+    total = serializers.IntegerField()
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
+
+
+class DetailsExtras(serializers.Serializer):
+    token = serializers.CharField()
+    stats = serializers.DictField()
+    ssh = serializers.DictField()
+    api_access = serializers.DictField(child=serializers.BooleanField())
+    lifecycle = serializers.DictField()
+    config = serializers.DictField()
+
+
+class DetailsObject(WorkspaceObject, DetailsExtras):
+    pass
+
+
+class DetailsResponse(Success, DetailsExtras):
+    workspace = DetailsObject()
+
+
+class PoolUsage(ResourcesObject):
+    count = serializers.IntegerField()
+
+
+class QuotaResponse(Success):
+    plan = serializers.CharField()
+    planLabel = serializers.CharField()
+    limits = ResourcesObject()
+    pool = ResourcesObject()
+    pool_usage = PoolUsage()
+    running_pool = ResourcesObject()
+    running_pool_usage = PoolUsage()
+    maxSandboxes = serializers.IntegerField()
+    currentSandboxes = serializers.IntegerField()
+    canCreate = serializers.BooleanField()
+    reason = serializers.CharField(allow_null=True)

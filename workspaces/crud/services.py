@@ -1,0 +1,242 @@
+"""Creating a workspace: the row, its place, its pools and its first operation, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from accounts.scopes import Actor, Scope
+from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
+from common.errors import Forbidden, NotFound, VMUnavailable
+from common.idempotency import IdempotencyConflict
+from namespaces import selectors as namespaces
+from namespaces.models import Namespace
+from workspaces import errors, quota
+from workspaces.audit import record
+from workspaces.crud import slugs
+from workspaces.images import choice
+from workspaces.images.choice import Choice
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.models.workspace import Kind
+from workspaces.operations import queue
+from workspaces.placement import free_address, place, require_room_on
+from workspaces.quota import Amount, amount_of, applied, columns_of
+from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
+from workspaces.transitions import require, transition
+from workspaces.usage import services as usage
+
+ADDRESS_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorkspace:
+    """A validated create request. `fields` are columns of the row beyond those named.
+
+    `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
+    that were asked for; the others come from the preset or are the defaults.
+    """
+
+    image: str | None = None
+    preset: str | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    name: str | None = None
+    slug: str | None = None
+    namespace: str | None = None
+    kind: Kind = Kind.WORKSPACE
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """`replayed`: an earlier request with the same idempotency key made it; `operation` is the one to wait for."""
+
+    workspace: Workspace
+    operation: Operation | None
+    replayed: bool = False
+
+
+def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None, fingerprint: str = "") -> Created:
+    """Make the row and queue its creation; the machine is made by vmhost afterwards.
+
+    With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
+    Raises NotFound (namespace), Forbidden (pinned elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
+    limit errors of `services.quota`, VMUnavailable, and those of `images.choice`. Nothing is left on any of them.
+    """
+    if actor.scope is Scope.WORKSPACE:
+        raise Forbidden("A workspace-scope credential cannot create workspaces.")
+    for _ in range(ADDRESS_TRIES):
+        try:
+            with transaction.atomic():
+                return _create_locked(actor, new, key, fingerprint)
+        except IntegrityError:
+            continue  # another account took the same address between the look and the insert
+    raise VMUnavailable("No address could be reserved; try again.")
+
+
+def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint: str) -> Created:
+    account = account_lock(actor.account)
+    replay = _replay(actor, key, fingerprint)
+    if replay is not None:
+        return replay
+    chosen, amount = _chosen(new)
+    namespace = namespaces.for_create(actor, new.namespace)
+    quota.require_plan_allows(account.plan, amount)
+    quota.require_namespace_room(namespace, amount, new=True)
+    used = quota.usage(account)
+    quota.require_create_allowed(account.plan, used, amount)
+    workspace = _insert(actor, namespace, new, chosen, amount)
+    workspaces_counted(account, used.records + 1)
+    if key is not None:
+        idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
+    record(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
+    operation = queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
+    return Created(workspace, operation)
+
+
+def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
+    """What the catalog makes of the request. Raises as `images.choice`."""
+    desktop = bool(new.fields.get("desktop_enabled"))
+    chosen = choice.choose(image=new.image, preset=new.preset, default=settings.ENV.default_image)
+    choice.require_env(chosen.pin, new.fields.get("env") or {})
+    if desktop:
+        choice.require_desktop(chosen.pin)
+    return chosen, Amount(**choice.sizes(chosen.pin, new.sizes, desktop=desktop))
+
+
+def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
+    used = idempotency_find(account=actor.account, key=key) if key else None
+    if used is None:
+        return None
+    if used.fingerprint != fingerprint:
+        raise IdempotencyConflict
+    workspace = Workspace.objects.select_related("namespace").filter(pk=used.resource_id).first()
+    if workspace is None:
+        raise IdempotencyConflict("The workspace that this idempotency key made has been deleted.")
+    return Created(workspace, queue.live(workspace, OperationKind.CREATE), replayed=True)
+
+
+def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choice, amount: Amount) -> Workspace:
+    account = actor.account
+    name = new.name or slugs.name_from_image(chosen.image)
+    if new.slug is not None and slugs.is_taken(account, new.slug):
+        raise errors.SlugTaken(details={"slug": new.slug})
+    host = place(amount)
+    now = timezone.now()
+    ttl = new.fields.get("ttl_seconds")
+    return Workspace.objects.create(
+        account=account,
+        namespace=namespace,
+        kind=new.kind,
+        name=name,
+        slug=new.slug or slugs.free_slug(account, name),
+        image=chosen.image,
+        preset=new.preset or "",
+        image_pin=chosen.pin,
+        **columns_of(amount),
+        **applied(amount),
+        host=host,
+        ip=free_address(host),
+        ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
+        created_at=now,
+        updated_at=now,
+        provisioning_updated_at=now,
+        **new.fields,
+    )
+
+
+@transaction.atomic
+def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
+    """Try a failed creation again, on whichever host has room now; with `static_network` on its own, at its address.
+
+    Raises InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
+    """
+    account = account_lock(workspace.account)
+    workspace.refresh_from_db()
+    require(workspace, frozenset({Status.FAILED}), "be provisioned again")
+    namespaces.require_open(workspace.namespace)
+    amount = quota.amount_of(workspace)
+    quota.require_running_room(account.plan, quota.usage(account), amount)
+    host = workspace.host if workspace.static_network and workspace.host else place(amount)
+    require_room_on(host, amount)
+    moved: dict[str, Any] = {**applied(amount)}
+    if workspace.host_id != host.pk:
+        moved |= {"host": host, "ip": free_address(host)}
+    transition(
+        workspace,
+        Status.QUEUED,
+        provisioning_state=Provisioning.QUEUED,
+        provisioning_phase=ProvisioningPhase.QUEUED,
+        provisioning_progress=0,
+        provisioning_message="Queued.",
+        provisioning_error_code="",
+        provisioning_error="",
+        provisioning_updated_at=timezone.now(),
+        provisioning_completed_at=None,
+        error_code="",
+        error_message="",
+        **moved,
+    )
+    record(workspace, "retried", "Creation is tried again.", actor=actor)
+    return queue.enqueue(workspace, OperationKind.CREATE, actor=actor)
+
+
+def forget(workspace: Workspace) -> None:
+    """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
+    usage.forget(workspace)
+    workspace.delete()
+    workspace_gone(workspace.account_id)
+
+
+@transaction.atomic
+def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | None, bool]:
+    """Queue the removal of the machine and its row. Returns the operation and whether a creation was in flight.
+
+    A second delete joins the first. None: there was no host to ask, and the row is gone already.
+    """
+    workspace = Workspace.objects.select_for_update(of=("self",)).select_related("host").get(pk=workspace.pk)
+    creating = workspace.status in CREATING
+    pending = queue.live(workspace, OperationKind.DELETE)
+    if pending is not None:
+        return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
+    queue.cancel(workspace)
+    if workspace.host is None:
+        forget(workspace)
+        return None, False
+    fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}
+    transition(workspace, Status.DELETING, leaving=ANY, **fields)
+    record(workspace, "delete_requested", actor=actor)
+    return queue.enqueue(workspace, OperationKind.DELETE, actor=actor), creating
+
+
+@transaction.atomic
+def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> Workspace:
+    """Write validated columns. Raises SlugTaken, InvalidConfig (a desktop that the image or its size does not
+    allow), NotFound (deleted meanwhile); nothing has changed then.
+    """
+    account_lock(workspace.account)
+    slug = changes.get("slug")
+    if slug and slug != workspace.slug and slugs.is_taken(workspace.account, slug):
+        raise errors.SlugTaken(details={"slug": slug})
+    if changes.get("desktop_enabled"):
+        _require_desktop(workspace)
+    if changes:
+        columns = {**changes, "updated_at": timezone.now()}
+        if not Workspace.objects.filter(pk=workspace.pk).update(**columns):
+            raise NotFound
+        for name, value in columns.items():
+            setattr(workspace, name, value)
+        record(workspace, "updated", f"Changed: {', '.join(sorted(changes))}.", actor=actor)
+    return workspace
+
+
+def _require_desktop(workspace: Workspace) -> None:
+    choice.require_desktop(workspace.image_pin)
+    if short := choice.short_for_desktop(workspace.image_pin, columns_of(amount_of(workspace))):
+        raise errors.InvalidConfig(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)

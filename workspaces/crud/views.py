@@ -1,0 +1,183 @@
+"""`/workspace`: create, read, list, update, delete, quota."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts import tokens
+from accounts.authentication import ApiRequest
+from accounts.hooks import Pin
+from accounts.permissions import ACCOUNT_ONLY
+from accounts.scopes import Scope
+from common.errors import Unauthorized
+from common.idempotency import fingerprint, key_of
+from common.openapi import MessageResponse, refused
+from common.pagination import bounds
+from common.requests import body_of, validated_query
+from common.responses import ok
+from workspaces import errors, quota, representations, schemas, selectors
+from workspaces.crud import serializers, services
+from workspaces.crud.representations import details_body
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationState
+from workspaces.operations import waiting
+from workspaces.requested import requested_workspace
+
+DETAILS_TOKEN_SECONDS = 900
+
+
+class WorkspaceViewSet(ViewSet):
+    """Lists and reads reach as far as the credential; creating needs an account- or namespace-scope one."""
+
+    action_scopes = {
+        "create": frozenset({Scope.ACCOUNT, Scope.NAMESPACE}),
+        "quota": ACCOUNT_ONLY | {Scope.NAMESPACE},
+    }
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Unauthorized) and self.action == "create":
+            exc = errors.MissingUserId()
+        return super().handle_exception(exc)
+
+    @extend_schema(
+        request=serializers.CreateRequest,
+        responses={
+            201: schemas.WorkspaceResponse,
+            202: serializers.AcceptedResponse,
+            200: serializers.AcceptedResponse,
+            **refused(
+                {
+                    400: "`INVALID_NAMESPACE`; `INVALID_NAME_LENGTH`; `INVALID_IMAGE`; `INVALID_CONFIG`; "
+                    "`MISSING_REQUIRED_ENV`: a catalog entry's variables, `details.missing`; `validation_error`",
+                }
+            ),
+        },
+    )
+    def create(self, request: ApiRequest) -> Response:
+        """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
+
+        With `wait_ready` false, or when the wait runs out, 202 with the progress; creation goes on. A repeated
+        idempotency key answers 200 with the same workspace. The client may go away at any time.
+        """
+        body = body_of(request)
+        key = key_of(request, body)
+        new, data = serializers.new_workspace(body)
+        made = services.workspace_create(
+            actor=request.user,
+            new=new,
+            key=key,
+            fingerprint=fingerprint(body, ignore=serializers.ANSWER_FIELDS),
+        )
+        if data["wait_ready"] and made.operation is not None:
+            _wait_for_create(made.operation, made.workspace, data["ready_timeout_seconds"])
+        return _created(request, made)
+
+    @extend_schema(request=None, responses={202: serializers.AcceptedResponse})
+    def retry(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Try a failed creation again; 202, and `provisioning` tells how it goes."""
+        workspace = requested_workspace(request.user, workspace_id)
+        services.provisioning_retry(actor=request.user.label, workspace=workspace)
+        return accepted(202, selectors.get(request.user, workspace.pk))
+
+    @extend_schema(parameters=[serializers.ListQuery], responses=serializers.ListResponse)
+    def list(self, request: ApiRequest) -> Response:
+        """Workspaces, newest first."""
+        query = validated_query(serializers.ListQuery, request)
+        page, limit = query.pop("page"), query.pop("limit")
+        rows = selectors.listed(request.user, **query)
+        return ok(
+            workspaces=representations.list_body(list(rows[bounds(page, limit)])),
+            total=selectors.total(request.user, rows, filtered=bool(query)),
+            page=page,
+            limit=limit,
+        )
+
+    @extend_schema(responses=schemas.WorkspaceResponse)
+    def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
+        """One workspace by id or slug."""
+        return ok(workspace=representations.workspace_body(requested_workspace(request.user, workspace_id)))
+
+    @extend_schema(responses=serializers.DetailsResponse)
+    def details(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        extras = details_body(workspace, _token(request, workspace))
+        return ok(workspace={**representations.workspace_body(workspace), **extras}, **extras)
+
+    @extend_schema(request=serializers.UpdateRequest, responses=schemas.WorkspaceResponse)
+    def update(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Change name, slug, logo and settings; settings of the machine apply at its next start."""
+        workspace = requested_workspace(request.user, workspace_id)
+        changes = serializers.workspace_changes(body_of(request))
+        changed = services.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
+        return ok(workspace=representations.workspace_body(changed))
+
+    @extend_schema(request=None, responses={200: MessageResponse, 202: MessageResponse})
+    def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
+        workspace = requested_workspace(request.user, workspace_id)
+        operation, creating = services.workspace_delete(workspace=workspace, actor=request.user.label)
+        if creating:
+            return ok(202, accepted=True, message="The creation is cancelled and the workspace removed.")
+        if operation is not None and not _removed(operation, workspace):
+            return ok(202, accepted=True, message="The workspace is being removed.")
+        return ok(message="The workspace and its data were removed.")
+
+    @extend_schema(responses=serializers.QuotaResponse)
+    def quota(self, request: ApiRequest) -> Response:
+        """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
+        return ok(**quota.quota_object(request.user.account))
+
+
+def accepted(status: int, workspace: Workspace) -> Response:
+    """The body of what was accepted and goes on."""
+    return ok(
+        status,
+        id=workspace.pk,
+        ready=workspace.ready,
+        provisioning=representations.provisioning_body(workspace),
+        workspace=representations.workspace_body(workspace),
+    )
+
+
+def _created(request: ApiRequest, made: services.Created) -> Response:
+    workspace = requested_workspace(request.user, made.workspace.pk)
+    if made.replayed:
+        response = accepted(200, workspace)
+        response["Idempotent-Replay"] = "true"
+        return response
+    # A main process that has ended already does not undo the creation.
+    if workspace.provisioning_completed_at is not None:
+        return ok(201, workspace=representations.workspace_body(workspace))
+    return accepted(202, workspace)
+
+
+def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float) -> None:
+    """Raises CreateFailed with the reason where the creation ended in failure."""
+    ended = waiting.wait(operation, timeout)
+    if ended is None or ended.state != OperationState.FAILED:
+        return
+    raise errors.CreateFailed(
+        ended.error_message,
+        details={
+            "id": workspace.pk,
+            "provisioning": {"code": ended.error_code, "message": ended.error_message},
+        },
+    )
+
+
+def _removed(operation: Operation, workspace: Workspace) -> bool:
+    """Wait for a removal, but not for one whose host is silent: it is carried out when the host is back."""
+    if workspace.host is None or not workspace.host.is_alive:
+        return False
+    ended = waiting.wait(operation, settings.ENV.power_seconds)
+    return ended is not None and ended.state != OperationState.FAILED
+
+
+def _token(request: ApiRequest, workspace: Workspace) -> str:
+    pin = Pin(workspace.namespace_id, workspace.namespace_slug, workspace.pk)
+    minted = tokens.mint(actor=request.user, scope=Scope.WORKSPACE, pin=pin, ttl=DETAILS_TOKEN_SECONDS, label="details")
+    return minted.token

@@ -1,0 +1,10 @@
+"""The edge's questions. It lets nobody else through to `/internal`, and they ask for its secret."""
+
+from django.urls import path
+
+from workspaces.edge_auth import views
+
+urlpatterns = [
+    path("port", views.port),
+    path("wake", views.wake),
+]

@@ -1,0 +1,65 @@
+"""Requests that wait for a workspace to wake: however many come, one thread of this process waits for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+from django.db import connections
+
+from common.errors import DomainError, VMUnavailable
+from workspaces.models import Workspace
+from workspaces.power import wake
+
+logger = logging.getLogger(__name__)
+
+WAKE_SECONDS = 60.0
+# Workspaces that this process wakes at a time; further ones wait for a place.
+PLACES = 16
+
+
+class Gate:
+    """Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._waking: dict[str, asyncio.Task[bool]] = {}
+        self._threads = ThreadPoolExecutor(max_workers=PLACES, thread_name_prefix="wake")
+
+    async def let_in(self, workspace_id: str) -> bool:
+        """True once it runs; False where it did not wake in time. A caller that goes away changes nothing.
+
+        Raises what `wake.let_in` raises, and VMUnavailable for a workspace that is gone.
+        """
+        task = self._waking.get(workspace_id)
+        if task is None:
+            task = asyncio.create_task(self._wake(workspace_id))
+            self._waking[workspace_id] = task
+            task.add_done_callback(lambda done: self._over(workspace_id, done))
+        return await asyncio.shield(task)
+
+    async def _wake(self, workspace_id: str) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _wait, workspace_id)
+
+    def _over(self, workspace_id: str, task: asyncio.Task[bool]) -> None:
+        self._waking.pop(workspace_id, None)
+        # Looked at, so that an error that everybody went away from is none of the loop's.
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DomainError):
+            logger.error("wake of %s", workspace_id, exc_info=error)
+
+
+def _wait(workspace_id: str) -> bool:
+    try:
+        found = Workspace.objects.select_related("account__plan", "host", "namespace").filter(pk=workspace_id).first()
+        if found is None:
+            raise VMUnavailable
+        return wake.let_in(found, WAKE_SECONDS)
+    finally:
+        connections.close_all()
+
+
+@lru_cache(maxsize=1)
+def gate() -> Gate:
+    """This process's."""
+    return Gate()

@@ -1,0 +1,64 @@
+"""The host's reply to a question about a console log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from vmbackend.bootlog import clear, former
+from workspaces.logs.console import NAMES
+from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
+
+
+def answer(path: Path, what: str, argument: int) -> bytes:
+    """vmhost's half."""
+    ways = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
+    return ways[what](path, argument)
+
+
+def _tail(path: Path, lines: int) -> bytes:
+    size = MAX_TAIL_BYTES
+    found = end_of(path, size)
+    if len(found) < size:
+        older = end_of(former(path), size - len(found))
+        # A line that was being written when the file was changed goes on in the newer one as another.
+        found = older + (b"" if older.endswith(b"\n") else b"\n") + found
+    # Twice as many: empty ones are left out later.
+    return b"\n".join(found.split(b"\n")[-2 * lines - 1 :])
+
+
+def end_of(path: Path, size: int) -> bytes:
+    """The last bytes of a file, from the start of a line; nothing where there is no file."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, 2)
+            file.seek(max(0, end - size))
+            found = file.read(size)
+    except FileNotFoundError:
+        return b""
+    return whole_lines(found) if end > size else found
+
+
+def _files(path: Path, _: int) -> bytes:
+    listed = []
+    for name, place in zip(NAMES, (path, former(path)), strict=True):
+        try:
+            found = place.stat()
+        except FileNotFoundError:
+            continue
+        listed.append({"name": name, "size": found.st_size, "modified": found.st_mtime})
+    return json.dumps(listed).encode()
+
+
+def _read(path: Path, index: int) -> bytes:
+    """The content behind one byte, so that an empty file is not a missing one."""
+    try:
+        with (path, former(path))[index].open("rb") as file:
+            return b"+" + file.read(MAX_TAIL_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _clear(path: Path, _: int) -> bytes:
+    clear(path)
+    return b"+"

@@ -1,0 +1,119 @@
+"""vmhost's part in streams of console logs: it writes the channels of the logs that somebody reads.
+
+Who reads is a sorted set in Redis, one for each host: workspace id -> until when. Streams processes renew their
+entries, so a vmhost that starts anew finds them, and nothing has to be told when a reader dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from redis import RedisError
+
+from common.redis import open_async_client
+from common.sse.calls import bounded_call
+from common.sse.replay import ReplayBuffer
+from vmbackend.bootlog import former
+from workspaces.logs.channels import log_channel
+from workspaces.logs.console_readers import readers_key, redis_time
+from workspaces.logs.publish import LogPublisher
+from workspaces.logs.sources import BOOT, LogSource
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.25
+ASK_SECONDS = 1.0
+
+
+class ConsoleFiles:
+    """A console log's two files as a follower reads them. One that cannot be read is as good as none."""
+
+    oldest = 1
+    console = True
+
+    def __init__(self, path: Path) -> None:
+        self._paths = (path, former(path))
+
+    async def size(self, age: int) -> int | None:
+        try:
+            return self._paths[age].stat().st_size
+        except OSError:
+            return None
+
+    async def read(self, age: int, offset: int, length: int) -> bytes:
+        try:
+            with self._paths[age].open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except OSError:
+            return b""
+
+
+class BootLogs:
+    """A thread with a loop of its own. With no reader it asks Redis once a second and does nothing else."""
+
+    def __init__(self, host: str, path_of: Callable[[str], Path]) -> None:
+        self._host = host
+        self._path_of = path_of
+        self._publishers: dict[str, LogPublisher] = {}
+        self._asked = 0.0
+        self._thread: threading.Thread | None = None
+        self._loop = asyncio.new_event_loop()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="vmhost-boot-logs", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more. Where it stood is in the windows."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+            thread.join(timeout=10)
+
+    def _run(self) -> None:
+        self._task = self._loop.create_task(self._work())
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.close()
+
+    async def _work(self) -> None:
+        async with open_async_client() as client:
+            replay = ReplayBuffer(client)
+            while True:
+                try:
+                    await self._turn(replay)
+                except (RedisError, OSError) as exc:
+                    logger.warning("boot logs: %s", exc)
+                    await asyncio.sleep(ASK_SECONDS)
+                except Exception:  # one broken log must not end the thread
+                    logger.exception("boot logs")
+                    await asyncio.sleep(ASK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS if self._publishers else ASK_SECONDS)
+
+    async def _turn(self, replay: ReplayBuffer) -> None:
+        if time.monotonic() - self._asked >= ASK_SECONDS:
+            await self._ask(replay)
+        for publisher in self._publishers.values():
+            await publisher.step()
+
+    async def _ask(self, replay: ReplayBuffer) -> None:
+        self._asked = time.monotonic()
+        now = await redis_time(replay.client)
+        await bounded_call(replay.client.zremrangebyscore(readers_key(self._host), "-inf", now))
+        found = await bounded_call(replay.client.zrange(readers_key(self._host), 0, -1))
+        watched = {bytes(name).decode() for name in found}  # type: ignore[arg-type]
+        for gone in set(self._publishers) - watched:
+            del self._publishers[gone]
+        for new in watched - set(self._publishers):
+            files = ConsoleFiles(self._path_of(new))
+            self._publishers[new] = LogPublisher(replay, log_channel(new, BOOT), LogSource(BOOT), files)

@@ -1,0 +1,68 @@
+"""From a workspace row to the machine that the driver knows."""
+
+from __future__ import annotations
+
+from vmbackend.driver import Boot, MachineSpec, Workload
+from vmbackend.images.reference import parse_reference
+from vmbackend.images.types import Image
+from vmbackend.policy import NetworkPolicy
+from workspaces.images.pins import default_env, desktop_workload
+from workspaces.models import Workspace
+from workspaces.workloads import workload
+
+# A shell without a terminal ends at once; it is what base images name as their command.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
+    """The machine as the row wants it; of the environments the image's comes first, then its preset's, then its own."""
+    config = image.config
+    entrypoint = (*config.entrypoint, *config.cmd)
+    return MachineSpec(
+        id=workspace.pk,
+        image=image.digest,
+        cpus=workspace.applied_cpu_millis / 1000,
+        memory_mb=workspace.applied_memory_mb,
+        disk_mb=workspace.applied_disk_size_mb,
+        ip=workspace.ip or "",
+        network=network_policy(workspace),
+        boot=Boot(
+            hostname=(workspace.slug or workspace.pk.replace("_", "-"))[:63].rstrip("-"),
+            env={"PATH": DEFAULT_PATH, **config.env, **default_env(workspace.image_pin), **workspace.env},
+            cmd=tuple(workspace.cmd) if workspace.cmd else None,
+            entrypoint=entrypoint or None,
+            working_dir=config.working_dir or "/",
+            user=config.user or "root",
+            workloads=workloads(workspace),
+            wait_for_init=workspace.wait_for_init,
+            ssh=workspace.ssh_enabled,
+            ssh_keys=tuple(workspace.ssh_keys),
+            keep_logs=workspace.keep_logs,
+        ),
+    )
+
+
+def workloads(workspace: Workspace) -> tuple[Workload, ...]:
+    """Those of the row, and the desktop's; a workload of the owner's with its name takes its place."""
+    own = tuple(workload(item) for item in workspace.workloads if item.get("enabled", True))
+    desktop = desktop_workload(workspace.image_pin) if workspace.desktop_enabled else None
+    if desktop is None or desktop.name in {item["name"] for item in workspace.workloads}:
+        return own
+    return (*own, desktop)
+
+
+def network_policy(workspace: Workspace) -> NetworkPolicy:
+    """What of the row's network the machine's host sees to; public ports are the edge's."""
+    return NetworkPolicy(
+        allow_internet=workspace.allow_internet,
+        egress=tuple(workspace.egress),
+        egress_ports=tuple(workspace.egress_ports),
+        ingress_ports=tuple(workspace.ingress_ports),
+    )
+
+
+def image_reference(workspace: Workspace) -> str:
+    """What to pull: the pinned digest where an earlier pull pinned it, so that a moved tag changes nothing."""
+    if not workspace.image_digest:
+        return workspace.image
+    return f"{parse_reference(workspace.image).repository}@{workspace.image_digest}"

@@ -1,0 +1,94 @@
+"""Rolling tiers up and letting the old go: tier 3 from 2, 4 from 3, 5 from 4. Rung by beat.
+
+A bucket is made from all of the finer ones it holds and replaces what was there, so making it again is harmless: a
+compaction that dies in the middle is simply done again. The newest bucket of each tier is made again every time; what
+comes later than that its writer adds to the buckets itself. Finer points go only when a coarser bucket holds them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+from django.db import connection, transaction
+from django.db.models import Min, Sum
+
+from workspaces.models import Usage, UsagePoint
+from workspaces.usage.amounts import SUMS
+from workspaces.usage.buckets import newest, rolled_until, sql_points
+from workspaces.usage.tiers import STORED, Tier
+
+# After a bucket's end, for the ticks that hold its last minute.
+LATE_SECONDS = 180
+BATCH = 500  # workspaces in one transaction
+BUCKETS = 50  # of a tier in one run; the rest is the next run's
+REMOVED = 20_000  # points of a tier in one run, in batches
+REMOVED_AT_ONCE = 2000
+
+
+def compact(now: float | None = None) -> int:
+    """Make the buckets that ended, remove what is older than its tier reaches. Returns how many points were written."""
+    now = time.time() if now is None else now
+    written = sum(_roll_up(fine, coarse, now) for fine, coarse in pairwise(STORED))
+    for tier, coarse in zip(STORED, [*STORED[1:], None], strict=True):
+        _expire(tier, coarse, now)
+    return written
+
+
+def _roll_up(fine: Tier, coarse: Tier, now: float) -> int:
+    return sum(_make(fine, coarse, start) for start in _ended(fine, coarse, now))
+
+
+def _ended(fine: Tier, coarse: Tier, now: float) -> Iterator[int]:
+    """Starts of coarse buckets to make: from the newest there is, those that ended and hold anything."""
+    begin = newest(coarse, now) or 0
+    if begin < now - fine.window:
+        begin += coarse.resolution  # some of what it was made from may have gone
+    for _ in range(BUCKETS):
+        first = UsagePoint.objects.filter(tier=fine.number, start__gte=begin).aggregate(at=Min("start"))["at"]
+        if first is None:
+            return
+        start = coarse.floor(first)
+        if start + coarse.resolution + LATE_SECONDS > now:
+            return
+        yield start
+        begin = start + coarse.resolution
+
+
+def _make(fine: Tier, coarse: Tier, start: int) -> int:
+    starts = list(range(start, start + coarse.resolution, fine.resolution))
+    written, last = 0, 0
+    while True:
+        with transaction.atomic():
+            # Held, so that a deletion of usage comes before or after, never between the reading and the writing.
+            held = Usage.objects.select_for_update().filter(pk__gt=last).order_by("pk")
+            ids = list(held.values_list("pk", flat=True)[:BATCH])
+            if not ids:
+                return written
+            written += _make_for(ids, fine, coarse, starts)
+        last = ids[-1]
+
+
+def _make_for(ids: list[int], fine: Tier, coarse: Tier, starts: list[int]) -> int:
+    points = UsagePoint.objects.filter(
+        tier=fine.number, start__in=starts, usage_id__gte=ids[0], usage_id__lte=ids[-1]
+    ).order_by()
+    sums = points.values_list("usage_id").annotate(*(Sum(name) for name in SUMS))
+    rows = [(usage, coarse.number, starts[0], *(int(value) for value in values)) for usage, *values in sums]
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.executemany(sql_points(adding=False), rows)
+    return len(rows)
+
+
+def _expire(tier: Tier, coarse: Tier | None, now: float) -> None:
+    limit = tier.floor(now - tier.window)
+    if coarse is not None:  # whole buckets of it alone, and only what it holds
+        limit = min(coarse.floor(limit), rolled_until(coarse, now))
+    old = UsagePoint.objects.filter(tier=tier.number, start__lt=limit).order_by("start")
+    for _ in range(REMOVED // REMOVED_AT_ONCE):
+        ids = list(old.values_list("pk", flat=True)[:REMOVED_AT_ONCE])
+        if not ids:
+            return
+        UsagePoint.objects.filter(pk__in=ids).delete()

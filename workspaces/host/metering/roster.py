@@ -1,0 +1,56 @@
+"""Which machines of a host are measured now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.db.models import Q
+
+from vmbackend.samples import Sample
+from workspaces.host.metering.meter import Entry
+from workspaces.models import Operation, Usage, Workspace
+from workspaces.models.operation import LIVE
+from workspaces.states import Status
+
+_COLUMNS = (
+    "pk", "account_id", "namespace_id", "applied_cpu_millis", "applied_memory_mb", "usage__tracking", "usage__cleared",
+)  # fmt: skip
+
+
+def roster(host_name: str) -> dict[str, Entry]:
+    """Machines that run and are ready, or stand still; without those that an operation is at work on.
+
+    Asking the hypervisor for one that is being saved or ended would delay the samples of all. Two queries.
+    """
+    up = Q(status=Status.RUNNING, ready=True) | Q(status=Status.PAUSED)
+    rows = list(Workspace.objects.filter(up, host_id=host_name).order_by().values_list(*_COLUMNS))
+    # After the rows: an operation that was queued between the two looks is seen.
+    busy = set(
+        Operation.objects.filter(queue=f"host.{host_name}", state__in=LIVE).values_list("workspace_id", flat=True)
+    )
+    return {
+        key: Entry(key, account, namespace, cpus, memory, tracking is not False, cleared or 0)
+        for key, account, namespace, cpus, memory, tracking, cleared in rows
+        if key not in busy
+    }
+
+
+def counted(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:
+    """Up to where these workspaces' use is counted, and by which tick; None: nothing ever was."""
+    found = {row.workspace_id: row for row in Usage.objects.filter(workspace_id__in=list(workspace_ids))}
+    return {key: (counted_by(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
+
+
+def counted_by(row: Usage) -> Sample | None:
+    """The counters up to which a row counts; None: it never did."""
+    if not row.tick:
+        return None
+    return Sample(
+        at=0,
+        run=row.run,
+        cpu_time_ns=row.cpu_time_ns,
+        disk_read_bytes=row.disk_read_bytes,
+        disk_write_bytes=row.disk_write_bytes,
+        net_rx_bytes=row.net_rx_bytes,
+        net_tx_bytes=row.net_tx_bytes,
+    )

@@ -1,0 +1,64 @@
+"""The host's half of a network policy: the machine is brought to its row. Runs in vmhost only."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from django.db.models import Q
+
+from vmbackend.driver import Driver
+from vmbackend.errors import BackendError, MachineNotFound
+from workspaces.host.machine_spec import network_policy
+from workspaces.models import Workspace
+from workspaces.models.workspace import POLICY_COLUMNS
+
+logger = logging.getLogger(__name__)
+
+_locks = tuple(threading.Lock() for _ in range(64))
+
+
+@contextmanager
+def current(row: Workspace) -> Iterator[None]:
+    """The row's policy as it is now, and nobody else brings this machine to another one meanwhile.
+
+    Every change of the row rings once it is committed, so whoever comes last here sees the last one.
+    """
+    with _locks[hash(row.pk) % len(_locks)]:
+        row.refresh_from_db(fields=POLICY_COLUMNS)
+        yield
+
+
+def is_applied(row: Workspace) -> None:
+    """The machine has the row's policy, unless the row has changed meanwhile."""
+    same = Q(**{name: getattr(row, name) for name in POLICY_COLUMNS})
+    Workspace.objects.filter(same, pk=row.pk).update(network_stale=False)
+
+
+def apply(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str:
+    """Bring a machine to its row and end connections to its ports in `close`; empty, or why it applies later."""
+    row = Workspace.objects.filter(pk=workspace_id).first()
+    if row is None:
+        return "The workspace is deleted."
+    try:
+        with current(row):
+            driver.set_network(row.pk, network_policy(row))
+            is_applied(row)
+        if close:
+            driver.end_connections(row.pk, close)
+    except Workspace.DoesNotExist:
+        return "The workspace is deleted."
+    except MachineNotFound:
+        return "There is no machine yet; it applies when one is made."
+    except BackendError as exc:
+        logger.warning("network of %s: %s", workspace_id, exc)
+        return f"{exc.sentence} It is tried again."
+    return ""
+
+
+def apply_waiting(driver: Driver, host: str) -> int:
+    """Changes that this host was not told of, or could not carry out. Returns how many apply now."""
+    waiting = Workspace.objects.filter(host_id=host, network_stale=True).values_list("pk", flat=True)
+    return sum(not apply(driver, key) for key in list(waiting))

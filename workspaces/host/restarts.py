@@ -1,0 +1,128 @@
+"""The restart policy: whether a machine that ended is started again, and when (specification, Lifecycle object)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from common.errors import DomainError
+from common.times import iso
+from vmbackend.driver import StopReason
+from workspaces.audit import record
+from workspaces.errors import OperationInProgress
+from workspaces.models import Operation, Workspace
+from workspaces.models.workspace import RestartPolicy
+from workspaces.power.services import workspace_start
+from workspaces.states import Status
+
+FIRST_DELAY, LONGEST_DELAY = 1, 300
+# A machine that ran so long was no part of a crash loop: the delay begins anew.
+STABLE_SECONDS = 600
+NO_ROOM_SECONDS = 60
+HISTORY = 20
+HOST_DOWN = "host_down"
+START_FAILED = "start_failed"
+ACTOR = "restart policy"
+
+
+def is_failure(reason: str, exit_code: int | None) -> bool:
+    """For `on-failure`: anything but a main process that ended with 0 or a clean power-off."""
+    if reason in ("exited", StopReason.SHUTDOWN):
+        return bool(exit_code)
+    return reason != HOST_DOWN
+
+
+def plan(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> dict[str, Any]:
+    """The columns that plan a restart after an exit; empty where the policy wants none, or has given up."""
+    if not is_wanted(row, reason, exit_code) or _is_at_its_limit(row, now):
+        return {}
+    count = _count(row, now)
+    entry = {"at": iso(now), "exit_code": exit_code, "reason": reason}
+    return {
+        "restart_count": count + 1,
+        "restart_due_at": now + timedelta(seconds=delay(count)),
+        "restart_history": [*row.restart_history, entry][-HISTORY:],
+    }
+
+
+def plan_again(row: Workspace, operation: Operation) -> dict[str, Any]:
+    """The columns after a start that failed: another one is planned, and told, where the policy had asked for it."""
+    if not operation.params.get("by_policy"):
+        return {}
+    now = timezone.now()
+    planned = plan(row, START_FAILED, None, now)
+    tell(row, START_FAILED, None, now, planned)
+    return planned
+
+
+def tell(row: Workspace, reason: str, exit_code: int | None, now: datetime, planned: dict[str, Any]) -> None:
+    """What the policy made of an exit goes to the activity: `planned`, or that it has given up."""
+    if planned:
+        seconds = (planned["restart_due_at"] - now).total_seconds()
+        record(row, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=ACTOR)
+    elif is_wanted(row, reason, exit_code) and _is_at_its_limit(row, now):
+        sentence = f"It was restarted {row.restart_count} times; it is not started again."
+        record(row, "restart_given_up", sentence, actor=ACTOR)
+
+
+def is_wanted(row: Workspace, reason: str, exit_code: int | None) -> bool:
+    """What the policy says of an exit."""
+    if row.restart_policy == RestartPolicy.ON_FAILURE:
+        return is_failure(reason, exit_code)
+    return row.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
+
+
+def _is_at_its_limit(row: Workspace, now: datetime) -> bool:
+    return bool(row.max_restarts) and _count(row, now) >= row.max_restarts
+
+
+def delay(count: int) -> int:
+    """Seconds before the next restart, after `count` of them in a row."""
+    return min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(count, 10))
+
+
+def _count(row: Workspace, now: datetime) -> int:
+    stable = row.started_at is not None and now - row.started_at > timedelta(seconds=STABLE_SECONDS)
+    return 0 if stable and not row.max_restarts else row.restart_count
+
+
+def restart_due(row: Workspace) -> bool:
+    """Start a workspace whose restart is due. One that cannot be started now is tried again later."""
+    if row.status not in (Status.STOPPED, Status.LOST) or row.restart_policy == RestartPolicy.NO:
+        Workspace.objects.filter(pk=row.pk).update(restart_due_at=None)
+        return False
+    try:
+        workspace_start(workspace=row, actor=ACTOR, by_policy=True)
+    except OperationInProgress:
+        return False
+    except DomainError as exc:
+        _postpone(row, exc)
+        return False
+    Workspace.objects.filter(pk=row.pk).update(last_restart_at=timezone.now())
+    return True
+
+
+def _postpone(row: Workspace, why: DomainError) -> None:
+    later = timezone.now() + timedelta(seconds=NO_ROOM_SECONDS)
+    Workspace.objects.filter(pk=row.pk, restart_due_at__isnull=False).update(restart_due_at=later)
+    if row.error_code != why.code:  # told once, not every time
+        record(row, "restart_postponed", f"It is not restarted now: {why.message}", actor=ACTOR)
+        Workspace.objects.filter(pk=row.pk).update(error_code=why.code, error_message=why.message)
+
+
+@transaction.atomic
+def after_host_start(host: str, *, rebooted: bool) -> int:
+    """What the host's going down ended is started again where the policy says so. Returns how many.
+
+    `always` also starts what its owner had stopped before the host was booted anew; `unless-stopped` does not.
+    """
+    came_down = Q(last_exit_reason=HOST_DOWN, user_requested_stop=False) & Q(
+        restart_policy__in=[RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED]
+    )
+    wanted = came_down | Q(restart_policy=RestartPolicy.ALWAYS) if rebooted else came_down
+    rows = Workspace.objects.filter(wanted, host_id=host, status=Status.STOPPED, restart_due_at__isnull=True)
+    return rows.update(restart_due_at=timezone.now())

@@ -1,0 +1,218 @@
+"""Creation: pull the image, prepare the machine, start it, wait for its guest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from vmbackend.errors import BackendError, MachineExited
+from vmbackend.images.types import Image, ImageCancelled
+from workspaces.audit import record
+from workspaces.host import network_policy as network
+from workspaces.host.context import MAX_MESSAGE, Cancelled, Context, end_cancelled
+from workspaces.host.machine_spec import image_reference, machine_spec
+from workspaces.host.outcomes import after_start, hold_current, running_fields
+from workspaces.models import Workspace
+from workspaces.models.operation import OperationState
+from workspaces.operations import queue
+from workspaces.ssh.services import told
+from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
+from workspaces.transitions import TransitionLost, transition
+
+# How progress runs from 0 to 100 over the phases.
+PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
+PROGRESS_EVERY = 0.5
+
+
+def begin(context: Context) -> None:
+    transition(
+        context.workspace,
+        Status.CREATING,
+        leaving=CREATING,
+        provisioning_state=Provisioning.RUNNING,
+        provisioning_phase=ProvisioningPhase.PULLING_IMAGE,
+        provisioning_progress=PULL_FROM,
+        provisioning_message="Getting the image.",
+        provisioning_attempts=context.workspace.provisioning_attempts + 1,
+        provisioning_updated_at=timezone.now(),
+    )
+
+
+def pull_image(context: Context) -> None:
+    """Make the image ready on this host and pin its digest on the row."""
+    ensure_image(context, progress=_PullProgress(context))
+
+
+def ensure_image(context: Context, progress: _PullProgress | None = None) -> None:
+    """The pinned image from the cache, else pulled. Puts it into `facts`."""
+    workspace = context.workspace
+    image = context.images.get(workspace.image_digest) if workspace.image_digest else None
+    if image is None:
+        image = _pull(context, progress or (lambda percent, sentence: None))
+    context.facts["image"] = image
+    if workspace.image_digest != image.digest:
+        Workspace.objects.filter(pk=workspace.pk).update(image_digest=image.digest)
+        workspace.image_digest = image.digest
+
+
+def _pull(context: Context, progress: Callable[[int, str], None]) -> Image:
+    try:
+        return context.images.ensure(
+            image_reference(context.workspace),
+            progress=progress,
+            deadline=time.monotonic() + context.remaining(),
+            cancelled=lambda: queue.is_cancelled(context.operation),
+        )
+    except ImageCancelled:
+        raise Cancelled(context.operation.pk) from None
+
+
+class _PullProgress:
+    """Writes the row at most twice a second, however chatty the pull is."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.written = 0.0
+
+    def __call__(self, percent: int, sentence: str) -> None:
+        if time.monotonic() - self.written < PROGRESS_EVERY:
+            return
+        self.written = time.monotonic()
+        span = PULL_TO - PULL_FROM
+        self.context.provisioning(
+            progress=PULL_FROM + span * max(0, min(100, percent)) // 100, message=sentence[:MAX_MESSAGE]
+        )
+
+
+def prepare_machine(context: Context) -> None:
+    """Disk, port and definition; the guest's identity goes to the row, so that others can reach it."""
+    context.provisioning(phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk.")
+    prepare(context)
+
+
+def prepare(context: Context) -> None:
+    """Bring the machine's definition to the row. What start and create share."""
+    row = context.workspace
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # no operation holds these
+    with network.current(row):
+        identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
+        network.is_applied(row)
+    fields = {
+        "ssh_host_key": identity.ssh_host_key,
+        "control_port": identity.control_port,
+        "main_exit_code": None,
+    }
+    with transaction.atomic():
+        # The host key lies beside the disk, so a new one means that the disk is new too.
+        former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
+        if former not in ("", identity.ssh_host_key):
+            record(row, "disk_lost", "Its files were gone from the host: the workspace begins anew with an empty disk.")
+        Workspace.objects.filter(pk=row.pk).update(**fields)
+    row.ssh_host_key, row.control_port = identity.ssh_host_key, identity.control_port
+    told(row)
+
+
+def start_machine(context: Context) -> None:
+    context.provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
+    context.driver.start(context.workspace.pk)
+
+
+def wait_ready(context: Context) -> None:
+    context.provisioning(
+        phase=ProvisioningPhase.INITIALIZING,
+        progress=INIT_AT,
+        message="Waiting for the machine to finish its boot.",
+    )
+    wait_for_guest(context)
+
+
+def wait_for_guest(context: Context) -> None:
+    """Until the guest is ready. A main process that ended already was a success of the start; its exit is told next."""
+    timeout = min(context.remaining(), settings.ENV.ready_seconds)
+    try:
+        context.driver.wait_ready(context.workspace.pk, timeout)
+    except MachineExited as exc:
+        if exc.exit_code is None:
+            raise
+        Workspace.objects.filter(pk=context.workspace.pk).update(main_exit_code=exc.exit_code)
+
+
+def complete(context: Context) -> None:
+    """Ready and provisioned in one commit, never one before the other."""
+    now = timezone.now()
+    with transaction.atomic():
+        hold_current(context.workspace)
+        transition(
+            context.workspace,
+            Status.RUNNING,
+            leaving=frozenset({Status.CREATING}),
+            **running_fields(context.workspace, now),
+            started_at=now,
+            provisioning_state=Provisioning.READY,
+            provisioning_phase=ProvisioningPhase.READY,
+            provisioning_progress=100,
+            provisioning_message="Ready.",
+            provisioning_updated_at=now,
+            provisioning_completed_at=now,
+        )
+        queue.finish(context.operation, OperationState.SUCCEEDED)
+        record(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
+    after_start(context)
+
+
+STEPS = (
+    ("begin", begin),
+    ("pull_image", pull_image),
+    ("prepare_machine", prepare_machine),
+    ("start_machine", start_machine),
+    ("wait_ready", wait_ready),
+    ("complete", complete),
+)
+
+
+def failed(context: Context, code: str, sentence: str) -> None:
+    """Nothing of the machine stays; the record does, with the reason, and can be retried, unless a delete was first."""
+    _remove_quietly(context)
+    with transaction.atomic():
+        with suppress(TransitionLost):
+            mark_failed(context.workspace, code, sentence)
+        queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
+
+
+def mark_failed(workspace: Workspace, code: str, sentence: str) -> None:
+    """The row of a creation that failed. Raises TransitionLost where a delete was first."""
+    now = timezone.now()
+    transition(
+        workspace,
+        Status.FAILED,
+        leaving=CREATING,
+        error_code=code,
+        error_message=sentence,
+        provisioning_state=Provisioning.FAILED,
+        provisioning_phase=ProvisioningPhase.FAILED,
+        provisioning_message=sentence[:MAX_MESSAGE],
+        provisioning_error_code=code,
+        provisioning_error=sentence,
+        provisioning_updated_at=now,
+        provisioning_completed_at=now,
+    )
+    record(workspace, "create_failed", sentence)
+
+
+def cancelled(context: Context) -> None:
+    """A delete comes next; it removes the row and whatever of the machine is still there."""
+    _remove_quietly(context)
+    end_cancelled(context)
+
+
+def _remove_quietly(context: Context) -> None:
+    try:
+        context.driver.delete(context.workspace.pk)
+    except BackendError as exc:
+        # The row says failed or deleting, so the reconcile loop finds the machine and removes it.
+        record(context.workspace, "cleanup_postponed", exc.sentence)

@@ -1,0 +1,51 @@
+"""Destroy: the machine and its disk are removed, the record stays."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from workspaces.audit import record
+from workspaces.host.context import Context
+from workspaces.host.outcomes import (
+    destroy_quietly,
+    fail_as_found,
+)
+from workspaces.models.operation import OperationState
+from workspaces.operations import queue
+from workspaces.states import Status
+from workspaces.transitions import transition
+
+
+def remove_machine(context: Context) -> None:
+    context.driver.delete(context.workspace.pk)
+
+
+def complete_destroy(context: Context) -> None:
+    """The address and the sizes go back; the record stays until it is deleted."""
+    with transaction.atomic():
+        transition(
+            context.workspace,
+            Status.DESTROYED,
+            leaving=frozenset({Status.STOPPING}),
+            started_at=None,
+            ip=None,
+            ssh_host_key="",
+            ssh_enabled=False,
+            ttl_expires_at=None,
+            idle_due_at=None,
+            memory_expires_at=None,
+            restart_due_at=None,
+            error_code="",
+            error_message="",
+        )
+        queue.finish(context.operation, OperationState.SUCCEEDED)
+        record(context.workspace, "destroyed", "The virtual machine was destroyed.", actor=context.operation.actor)
+
+
+DESTROY_STEPS = (("remove_machine", remove_machine), ("complete", complete_destroy))
+
+
+def destroy_failed(context: Context, code: str, sentence: str) -> None:
+    """What is left of the machine is off; destroy or delete finish it."""
+    destroy_quietly(context)
+    fail_as_found(context, code, sentence)

@@ -1,0 +1,224 @@
+"""Start, stop, restart, pause and resume."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from vmbackend.driver import MachineState
+from vmbackend.errors import BackendError
+from workspaces.audit import record
+from workspaces.host import machine_events, restarts
+from workspaces.host.context import Context, end_cancelled
+from workspaces.host.outcomes import (
+    destroy_quietly,
+    fail_as,
+    fail_as_found,
+    hold_current,
+    is_ttl_over,
+    off_and_failed,
+    restore_sizes,
+    run_on,
+    succeed,
+)
+from workspaces.host.steps.create import ensure_image, prepare, wait_for_guest
+from workspaces.models import Workspace
+from workspaces.models.workspace import TtlAction
+from workspaces.ssh.services import renew_access
+from workspaces.states import Status
+
+
+def nothing(context: Context) -> None:
+    """A later attempt of an operation whose first step finds out for itself what is left to do."""
+
+
+def make_off(context: Context) -> None:
+    """A later attempt begins with the machine off, whatever the attempt that died left.
+
+    But not where the machine ran before all this (a forced start).
+    """
+    if context.operation.params.get("from") != Status.RUNNING:
+        context.driver.destroy(context.workspace.pk)
+
+
+def cancelled(context: Context) -> None:
+    """A delete comes next and ends the machine itself."""
+    end_cancelled(context)
+
+
+# Start
+
+
+def find_image(context: Context) -> None:
+    ensure_image(context)
+
+
+def prepare_stopped(context: Context) -> None:
+    """A machine that is off takes the row's current settings; one that holds memory goes on as it was."""
+    if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
+        prepare(context)
+
+
+def start_machine(context: Context) -> None:
+    """A machine that runs already (a forced start) keeps its start time."""
+    context.facts["ran"] = context.driver.state(context.workspace.pk) is MachineState.RUNNING
+    context.driver.start(context.workspace.pk)
+
+
+def complete_start(context: Context) -> None:
+    started_at = context.workspace.started_at if context.facts["ran"] else None
+    run_on(context, "started", "The workspace was started.", started_at=started_at or timezone.now())
+
+
+START_STEPS = (
+    ("find_image", find_image),
+    ("prepare_machine", prepare_stopped),
+    ("start_machine", start_machine),
+    ("wait_ready", wait_for_guest),
+    ("complete", complete_start),
+)
+
+
+def start_failed(context: Context, code: str, sentence: str) -> None:
+    """The machine is off and its disk as it was; one that ran already is left alone.
+
+    A start that the restart policy asked for is planned again.
+    """
+    if context.facts.get("ran"):
+        fail_as_found(context, code, sentence)
+        return
+    destroy_quietly(context)
+    again = restarts.plan_again(context.workspace, context.operation)
+    fail_as(context, Status.STOPPED, code, sentence, **again)
+
+
+def start_cancelled(context: Context) -> None:
+    destroy_quietly(context)
+    end_cancelled(context)
+
+
+# Stop
+
+
+def shut_down(context: Context) -> None:
+    """The power button, the grace time, then hard."""
+    grace = min(settings.ENV.stop_grace_seconds, context.remaining())
+    context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
+    note_start(context.workspace, None)
+
+
+def note_start(row: Workspace, at: datetime | None) -> None:
+    """Tell readers since when there is a process, or that there is none; nothing where the row has moved on."""
+    Workspace.objects.filter(pk=row.pk, status=row.status).update(started_at=at)
+    row.started_at = at
+
+
+def complete_stop(context: Context) -> None:
+    by_user = bool(context.operation.params.get("by_user", True))
+    row = context.workspace
+    with transaction.atomic():
+        hold_current(row)
+        succeed(
+            context,
+            Status.STOPPED,
+            "stopped",
+            _stop_sentence(context),
+            user_requested_stop=by_user,
+            started_at=None,
+            restart_due_at=None,
+            memory_expires_at=None,
+            idle_due_at=None,
+            # A stopped workspace has nothing to expire but its removal.
+            **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
+            # What the host's going down stopped long ago no longer comes back with it.
+            **({"last_exit_reason": ""} if row.last_exit_reason == restarts.HOST_DOWN else {}),
+        )
+
+
+def _stop_sentence(context: Context) -> str:
+    because = context.operation.params.get("because")
+    if because:
+        return str(because)
+    if context.facts["clean"]:
+        return "The workspace was stopped."
+    return "The workspace did not stop in time and was ended hard."
+
+
+STOP_STEPS = (("shut_down", shut_down), ("complete", complete_stop))
+
+
+# Restart
+
+
+def begin_again(context: Context) -> None:
+    """From here on the machine is this operation's: what was started half is ended where it fails."""
+    context.facts["down"] = True
+    context.remember("resized")  # from the next step on the machine may have the new sizes
+    ensure_image(context)
+
+
+def complete_restart(context: Context) -> None:
+    run_on(context, "restarted", "The workspace was restarted.", started_at=timezone.now())
+
+
+RESTART_STEPS = (
+    ("shut_down", shut_down),
+    ("find_image", begin_again),
+    ("prepare_machine", prepare_stopped),
+    ("start_machine", start_machine),
+    ("wait_ready", wait_for_guest),
+    ("complete", complete_restart),
+)
+
+
+def restart_failed(context: Context, code: str, sentence: str) -> None:
+    """Running as it was where it could not be stopped, stopped where it could not be started."""
+    if context.facts.get("down"):
+        off_and_failed(context, code, sentence)
+    else:
+        if not context.facts.get("resized"):
+            restore_sizes(context.workspace, context.operation.params)
+        fail_as_found(context, code, sentence)
+
+
+# Pause and resume
+
+
+def pause_machine(context: Context) -> None:
+    context.driver.pause(context.workspace.pk)
+
+
+def complete_pause(context: Context) -> None:
+    sentence = str(context.operation.params.get("because") or "The workspace was paused.")
+    with transaction.atomic():
+        hold_current(context.workspace)
+        by_ttl = context.operation.params.get("by_ttl") and is_ttl_over(context.workspace)
+        done = {"ttl_expires_at": None} if by_ttl else {}
+        succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
+    machine_events.settle_end(context.operation, context.driver)
+
+
+PAUSE_STEPS = (("pause_machine", pause_machine), ("complete", complete_pause))
+
+
+def resume_machine(context: Context) -> None:
+    context.driver.resume(context.workspace.pk)
+
+
+def freshen(context: Context) -> None:
+    """Clock and random pool before anybody is let in. A guest that does not answer keeps its own, and it is told."""
+    try:
+        context.driver.freshen(context.workspace.pk)
+    except BackendError as exc:
+        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+    renew_access(context.workspace)
+
+
+def complete_resume(context: Context) -> None:
+    run_on(context, "resumed", "The workspace was resumed.")
+
+
+RESUME_STEPS = (("resume_machine", resume_machine), ("freshen", freshen), ("complete", complete_resume))

@@ -1,0 +1,80 @@
+"""Resize: new sizes are applied. Params: before and wanted {column: value}, was_running."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from vmbackend.errors import NoRoom
+from workspaces.host.context import Context
+from workspaces.host.outcomes import (
+    fail_as,
+    fail_as_found,
+    off_and_failed,
+    restore_sizes,
+    run_on,
+    succeed,
+)
+from workspaces.host.steps.create import ensure_image, prepare, wait_for_guest
+from workspaces.host.steps.power import shut_down, start_machine
+from workspaces.host.steps.relaunch import runs_again
+from workspaces.states import Status
+
+
+def check_room(context: Context) -> None:
+    """Refuse before the machine is touched. Raises NoRoom."""
+    if context.facts.get("applied"):
+        return  # by an attempt that died; it has the room
+    before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()
+    more_disk = row.applied_disk_size_mb - before["applied_disk_size_mb"]
+    more_memory = row.applied_memory_mb - before["applied_memory_mb"]
+    if more_disk > free.disk_free_mb:
+        raise NoRoom(f"The host has no {more_disk} MiB of disk to spare.")
+    if more_memory > free.memory_free_mb:
+        raise NoRoom(f"The host has no {more_memory} MiB of memory to spare.")
+
+
+def apply_sizes(context: Context) -> None:
+    context.remember("down")
+    ensure_image(context)
+    prepare(context)
+    context.remember("applied")
+
+
+def relaunch(context: Context) -> None:
+    if context.operation.params["was_running"]:
+        start_machine(context)
+
+
+def wait_relaunched(context: Context) -> None:
+    if context.operation.params["was_running"]:
+        wait_for_guest(context)
+
+
+def complete_resize(context: Context) -> None:
+    sentence = "The new resources were applied."
+    if context.operation.params["was_running"]:
+        run_on(context, "resized", sentence, started_at=timezone.now())
+    else:
+        succeed(context, Status.STOPPED, "resized", sentence)
+
+
+RESIZE_STEPS = (
+    ("check_room", check_room),
+    ("shut_down", shut_down),
+    ("apply_sizes", apply_sizes),
+    ("relaunch", relaunch),
+    ("wait_ready", wait_relaunched),
+    ("complete", complete_resize),
+)
+
+
+def resize_failed(context: Context, code: str, sentence: str) -> None:
+    """Sizes that were not applied are taken back, and a machine that ran is started with the former ones."""
+    if not context.facts.get("applied"):
+        restore_sizes(context.workspace, context.operation.params)
+    if not context.facts.get("down"):
+        fail_as_found(context, code, sentence)
+    elif context.operation.params["was_running"] and not context.facts.get("applied") and runs_again(context):
+        fail_as(context, Status.RUNNING, code, sentence)
+    else:
+        off_and_failed(context, code, sentence)

@@ -1,0 +1,151 @@
+"""What becomes due: TTL, idle sleep, the end of kept memory, restarts. One indexed query finds all of it.
+
+Each due row is handled by its service; one that cannot be (an operation is in flight, its host is silent) stays due.
+A control plane that was away finds everything that became due meanwhile at its first sweep.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+import redis
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from common.errors import DomainError
+from vmbackend.models import ALIVE_FOR, Host
+from workspaces import last_used
+from workspaces.audit import record
+from workspaces.crud.services import workspace_delete
+from workspaces.errors import OperationInProgress
+from workspaces.host import restarts
+from workspaces.host.outcomes import TTL_ACTOR
+from workspaces.models import Workspace
+from workspaces.models.workspace import DUE_COLUMNS, TtlAction
+from workspaces.power.services import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
+from workspaces.states import TRANSITIONAL, Status
+
+logger = logging.getLogger(__name__)
+
+BATCH = 200
+IDLE_ACTOR = "idle policy"
+# How long a row that could not be handled is left alone, so that such rows never fill every batch.
+AGAIN_AFTER = timedelta(seconds=5)
+EXPIRED = "The time to live is over."
+
+
+def due(now: datetime) -> QuerySet[Workspace]:
+    """Rows with something to do. One with an operation in flight comes after it, one of a silent host on its return."""
+    wanted = Q()
+    for column in DUE_COLUMNS:
+        # SQLite takes a partial index for one of several alternatives only where its condition is repeated.
+        wanted |= Q(**{f"{column}__lte": now, f"{column}__isnull": False})
+    silent = Host.objects.exclude(problem="", last_seen_at__gt=now - ALIVE_FOR)
+    return Workspace.objects.filter(wanted).exclude(status__in=TRANSITIONAL).exclude(host__in=silent).order_by()
+
+
+def sweep() -> int:
+    """Handle what is due. Returns how many things were done."""
+    now = timezone.now()
+    # Not joined: with nothing due there is nothing to read of them, and no join that a planner could begin with.
+    rows = due(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
+    return sum(_handle(row, now) for row in rows[:BATCH])
+
+
+def _handle(row: Workspace, now: datetime) -> bool:
+    try:
+        return _act(row, now)
+    except OperationInProgress:
+        return False
+    except DomainError as exc:
+        logger.warning("sweep %s: %s", row.pk, exc.message)
+        _look_again(row, now)
+        return False
+    except Exception:
+        logger.exception("sweep %s", row.pk)
+        _look_again(row, now)
+        return False
+
+
+def _act(row: Workspace, now: datetime) -> bool:
+    """At most one thing for a row in one sweep: each moves the workspace."""
+    if row.ttl_expires_at and row.ttl_expires_at <= now:
+        return expire(row)
+    if row.memory_expires_at and row.memory_expires_at <= now:
+        return forget_memory(row)
+    if row.restart_due_at and row.restart_due_at <= now:
+        return restarts.restart_due(row)
+    return suspend_idle(row, now)
+
+
+def _look_again(row: Workspace, now: datetime) -> None:
+    late = {column: now + AGAIN_AFTER for column in DUE_COLUMNS if (getattr(row, column) or now + AGAIN_AFTER) <= now}
+    for column, at in late.items():
+        Workspace.objects.filter(pk=row.pk, **{column: getattr(row, column)}).update(**{column: at})
+
+
+@transaction.atomic
+def expire(row: Workspace) -> bool:
+    """The TTL is over: what `ttl_action` says. Of a workspace that does not run only `remove` has an effect.
+
+    The time stays due until the operation has done it, so one that fails is tried again.
+    """
+    held = Workspace.objects.filter(pk=row.pk, ttl_expires_at=row.ttl_expires_at)
+    if not held.update(updated_at=timezone.now()):
+        return False  # renewed meanwhile
+    row.refresh_from_db(fields=["status", "ttl_action"])  # held now, and changed by its owner until then
+    if row.status in TRANSITIONAL:
+        raise OperationInProgress
+    if row.ttl_action == TtlAction.REMOVE:
+        record(row, "ttl_expired", f"{EXPIRED} The workspace is removed.", actor=TTL_ACTOR)
+        workspace_delete(workspace=row, actor=TTL_ACTOR)
+    elif row.ttl_action == TtlAction.PAUSE and row.status == Status.RUNNING:
+        because = f"{EXPIRED} The workspace was paused."
+        workspace_pause(workspace=row, actor=TTL_ACTOR, because=because, by_ttl=True)
+    elif row.ttl_action == TtlAction.STOP and row.status in STOPPABLE:
+        because = f"{EXPIRED} The workspace was stopped."
+        workspace_stop(workspace=row, actor=TTL_ACTOR, by_user=False, because=because)
+    else:
+        held.update(ttl_expires_at=None)
+    return True
+
+
+@transaction.atomic
+def forget_memory(row: Workspace) -> bool:
+    """The memory of a sleeping workspace was kept as long as its policy says: it becomes stopped."""
+    held = Workspace.objects.filter(pk=row.pk, memory_expires_at=row.memory_expires_at)
+    if row.status != Status.SLEEPING:
+        held.update(memory_expires_at=None)
+        return False
+    if not held.update(updated_at=timezone.now()):
+        return False  # it is to be kept longer
+    because = "It slept longer than its memory is kept; it was stopped."
+    workspace_stop(workspace=row, actor=IDLE_ACTOR, by_user=False, because=because)
+    return True
+
+
+def suspend_idle(row: Workspace, now: datetime) -> bool:
+    """Put a workspace to sleep that nobody used; one that was used meanwhile becomes due again later."""
+    if row.status != Status.RUNNING or not row.suspend_after:
+        Workspace.objects.filter(pk=row.pk).update(idle_due_at=None)
+        return False
+    again = _idle_from(row, now)
+    if again > now:
+        Workspace.objects.filter(pk=row.pk).update(idle_due_at=again)
+        return False
+    workspace_sleep(workspace=row, actor=IDLE_ACTOR, idle=True)
+    return True
+
+
+def _idle_from(row: Workspace, now: datetime) -> datetime:
+    """When the idle time is over, as far as is known; a while from now where Redis does not answer."""
+    try:
+        used = last_used.last_used(row.pk)
+    except redis.RedisError as exc:
+        logger.warning("activity of %s: %s", row.pk, exc)
+        return now + AGAIN_AFTER
+    if not used:
+        return now
+    return datetime.fromtimestamp(used, tz=now.tzinfo) + timedelta(seconds=row.suspend_after)

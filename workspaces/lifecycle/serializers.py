@@ -1,0 +1,125 @@
+"""Request bodies of the lifecycle routes (specification, Lifecycle and power; Limits)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.durations import MAX_SECONDS
+from common.fields import Duration, StrictBoolean, StrictInteger
+from common.openapi import Success
+from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
+from workspaces.states import Status
+
+LEAST_IDLE_SECONDS = 120
+LEAST_KEPT_SECONDS = 3600
+NO_POLICY = "A temporary workspace has no restart policy; it is not accepted here."
+
+
+class Span(Duration):
+    """A duration that is 0 (switched off) or at least `least` seconds."""
+
+    def __init__(self, *, least: int, **kwargs: Any) -> None:
+        self.least = least
+        super().__init__(min_seconds=0, **kwargs)
+
+    def to_internal_value(self, data: Any) -> int:
+        seconds = super().to_internal_value(data)
+        # Half a second must not be taken for 0.
+        if 0 < seconds < self.least or (isinstance(data, float) and data != seconds):
+            raise serializers.ValidationError(f"Give 0, or at least {self.least} whole seconds.")
+        return seconds
+
+
+class IdleRequest(serializers.Serializer):
+    """What is not given stays as it is."""
+
+    suspend_after = Span(least=LEAST_IDLE_SECONDS, required=False)
+    stop_after = Span(least=LEAST_KEPT_SECONDS, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs:
+            raise serializers.ValidationError({"suspend_after": ["Give suspend_after, stop_after or both."]})
+        return attrs
+
+
+class PermanentRequest(serializers.Serializer):
+    restart_policy = serializers.ChoiceField(RestartPolicy.choices, default=RestartPolicy.ALWAYS.value)
+
+
+class WithoutPolicy(serializers.Serializer):
+    """Refuses `restart_policy`, whatever its value."""
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "restart_policy" in self.initial_data:
+            raise serializers.ValidationError({"restart_policy": [NO_POLICY]})
+        return attrs
+
+
+class TemporaryRequest(WithoutPolicy):
+    ttl = Duration()
+    ttl_action = serializers.ChoiceField(TtlAction.choices, default=TtlAction.STOP.value)
+    remove_on_exit = StrictBoolean(default=False)
+
+
+class TtlRequest(WithoutPolicy):
+    ttl = Duration(required=False)
+    ttl_action = serializers.ChoiceField(TtlAction.choices, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        super().validate(attrs)
+        if not attrs:
+            raise serializers.ValidationError({"ttl": ["Give ttl, ttl_action or both."]})
+        return attrs
+
+
+class PingRequest(serializers.Serializer):
+    ttl_seconds = StrictInteger(required=False, allow_null=True, min_value=1, max_value=MAX_SECONDS)
+
+
+class RestartEntry(serializers.Serializer):
+    at = serializers.DateTimeField()
+    exit_code = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField()
+
+
+class RestartInfo(serializers.Serializer):
+    count = serializers.IntegerField(help_text="Restarts of the policy in a row.")
+    last_exit_code = serializers.IntegerField(allow_null=True)
+    last_reason = serializers.CharField(allow_null=True)
+    last_restart_at = serializers.DateTimeField(allow_null=True)
+    history = RestartEntry(many=True, help_text="The last 20.")
+
+
+class IdlePolicy(serializers.Serializer):
+    suspend_after = serializers.IntegerField(help_text="Seconds without use; 0: it does not sleep.")
+    stop_after = serializers.IntegerField(help_text="Seconds that a sleeping workspace's memory is kept; 0: for ever.")
+    enabled = serializers.BooleanField()
+
+
+class LifecycleObject(serializers.Serializer):
+    mode = serializers.ChoiceField(Mode.choices)
+    status = serializers.ChoiceField(Status.choices)
+    restart_policy = serializers.ChoiceField(RestartPolicy.choices)
+    max_restarts = serializers.IntegerField(help_text="0: no limit.")
+    restart_info = RestartInfo()
+    ttl = serializers.CharField(allow_null=True)
+    ttl_action = serializers.ChoiceField(TtlAction.choices, allow_null=True)
+    ttl_expires_at = serializers.DateTimeField(allow_null=True)
+    remove_on_exit = serializers.BooleanField()
+    uptime = serializers.IntegerField(help_text="Seconds since the last start.")
+    idle = IdlePolicy()
+
+
+class LifecycleResponse(Success, LifecycleObject):
+    snapshot_supported = serializers.BooleanField(help_text="Whether its memory can be kept on disk.")
+    snapshot_unavailable_reason = serializers.CharField(allow_null=True)
+
+
+class IdleResponse(Success, IdlePolicy):
+    idle = IdlePolicy()
+
+
+class PingResponse(Success):
+    ttl_expires_at = serializers.DateTimeField()

@@ -1,0 +1,51 @@
+"""Queries of the log routes."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from common.openapi import Success
+
+MAX_TAIL_LINES = 10_000
+
+
+class LogQuery(serializers.Serializer):
+    source = serializers.CharField(default="boot", max_length=64)  # type: ignore[assignment]  # the specification's name
+    tail_lines = serializers.IntegerField(min_value=1, max_value=MAX_TAIL_LINES, default=100)
+
+
+class StreamQuery(serializers.Serializer):
+    """`tail_lines` 0: only what comes from now on. The stream holds at most the last 1,000 lines."""
+
+    tail_lines = serializers.IntegerField(min_value=0, max_value=MAX_TAIL_LINES, default=100)
+
+
+class LogEntry(serializers.Serializer):
+    line = serializers.CharField()
+    message = serializers.CharField(help_text="The same text.")
+    timestamp = serializers.DateTimeField(
+        allow_null=True,
+        help_text="When the platform read the line; null where it was there already (logs inside the guest).",
+    )
+    stream = serializers.ChoiceField(
+        ["stdout", "stderr", "console"], help_text="A program's two streams share a log: stdout."
+    )
+    source = serializers.CharField()  # type: ignore[assignment]  # the contract's name
+
+
+class LogsResponse(Success):
+    source = serializers.CharField()  # type: ignore[assignment]  # the contract's name
+    logs = LogEntry(many=True)
+
+
+class LogFileObject(serializers.Serializer):
+    name = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes.")
+    modified = serializers.DateTimeField()
+
+
+class LogFilesResponse(Success):
+    files = LogFileObject(many=True)
+    complete = serializers.BooleanField(
+        help_text="False while the workspace does not run: its own disk is not looked into."
+    )

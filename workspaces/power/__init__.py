@@ -1,0 +1,1 @@
+"""Start, stop, restart, pause, resume, sleep and wake: requests and services; the steps are in `host/steps/`."""

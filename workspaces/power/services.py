@@ -1,0 +1,235 @@
+"""Start, stop, restart, pause, resume, sleep, wake: guarded moves that queue an operation.
+
+All raise InvalidState, OperationInProgress and VMUnavailable, and nothing has changed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.db import transaction
+
+from accounts.services import account_lock
+from common.errors import VMUnavailable
+from namespaces import selectors as namespaces
+from workspaces import quota
+from workspaces.crud.services import provisioning_retry
+from workspaces.errors import OperationInProgress, VmMissing
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.operations import queue
+from workspaces.placement import require_room_on
+from workspaces.states import TRANSITIONAL, Status
+from workspaces.transitions import TransitionLost, require, transition
+
+STARTABLE = frozenset({Status.STOPPED, Status.LOST, Status.PAUSED, Status.SLEEPING})
+STOPPABLE = frozenset({Status.RUNNING, Status.PAUSED, Status.SLEEPING})
+RUNS = frozenset({Status.RUNNING})
+
+
+@transaction.atomic
+def workspace_start(
+    *, workspace: Workspace, actor: str, force: bool = False, by_policy: bool = False
+) -> Operation | None:
+    """Queue a start, a resume (paused) or a wake (asleep); None where it runs already.
+
+    `force` skips the state checks (a failed creation is tried again), but what is in flight is respected. `by_policy`:
+    the restart policy asks, so its count goes on. Raises VmMissing (destroyed), NamespaceSuspended, QuotaExceeded,
+    RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.RUNNING and not force:
+        return None
+    require_free(workspace)
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+    if workspace.status == Status.FAILED and force:
+        return provisioning_retry(workspace=workspace, actor=actor)
+    require(workspace, STARTABLE | RUNS if force else STARTABLE, "be started")
+    if workspace.status == Status.PAUSED:
+        return _resume(workspace, actor)
+    if workspace.status == Status.SLEEPING:
+        return _wake(workspace, actor)
+    return _start(workspace, actor, by_policy)
+
+
+def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
+    fields: dict[str, Any] = {"user_requested_stop": False}
+    if not by_policy:
+        fields["restart_count"] = 0
+    if workspace.status == Status.RUNNING:
+        require_host(workspace)
+    else:
+        require_start_allowed(workspace)
+        fields |= {**quota.applied(quota.amount_of(workspace)), "restart_due_at": None}
+    return move(workspace, Status.STARTING, OperationKind.START, actor, {"by_policy": by_policy}, **fields)
+
+
+def require_start_allowed(workspace: Workspace) -> None:
+    """Whether a machine that is off may be started with what the row wants; under the account's lock."""
+    wanted = quota.amount_of(workspace)
+    namespaces.require_open(workspace.namespace)
+    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), wanted)
+    if workspace.host is None:
+        raise VMUnavailable("This workspace has no host.")
+    require_room_on(workspace.host, wanted)
+
+
+@transaction.atomic
+def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, because: str = "") -> Operation | None:
+    """Queue a stop; None where it is stopped already. A sleeping one loses its memory. Ends a pending restart."""
+    workspace.refresh_from_db()
+    if _no_restart(workspace) or workspace.status == Status.STOPPED:
+        return None
+    require_free(workspace)
+    require(workspace, STOPPABLE, "be stopped")
+    require_host(workspace)
+    params = {"by_user": by_user, "because": because}
+    fields: dict[str, Any] = {"started_at": None} if workspace.status == Status.SLEEPING else {}
+    fields["user_requested_stop"] = by_user
+    return move(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
+
+
+def _no_restart(workspace: Workspace) -> bool:
+    """The owner wants it stopped, and it waits to be started again by its policy: whether that was so."""
+    ended = [Status.STOPPED, Status.LOST]
+    pending = Workspace.objects.filter(pk=workspace.pk, status__in=ended, restart_due_at__isnull=False)
+    return bool(pending.update(restart_due_at=None, user_requested_stop=True))
+
+
+@transaction.atomic
+def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
+    """Queue a stop and a start as one operation; saved resources are applied.
+
+    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    require_free(workspace)
+    require(workspace, RUNS, "be restarted")
+    namespaces.require_open(workspace.namespace)
+    require_growth_allowed(workspace, quota.amount_of(workspace))
+    sizes = quota.applied(quota.amount_of(workspace))
+    params = {"before": sizes_of(workspace, sizes), "wanted": sizes}
+    return move(workspace, Status.RESTARTING, OperationKind.RESTART, actor, params, **sizes, restart_count=0)
+
+
+def sizes_of(workspace: Workspace, names: Iterable[str]) -> dict[str, int]:
+    """What an operation puts back where the machine never comes to have the new ones."""
+    return {name: getattr(workspace, name) for name in names}
+
+
+def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
+    """Whether a running machine may come back with `wanted`; under the account's lock.
+
+    Raises RunningPoolReached, VMUnavailable.
+    """
+    more = quota.growth(quota.applied_amount(workspace), wanted)
+    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), more)
+    host = require_host(workspace)
+    if more.memory_mb:
+        require_room_on(host, more)
+
+
+@transaction.atomic
+def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_ttl: bool = False) -> Operation:
+    """Queue a pause: processes stand still and keep their memory. `by_ttl`: the TTL is used up by it."""
+    workspace.refresh_from_db()
+    require_free(workspace)
+    require(workspace, RUNS, "be paused")
+    require_host(workspace)
+    return move(workspace, Status.PAUSING, OperationKind.PAUSE, actor, {"because": because, "by_ttl": by_ttl})
+
+
+@transaction.atomic
+def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
+    """Queue a resume (paused) or a wake (asleep); None where it runs already.
+
+    Raises NamespaceSuspended, QuotaExceeded and, for a sleeping one, RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.RUNNING:
+        return None
+    require_free(workspace)
+    require(workspace, frozenset({Status.PAUSED, Status.SLEEPING}), "be resumed")
+    if workspace.status == Status.SLEEPING:
+        return _wake(workspace, actor)
+    return _resume(workspace, actor)
+
+
+def _resume(workspace: Workspace, actor: str) -> Operation:
+    namespaces.require_open(workspace.namespace)
+    require_host(workspace)
+    return move(workspace, Status.RESUMING, OperationKind.RESUME, actor)
+
+
+@transaction.atomic
+def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> Operation:
+    """Queue a sleep: memory to the host's disk. With `idle` a last look is taken whether it is in use."""
+    workspace.refresh_from_db()
+    require_free(workspace)
+    require(workspace, RUNS, "be put to sleep")
+    require_host(workspace)
+    return move(workspace, Status.SUSPENDING, OperationKind.SLEEP, actor, {"idle": idle})
+
+
+@transaction.atomic
+def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
+    """For a request that came for it: wake a sleeping workspace, or join the wake that goes on. None where it runs.
+
+    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.RUNNING:
+        return None
+    if workspace.status == Status.WAKING:
+        return queue.live(workspace, OperationKind.WAKE)
+    require_free(workspace)
+    require(workspace, frozenset({Status.SLEEPING}), "be woken")
+    return _wake(workspace, actor)
+
+
+def _wake(workspace: Workspace, actor: str) -> Operation:
+    """With the sizes it slept with: saved memory fits no other machine."""
+    needed = quota.applied_amount(workspace)
+    namespaces.require_open(workspace.namespace)
+    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), needed)
+    require_room_on(require_host(workspace), needed)
+    return move(workspace, Status.WAKING, OperationKind.WAKE, actor)
+
+
+def require_free(workspace: Workspace) -> None:
+    """Raises OperationInProgress."""
+    if workspace.status in TRANSITIONAL or queue.live(workspace):
+        raise OperationInProgress(details={"status": workspace.status})
+
+
+def require_host(workspace: Workspace) -> Any:
+    """The living host of the workspace. Raises VMUnavailable."""
+    if workspace.host is None or not workspace.host.is_alive:
+        raise VMUnavailable("The host of this workspace cannot be reached; try again later.")
+    return workspace.host
+
+
+def move(
+    workspace: Workspace,
+    to: Status,
+    kind: OperationKind,
+    actor: str,
+    params: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Operation:
+    """The guarded move and its operation, in the caller's transaction. Raises OperationInProgress.
+
+    The operation's params say `from` which status.
+    """
+    params = {"from": workspace.status, **(params or {})}
+    try:
+        transition(workspace, to, **fields)
+    except TransitionLost:
+        raise OperationInProgress(details={"status": workspace.status}) from None
+    return queue.enqueue(workspace, kind, actor=actor, params=params)

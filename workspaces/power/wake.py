@@ -1,0 +1,35 @@
+"""What the edge calls for a request to a workspace's port: note the use, and wake the workspace where it sleeps."""
+
+from __future__ import annotations
+
+import time
+
+from workspaces import last_used
+from workspaces.models import Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.operations import queue, waiting
+from workspaces.power.services import workspace_wake
+from workspaces.states import Status
+
+ACTOR = "request"
+
+
+def let_in(workspace: Workspace, timeout: float) -> bool:
+    """True once the workspace runs, its clock and random pool renewed; at most `timeout` seconds from now.
+
+    However many requests come at once, there is one wake; one that is just falling asleep is woken after that. False
+    where it did not wake in time or the wake failed. Raises InvalidState (it is stopped, paused, ...),
+    NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (something else is going
+    on).
+    """
+    last_used.touch(workspace.pk)
+    if workspace.status == Status.RUNNING and workspace.ready:
+        return True
+    until = time.monotonic() + timeout
+    falls_asleep = queue.live(workspace, OperationKind.SLEEP)
+    if falls_asleep is not None and waiting.wait(falls_asleep, timeout) is None:
+        return False
+    operation = workspace_wake(workspace=workspace, actor=ACTOR)
+    if operation is not None and waiting.wait(operation, until - time.monotonic()) is None:
+        return False
+    return bool(Workspace.objects.filter(pk=workspace.pk, status=Status.RUNNING, ready=True).exists())

@@ -1,0 +1,1 @@
+"""Resetting a workspace's file system to its image."""

@@ -1,0 +1,55 @@
+"""`/workspace/:id/reinstall` (specification, Lifecycle and power)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.authentication import ApiRequest
+from common.openapi import refused
+from common.responses import ok
+from workspaces import selectors
+from workspaces.reinstall import serializers, services
+from workspaces.requested import requested_workspace
+from workspaces.states import Status
+from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, has_ended
+
+REFUSED = refused(
+    {
+        402: NO_ROOM,
+        403: SUSPENDED,
+        409: f"`vm_missing`; {OUT_OF_TURN}",
+        502: "`stop_failed`: nothing was reset; `overlay_delete_failed`: nothing was deleted, it was started again; "
+        "`relaunch_failed`: reset but not started, start finishes it",
+        503: UNAVAILABLE,
+    }
+)
+
+
+class ReinstallViewSet(ViewSet):
+    """Resets the file system of a workspace to its image."""
+
+    @extend_schema(
+        request=None,
+        responses={200: serializers.ReinstallResponse, 202: serializers.ReinstallResponse, **REFUSED},
+    )
+    def reinstall(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Reset the whole file system to the image and start it. Irreversible; SSH is switched off.
+
+        Id, address, hostname, image, resources, network policy and metadata are kept; settings saved since the last
+        start are applied. With 202 the reset goes on.
+        """
+        workspace = requested_workspace(request.user, workspace_id)
+        operation = services.workspace_reinstall(workspace=workspace, actor=request.user.label)
+        ended = has_ended(operation)
+        row = selectors.get(request.user, workspace.pk)
+        body = {
+            "workspace_id": row.pk,
+            "reinstalled": ended,
+            "running": row.status == Status.RUNNING,
+            "ip": row.ip,
+        }
+        if not ended:
+            return ok(202, accepted=True, **body, message="The workspace is being reinstalled.")
+        return ok(**body, message="The file system was reset to the image.")

@@ -1,0 +1,75 @@
+"""Request bodies of the resource routes (specification, Resources, Filesystem)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.fields import StrictBoolean, StrictInteger
+from common.openapi import Success
+from common.responses import field_sentences
+from workspaces import errors
+from workspaces.crud.config import MAX_DISK_MB, ResourceFields
+from workspaces.schemas import ResourcesObject
+from workspaces.states import Status
+
+COLUMNS = {"cpus": "cpu_millis", "memory_mb": "memory_mb", "disk_size_mb": "disk_size_mb"}
+
+
+class ResourcesRequest(ResourceFields):
+    """At least one of the three. `apply`: relaunch a running workspace now; else they wait for the next start."""
+
+    apply = StrictBoolean(default=False)
+
+
+class OverlayResizeRequest(serializers.Serializer):
+    size_mb = StrictInteger(min_value=1, max_value=MAX_DISK_MB, help_text="MiB; a disk never shrinks.")
+
+
+def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
+    """The columns that a request changes, and whether now. Raises NoResources, InvalidResources."""
+    if not COLUMNS.keys() & body.keys():
+        raise errors.NoResources
+    checked = ResourcesRequest(data=body)
+    if not checked.is_valid():
+        details = field_sentences(checked.errors)
+        raise errors.InvalidResources(f"Not valid: {', '.join(sorted(details))}.", details=details)
+    data = checked.validated_data
+    changes = {column: data[field] for field, column in COLUMNS.items() if field in data}
+    if "cpu_millis" in changes:
+        changes["cpu_millis"] = round(changes["cpu_millis"] * 1000)
+    return changes, data["apply"]
+
+
+class CpuConfig(serializers.Serializer):
+    quota = serializers.CharField(help_text="Of one CPU's time, such as 150%.")
+
+
+class PendingResources(serializers.Serializer):
+    cpus = serializers.FloatField(required=False)
+    memory_mb = serializers.IntegerField(required=False)
+    disk_size_mb = serializers.IntegerField(required=False)
+
+
+class SavedResources(ResourcesObject):
+    cpu_config = CpuConfig()
+    status = serializers.ChoiceField(Status.choices)
+    pending = PendingResources(required=False, help_text="What is saved and waits for the next start.")
+
+
+class ResourcesResponse(Success):
+    resources = SavedResources()
+
+
+class ResourcesUpdated(Success):
+    accepted = serializers.BooleanField(required=False)
+    updated = ResourcesObject()
+    relaunched = serializers.BooleanField()
+
+
+class OverlayResized(Success):
+    accepted = serializers.BooleanField(required=False)
+    size_mb = serializers.IntegerField()
+    wasRunning = serializers.BooleanField()
+    relaunched = serializers.BooleanField()

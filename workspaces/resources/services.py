@@ -1,0 +1,119 @@
+"""Resources, overlay size, reinstall, destroy (specification: Resources, Lifecycle and power)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.services import account_lock
+from workspaces import quota
+from workspaces.audit import record
+from workspaces.errors import InvalidResources, OperationInProgress, VmMissing
+from workspaces.images import choice
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.models.workspace import SIZES
+from workspaces.power.services import (
+    move,
+    require_free,
+    require_growth_allowed,
+    require_host,
+    sizes_of,
+)
+from workspaces.quota import Amount
+from workspaces.states import TRANSITIONAL, Status
+from workspaces.transitions import require
+
+
+@transaction.atomic
+def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int], apply: bool) -> Operation | None:
+    """Save new sizes; with `apply` a running workspace is relaunched with them (the operation is returned).
+
+    `changes`: columns cpu_millis, memory_mb, disk_size_mb. Without `apply`, or where the workspace does not run, they
+    wait for the next start. Raises InvalidResources (a disk that would shrink), ResourceNotAllowed,
+    NamespaceLimitReached, PoolLimitReached, RunningPoolReached, OperationInProgress, VmMissing, VMUnavailable; nothing
+    has changed then.
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+    before = quota.amount_of(workspace)
+    wanted = replace(before, **changes)
+    require_sizes_allowed(workspace, before, wanted)
+    if apply and workspace.status in TRANSITIONAL:
+        raise OperationInProgress(details={"status": workspace.status})
+    if apply and workspace.status == Status.RUNNING:
+        require_growth_allowed(workspace, wanted)
+        return _resize(workspace, actor, wanted, wanted, was_running=True)
+    Workspace.objects.filter(pk=workspace.pk).update(**changes, updated_at=timezone.now())
+    workspace.refresh_from_db()
+    record(workspace, "resources_changed", "New resources were saved for the next start.", actor=actor)
+    return None
+
+
+def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) -> None:
+    """Raises InvalidResources and the limit errors of `services.quota`; under the account's lock."""
+    if wanted.disk_size_mb < workspace.applied_disk_size_mb:
+        sentence = f"A disk never shrinks; it has {workspace.applied_disk_size_mb} MiB."
+        raise InvalidResources(sentence, details={"disk_size_mb": [sentence]})
+    if workspace.desktop_enabled:
+        short = choice.short_for_desktop(workspace.image_pin, quota.columns_of(wanted))
+        if short:
+            raise InvalidResources(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
+    plan, more = workspace.account.plan, quota.growth(before, wanted)
+    quota.require_plan_allows(plan, wanted)
+    if more != Amount(0, 0, 0, 0):
+        quota.require_namespace_room(workspace.namespace, wanted, new=False)
+    quota.require_owned_room(plan, quota.usage(workspace.account), more)
+
+
+def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *, was_running: bool) -> Operation:
+    require_free(workspace)
+    require_host(workspace)
+    sizes = {
+        "cpu_millis": saved.cpu_millis,
+        "memory_mb": saved.memory_mb,
+        "disk_size_mb": saved.disk_size_mb,
+        **quota.applied(machine),
+    }
+    params = {"before": sizes_of(workspace, SIZES), "wanted": sizes, "was_running": was_running}
+    return move(workspace, Status.RESIZING, OperationKind.RESIZE, actor, params, **sizes)
+
+
+@transaction.atomic
+def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operation | None:
+    """Grow the disk now: a running workspace is stopped, resized and relaunched. None where it has that size.
+
+    Raises as `resources_update`, and InvalidState (neither running nor stopped).
+    """
+    account_lock(workspace.account)
+    workspace.refresh_from_db()
+    if workspace.status == Status.DESTROYED:
+        raise VmMissing
+    require_free(workspace)
+    require(workspace, frozenset({Status.RUNNING, Status.STOPPED}), "be resized")
+    before = quota.amount_of(workspace)
+    wanted = replace(before, disk_size_mb=size_mb)
+    require_sizes_allowed(workspace, before, wanted)
+    if size_mb == workspace.applied_disk_size_mb == workspace.disk_size_mb:
+        return None
+    running = workspace.status == Status.RUNNING
+    # Only the disk is asked for: CPUs and memory that wait for the next start go on waiting.
+    machine = replace(quota.applied_amount(workspace), disk_size_mb=size_mb)
+    if running:
+        require_growth_allowed(workspace, machine)
+    return _resize(workspace, actor, wanted, machine, was_running=running)
+
+
+def pending(workspace: Workspace) -> dict[str, float | int]:
+    """The saved sizes that the machine does not have yet (wire contract, section 3)."""
+    waiting: dict[str, float | int] = {}
+    if workspace.cpu_millis != workspace.applied_cpu_millis:
+        waiting["cpus"] = workspace.cpus
+    for name in ("memory_mb", "disk_size_mb"):
+        if getattr(workspace, name) != getattr(workspace, f"applied_{name}"):
+            waiting[name] = getattr(workspace, name)
+    return waiting

@@ -1,1 +1,0 @@
-"""The only writers of workspaces. Views, admin actions, tasks and sweeps call these."""

@@ -1,0 +1,62 @@
+"""Request bodies of the SSH routes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework import serializers
+
+from common.fields import StrictBoolean, StrictChar
+from common.openapi import Success
+from workspaces.ssh.keys import fingerprint, public_key
+
+FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+
+
+class KeyRequest(serializers.Serializer):
+    """A key to let in, or with `remove` to let in no longer; then its fingerprint is enough."""
+
+    public_key = StrictChar(max_length=8192, help_text="One OpenSSH public key line.")
+    remove = StrictBoolean(default=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        text = attrs["public_key"].strip()
+        if attrs["remove"] and FINGERPRINT.fullmatch(text):
+            return {**attrs, "fingerprint": text}
+        try:
+            line = public_key(text)
+        except serializers.ValidationError as exc:
+            raise serializers.ValidationError({"public_key": exc.detail}) from exc
+        return {**attrs, "public_key": line, "fingerprint": fingerprint(line)}
+
+
+class SshKey(serializers.Serializer):
+    fingerprint = serializers.CharField()
+    type = serializers.CharField()
+    comment = serializers.CharField()
+
+
+class SshObject(serializers.Serializer):
+    ssh_enabled = serializers.BooleanField()
+    ssh_id = serializers.CharField()
+    host = serializers.CharField(allow_null=True)
+    port = serializers.IntegerField()
+    user = serializers.CharField()
+    host_key = serializers.CharField(allow_null=True)
+    keys = SshKey(many=True)
+
+
+class SshResponse(Success):
+    ssh = SshObject()
+
+
+class SshChangedObject(SshObject):
+    applied = serializers.BooleanField(
+        help_text="Whether the running guest has it; otherwise it applies at the next start."
+    )
+    problem = serializers.CharField(allow_null=True, help_text="Why it is not applied yet.")
+
+
+class SshChangedResponse(Success):
+    ssh = SshChangedObject()

@@ -1,0 +1,44 @@
+"""The only way from one state of a workspace to another: a guarded UPDATE. `states.ALLOWED` is the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from common.errors import InvalidState
+from common.hooks import Hook
+from workspaces.models import Workspace
+from workspaces.states import ALLOWED, Status
+
+# Called with the workspace in the transaction of each transition to a state other than `running`.
+left_running: Hook[[Workspace], None] = Hook("workspace.left_running")
+
+
+class TransitionLost(Exception):
+    """The workspace was no longer in a state that this transition may leave; nothing was changed."""
+
+
+def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] | None = None, **fields: Any) -> None:
+    """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table).
+
+    `ready` is true only in `running`; callers set it there. Updates the instance too. Raises TransitionLost, changing
+    nothing, where another one was first.
+    """
+    allowed = ALLOWED[to] if leaving is None else leaving & ALLOWED[to]
+    fields = {"ready": False, "updated_at": timezone.now(), **fields, "status": to}
+    changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
+    if not changed:
+        raise TransitionLost(f"{workspace.pk} cannot become {to}")
+    for name, value in fields.items():
+        setattr(workspace, name, value)
+    if to != Status.RUNNING:
+        left_running(workspace)
+
+
+def require(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:
+    """Raise InvalidState, with the status in its details, unless the workspace is in one of the states."""
+    if workspace.status not in allowed:
+        raise InvalidState(
+            f"A workspace that is {workspace.status} cannot {doing}.", details={"status": workspace.status}
+        )

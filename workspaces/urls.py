@@ -1,0 +1,94 @@
+"""Routes under `/workspace`. An identifier is an id or a slug; anything else is no route."""
+
+from django.urls import path, register_converter
+
+from workspaces.commands.views import CommandsViewSet
+from workspaces.crud.views import WorkspaceViewSet
+from workspaces.files.content import overlay_files
+from workspaces.files.views import FilesViewSet
+from workspaces.images.views import CatalogViewSet
+from workspaces.lifecycle.views import LifecycleViewSet
+from workspaces.logs.views import LogsViewSet, log_file
+from workspaces.metadata.views import MetadataViewSet
+from workspaces.metrics.views import MetricsViewSet
+from workspaces.network.views import NetworkViewSet, PublicAccessViewSet
+from workspaces.power.views import PowerViewSet
+from workspaces.reinstall.views import ReinstallViewSet
+from workspaces.resources.views import ResourcesViewSet
+from workspaces.ssh.views import SshViewSet
+from workspaces.streams.views import log_stream, stats_stream
+from workspaces.usage.views import AllUsageViewSet, UsageViewSet
+
+
+class Identifier:
+    regex = r"[A-Za-z0-9_-]{1,128}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(Identifier, "ws")
+
+workspace = WorkspaceViewSet.as_view
+power = PowerViewSet.as_view
+lifecycle = LifecycleViewSet.as_view
+metadata = MetadataViewSet.as_view
+metrics = MetricsViewSet.as_view
+resources = ResourcesViewSet.as_view
+ssh = SshViewSet.as_view
+usage = UsageViewSet.as_view
+network = NetworkViewSet.as_view
+public = PublicAccessViewSet.as_view
+urlpatterns = [
+    path("workspace", workspace({"post": "create", "get": "list"})),
+    path("workspace/quota", workspace({"get": "quota"})),
+    path("workspace/images", CatalogViewSet.as_view({"get": "list"})),
+    path("workspace/usage", AllUsageViewSet.as_view({"get": "totals"})),
+    path("workspace/activity", AllUsageViewSet.as_view({"get": "activity"})),
+    path("workspace/<ws:workspace_id>", workspace({"get": "retrieve", "put": "update", "delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/details", workspace({"get": "details"})),
+    path("workspace/<ws:workspace_id>/provisioning/retry", workspace({"post": "retry"})),
+    path("workspace/<ws:workspace_id>/exec", CommandsViewSet.as_view({"post": "execute"})),
+    path("workspace/<ws:workspace_id>/start", power({"post": "start"})),
+    path("workspace/<ws:workspace_id>/stop", power({"post": "stop"})),
+    path("workspace/<ws:workspace_id>/restart", power({"post": "restart"})),
+    path("workspace/<ws:workspace_id>/pause", power({"post": "pause"})),
+    path("workspace/<ws:workspace_id>/resume", power({"post": "resume"})),
+    path("workspace/<ws:workspace_id>/reinstall", ReinstallViewSet.as_view({"post": "reinstall"})),
+    path("workspace/<ws:workspace_id>/lifecycle", lifecycle({"get": "retrieve", "delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/lifecycle/idle", lifecycle({"put": "idle"})),
+    path("workspace/<ws:workspace_id>/lifecycle/permanent", lifecycle({"post": "permanent"})),
+    path("workspace/<ws:workspace_id>/lifecycle/temporary", lifecycle({"post": "temporary"})),
+    path("workspace/<ws:workspace_id>/lifecycle/ttl", lifecycle({"put": "ttl"})),
+    path("workspace/<ws:workspace_id>/ping", lifecycle({"post": "ping"})),
+    path("workspace/<ws:workspace_id>/metadata", metadata({"get": "retrieve", "put": "update", "patch": "update"})),
+    path("workspace/<ws:workspace_id>/resources", resources({"get": "retrieve", "put": "update", "patch": "update"})),
+    path("workspace/<ws:workspace_id>/overlay/resize", resources({"put": "resize_overlay"})),
+    path("workspace/<ws:workspace_id>/network", network({"get": "retrieve", "put": "update", "patch": "update"})),
+    path("workspace/<ws:workspace_id>/public-access", public({"get": "list", "post": "create"})),
+    path("workspace/<ws:workspace_id>/public-access/<int:port>", public({"delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/stats", metrics({"get": "stats"})),
+    path("workspace/<ws:workspace_id>/info", metrics({"get": "info"})),
+    path("workspace/<ws:workspace_id>/config", metrics({"get": "config"})),
+    path("workspace/<ws:workspace_id>/usage", usage({"get": "series", "delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/usage/totals", usage({"get": "totals"})),
+    path("workspace/<ws:workspace_id>/usage/credits/chart", usage({"get": "chart"})),
+    path("workspace/<ws:workspace_id>/usage/tracking/start", usage({"post": "start_tracking"})),
+    path("workspace/<ws:workspace_id>/usage/tracking/stop", usage({"post": "stop_tracking"})),
+    path("workspace/<ws:workspace_id>/ssh", ssh({"get": "retrieve"})),
+    path("workspace/<ws:workspace_id>/ssh/enable", ssh({"post": "enable"})),
+    path("workspace/<ws:workspace_id>/ssh/disable", ssh({"post": "disable"})),
+    path("workspace/<ws:workspace_id>/ssh/key", ssh({"post": "key"})),
+    path("workspace/<ws:workspace_id>/overlay", FilesViewSet.as_view({"get": "list"})),
+    path("workspace/<ws:workspace_id>/overlay/usage", FilesViewSet.as_view({"get": "usage"})),
+    path("workspace/<ws:workspace_id>/overlay/sync", FilesViewSet.as_view({"post": "sync"})),
+    path("workspace/<ws:workspace_id>/overlay/files", overlay_files),
+    path("workspace/<ws:workspace_id>/logs", LogsViewSet.as_view({"get": "list", "delete": "clear"})),
+    path("workspace/<ws:workspace_id>/logs/list", LogsViewSet.as_view({"get": "files"})),
+    path("workspace/<ws:workspace_id>/logs/file/<str:name>", log_file),
+    path("workspace/<ws:workspace_id>/logs/stream/<str:source>", log_stream),
+    path("workspace/<ws:workspace_id>/stats/stream", stats_stream),
+]

@@ -1,0 +1,187 @@
+"""Queries of the usage routes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from common.durations import parse_duration
+from common.errors import ValidationError
+from common.openapi import Success
+from common.times import EPOCH
+from workspaces.usage.tiers import HOUR, TIERS, Tier, tier_reaching
+
+DEFAULT_SECONDS = HOUR
+ACTIVITY_DAYS = 1
+
+
+class Moment(serializers.DateTimeField):
+    """ISO 8601; without a zone it is UTC. A `+` that was sent as it is comes as a space. Nothing was before 1970."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(default_timezone=UTC, **kwargs)
+
+    def to_internal_value(self, value: Any) -> datetime:
+        if isinstance(value, str):
+            value = re.sub(r" (\d\d:?\d\d)$", r"+\1", value)
+        return max(EPOCH, super().to_internal_value(value))
+
+
+class WindowQuery(serializers.Serializer):
+    """`from` and `to`, the former before the latter."""
+
+    to = Moment(required=False, help_text="ISO 8601; default now.")
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        begin = Moment(required=False, help_text="ISO 8601.")
+        return {"from": begin, **super().get_fields()}
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "from" in attrs and attrs["from"] > attrs.get("to", timezone.now()):
+            raise serializers.ValidationError({"from": ["It must not be later than `to`."]})
+        return attrs
+
+
+class UsageQuery(WindowQuery):
+    tier = serializers.IntegerField(required=False, min_value=0, max_value=5, help_text="Default: by the window.")
+    last = serializers.CharField(required=False, help_text="For example `1h`, `6h`, `3d`: back from `to`.")
+    all = serializers.BooleanField(required=False, default=False, help_text="Every tier, under `tiers`.")
+
+    def validate_last(self, value: str) -> int:
+        try:
+            seconds = parse_duration(value)
+        except ValueError as exc:
+            raise serializers.ValidationError(str(exc)) from exc
+        if seconds < 1:
+            raise serializers.ValidationError("The duration must be at least 1 s.")
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is asked of a series. `begin` None: as far as each tier reaches."""
+
+    begin: datetime | None
+    end: datetime
+    tier: Tier
+    every: bool
+
+    def begin_of(self, tier: Tier) -> datetime:
+        return self.begin or self.end - timedelta(seconds=tier.window)
+
+
+def window_of(request: Request) -> Window:
+    """`from` wins over `last`; neither: what the tier reaches, else the last hour. Raises a validation_error."""
+    data = _valid(UsageQuery, request)
+    now = timezone.now()
+    end = min(data.get("to", now), now)
+    begin = data.get("from")
+    if begin is None and "last" in data:
+        begin = end - timedelta(seconds=data["last"])
+    if begin is None and "tier" not in data and not data["all"]:
+        begin = end - timedelta(seconds=DEFAULT_SECONDS)
+    if begin is not None and begin > end:
+        raise ValidationError(details={"from": ["It must not be in the future."]})
+    age = (now - begin).total_seconds() if begin else DEFAULT_SECONDS
+    tier = TIERS[data["tier"]] if "tier" in data else tier_reaching(age)
+    return Window(begin, end, tier, data["all"])
+
+
+def activity_window(request: Request) -> tuple[datetime, datetime]:
+    """Default: the last day; what is still to come is none of it. Raises a validation_error."""
+    data = _valid(WindowQuery, request)
+    now = timezone.now()
+    end = data.get("to", now)
+    return data.get("from", min(end, now) - timedelta(days=ACTIVITY_DAYS)), end
+
+
+def _valid(serializer: type[serializers.Serializer], request: Request) -> dict[str, Any]:
+    checked = serializer(data=request.query_params)
+    checked.is_valid(raise_exception=True)
+    return dict(checked.validated_data)
+
+
+class UsageTotals(serializers.Serializer):
+    total_cpu_time_ns = serializers.IntegerField(help_text="Nanoseconds of CPU time.")
+    total_disk_read = serializers.IntegerField(help_text="Bytes.")
+    total_disk_write = serializers.IntegerField(help_text="Bytes.")
+    total_net_rx = serializers.IntegerField(help_text="Bytes that the workspace received.")
+    total_net_tx = serializers.IntegerField(help_text="Bytes that it sent.")
+
+
+class AllUsageResponse(Success):
+    usage = serializers.DictField(child=UsageTotals(), help_text="By workspace id.")
+    total = UsageTotals()
+
+
+class TotalsResponse(Success):
+    workspace_id = serializers.CharField()
+    usage = UsageTotals()
+
+
+class UsagePointObject(serializers.Serializer):
+    timestamp = serializers.DateTimeField(help_text="Begin of the bucket.")
+    cpu_time_ns = serializers.IntegerField()
+    cpu_percent = serializers.FloatField(help_text="Of the CPUs that it has, while it was seen.")
+    memory_bytes = serializers.IntegerField(help_text="In use on the average, as the guest says.")
+    disk_read_bytes = serializers.IntegerField()
+    disk_write_bytes = serializers.IntegerField()
+    net_rx_bytes = serializers.IntegerField()
+    net_tx_bytes = serializers.IntegerField()
+
+
+class TierSeries(serializers.Serializer):
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {"from": serializers.DateTimeField(), **super().get_fields()}
+
+    to = serializers.DateTimeField()
+    tier = serializers.IntegerField()
+    resolution_seconds = serializers.IntegerField()
+    points = UsagePointObject(many=True)
+
+
+class SeriesResponse(TierSeries, Success):
+    workspace_id = serializers.CharField()
+    tiers = TierSeries(many=True, required=False, help_text="With `all=true`: every tier.")
+
+
+class HistoryEntry(serializers.Serializer):
+    at = serializers.DateTimeField()
+    event = serializers.CharField()
+    actor = serializers.CharField()
+    detail = serializers.CharField()
+
+
+class WindowTotals(UsageTotals):
+    uptime_seconds = serializers.IntegerField(help_text="How long it was seen running.")
+
+
+class ActivityResponse(Success):
+    def get_fields(self) -> dict[str, serializers.Field]:
+        return {**super().get_fields(), "from": serializers.DateTimeField()}
+
+    to = serializers.DateTimeField()
+    history = serializers.DictField(child=HistoryEntry(many=True), help_text="By workspace id, newest first.")
+    truncated = serializers.BooleanField(help_text="Whether the history holds the newest 1000 entries of more.")
+    window_aggregated = serializers.DictField(child=WindowTotals(), help_text="By workspace id.")
+
+
+class ChartPoint(serializers.Serializer):
+    date = serializers.DateTimeField()
+    creditsBurned = serializers.FloatField()
+
+
+class ChartResponse(Success):
+    granularity = serializers.ChoiceField(["minute", "hour", "day"])
+    data = ChartPoint(many=True)  # type: ignore[assignment]  # the specification's name
+    total = serializers.FloatField()
+
+
+class TrackingResponse(Success):
+    tracking = serializers.BooleanField()

@@ -1,0 +1,53 @@
+"""Answers of requests that wait for an operation's end."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from rest_framework.response import Response
+
+from accounts.authentication import ApiRequest
+from common.errors import DomainError, VMUnavailable
+from common.responses import ok
+from workspaces import errors, representations, selectors
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationState
+from workspaces.operations import waiting
+
+# Documented refusals that the power routes share.
+OUT_OF_TURN = "`invalid_state` with `details.status`; `operation_in_progress`"
+UNAVAILABLE = "`VM_UNAVAILABLE`: the host is silent, or the operation failed (`details.reason`)"
+SUSPENDED = "`namespace_suspended`"
+NO_ROOM = "`RUNNING_POOL_REACHED`; `quota_exceeded`"
+
+# Failures of a reinstall have codes of their own; all others are VM_UNAVAILABLE.
+BY_CODE: dict[str, type[DomainError]] = {
+    error.code: error for error in (errors.StopFailed, errors.OverlayDeleteFailed, errors.RelaunchFailed)
+}
+
+
+def has_ended(operation: Operation) -> bool:
+    """Wait for a power operation; False where it goes on after the wait.
+
+    Raises what `BY_CODE` says, else VMUnavailable with the reason's code in its details (it failed), and
+    OperationInProgress (a delete cancelled it).
+    """
+    ended = waiting.wait(operation, settings.ENV.power_seconds)
+    if ended is not None:
+        require_success(ended)
+    return ended is not None
+
+
+def require_success(operation: Operation) -> None:
+    """Raises as `has_ended`."""
+    if operation.state == OperationState.FAILED:
+        error = BY_CODE.get(operation.error_code, VMUnavailable)
+        raise error(operation.error_message, details={"reason": operation.error_code})
+    if operation.state == OperationState.CANCELLED:
+        raise errors.OperationInProgress("The workspace is being deleted.")
+
+
+def finished(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
+    """`{success, workspace}` when the operation has ended; 202 where it goes on. Raises as `has_ended`, NotFound."""
+    ended = operation is None or has_ended(operation)
+    body = representations.workspace_body(selectors.get(request.user, workspace.pk))
+    return ok(workspace=body) if ended else ok(202, accepted=True, workspace=body)
