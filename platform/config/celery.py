@@ -1,6 +1,6 @@
 """Celery: `worker` (queue `default`), one `vmhost` for each machine (queue `host.<name>`), and beat.
 
-A task is a doorbell that carries a row's id; the row is the truth. So every task may be lost, doubled or late.
+A task is a wake-up that carries a row's id; the row is the truth. So every task may be lost, duplicated or late.
 """
 
 from __future__ import annotations

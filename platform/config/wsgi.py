@@ -8,7 +8,7 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _django = get_wsgi_application()
 
-from config.unread import ReadToEnd  # noqa: E402  # for the order of imports
+from config.drain import DrainRequestBody  # noqa: E402  # for the order of imports
 from edge.hooks import auth_fast_path  # noqa: E402  # registered by the apps
 
-application = ReadToEnd(auth_fast_path.one(_django) or _django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+application = DrainRequestBody(auth_fast_path.one(_django) or _django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from config.unread import READERS
+from config.drain import DRAINING_THREADS
 from supervise.instance import ROOT
 
 LIMIT = 1 << 20
 APPLICATION = f"""
-from config.unread import ReadToEnd
+from config.drain import DrainRequestBody
 
 def answer(environ, start_response):
     if environ["PATH_INFO"] == "/read":
@@ -30,7 +30,7 @@ def answer(environ, start_response):
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
 
-application = ReadToEnd(answer, {LIMIT})
+application = DrainRequestBody(answer, {LIMIT})
 """
 
 
@@ -41,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "tiny.py").write_text(APPLICATION)
     path = folder / "s"
     command = [str(Path(sys.executable).with_name("granian")), "--interface", "wsgi", "tiny:application"]
-    command += ["--blocking-threads", str(READERS + 2)]
+    command += ["--blocking-threads", str(DRAINING_THREADS + 2)]
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT / 'platform'}"}
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*command, "--uds", str(path)], env=environment, cwd=folder, stdout=log, stderr=log)
@@ -121,7 +121,7 @@ def test_a_chunked_body_that_is_too_large_is_announced_so_and_ends_its_connectio
 def test_slow_senders_hold_few_threads_and_others_are_answered(server: Path) -> None:
     head = b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
     with ExitStack() as opened:
-        held = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(READERS + 1)]
+        held = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(DRAINING_THREADS + 1)]
         for one in held:
             one.settimeout(20)
             one.connect(str(server))
