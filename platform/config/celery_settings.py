@@ -61,7 +61,7 @@ beat_schedule: dict[str, dict[str, Any]] = {
         "schedule": 1.0,
         "options": {"expires": 1},
     },
-    # Nobody waits for it: readers make what is not rolled up yet.
+    # Not urgent: readers compute what is not rolled up yet.
     "compact-usage": {
         "task": "workspaces.tasks.compact_usage",
         "schedule": 300.0,
