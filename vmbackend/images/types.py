@@ -60,7 +60,7 @@ class Image:
 
 
 def never_cancelled() -> bool:
-    """The `cancelled` of a caller that never_cancelled cancels."""
+    """The `cancelled` of a caller that never cancels."""
     return False
 
 
