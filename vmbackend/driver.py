@@ -177,10 +177,7 @@ class Inventory:
 
 
 class Driver(Networking, Metered, ABC):
-    """One host's hypervisor.
-
-    Its metering methods are in `vmbackend.samples`, those for networks in `vmbackend.policy`.
-    """
+    """One host's hypervisor. The other methods are in `vmbackend.samples` and `vmbackend.policy`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -277,8 +274,7 @@ class Driver(Networking, Metered, ABC):
     def reset_disk(self, machine_id: str) -> None:
         """Replace the writable disk by an empty one of the same size; definition, address and host key stay.
 
-        Atomic: either the old disk or the new one exists. Raises InvalidMachineState (not off),
-        MachineNotFound, CapacityExceeded, BackendUnavailable; the old disk is unchanged then.
+        Atomic. Raises InvalidMachineState (not off), MachineNotFound, CapacityExceeded, BackendUnavailable.
         """
 
     @abstractmethod

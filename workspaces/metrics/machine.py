@@ -58,7 +58,7 @@ def _counters(driver: Driver, workspace_id: str) -> dict[str, Any] | None:
     if sample is None:
         return None
     told = asdict(sample)
-    del told["run"]
+    del told["generation"]
     return {**told, "at": iso(from_epoch(sample.at))}
 
 
