@@ -60,10 +60,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Delivered at least once, in order per machine, on a driver thread.
-
-    `exit_code`: of MAIN_EXITED; `reason`: of STOPPED.
-    """
+    """Delivered at least once, in order per machine. `exit_code`: of MAIN_EXITED; `reason`: of STOPPED."""
 
     machine_id: str
     kind: EventKind
