@@ -10,9 +10,8 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from accounts.hooks import Pin
 from accounts.models import Account, Plan
-from accounts.scopes import Scope
+from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
 from credits.models import Rate
 from tests.callers import Caller
@@ -91,8 +90,8 @@ def stranger(new_account: Callable[..., Caller]) -> Caller:
 def scoped() -> Callable[..., Caller]:
     """A caller of an account with a credential of another scope."""
 
-    def make(caller: Caller, scope: Scope, **pin: str) -> Caller:
-        made = credential_issue(account=caller.account, name=scope, scope=scope, pin=Pin(**pin))
+    def make(caller: Caller, scope: Scope, **binding: str) -> Caller:
+        made = credential_issue(account=caller.account, name=scope, scope=scope, binding=ScopeBinding(**binding))
         return Caller(Client(), caller.account, made.credential.client_id, made.secret)
 
     return make

@@ -8,9 +8,9 @@ from typing import Any, cast
 from django.db.models import Model
 
 from accounts import tokens
-from accounts.hooks import Pin
+from accounts.actors import Actor
 from accounts.models import Credential
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope, ScopeBinding
 from tests.callers import Caller
 from tests.route import ACCOUNT, Route
 from tests.routes import MAKE_ROWS, VALUES, merged
@@ -49,13 +49,13 @@ class World:
         sent = {"content_type": "application/json", "headers": headers, **more}
         return self.owner.client.generic(route.method, route.at(**self.ids), body, **sent)
 
-    def actor(self, scope: Scope = ACCOUNT, pin: Pin | None = None) -> Actor:
+    def actor(self, scope: Scope = ACCOUNT, binding: ScopeBinding | None = None) -> Actor:
         credential = Credential.objects.get(client_id=self.owner.client_id)
-        pin = pin or Pin()
-        return Actor(self.owner.account, scope, credential.pk, "t", pin.namespace_id, pin.namespace_slug)
+        binding = binding or ScopeBinding()
+        return Actor(self.owner.account, scope, credential.pk, "t", binding.namespace_id, binding.namespace_slug)
 
     def token(self, *, ttl: int = 900, scope: Scope = ACCOUNT) -> str:
-        return tokens.mint(actor=self.actor(), scope=scope, pin=Pin(), ttl=ttl, label="").token
+        return tokens.mint_token(actor=self.actor(), scope=scope, binding=ScopeBinding(), ttl=ttl, label="").token
 
 
 def assert_error(answer: Any, status: int, code: str | None = None) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from accounts.hooks import Pin
 from accounts.models import Credential
-from accounts.scopes import Scope
+from accounts.scopes import Scope, ScopeBinding
 from accounts.services import credential_issue
 from tests.callers import Caller
 from tests.route import ACCOUNT, Route
@@ -21,5 +20,5 @@ FIELDS = ["scope", "workspaceId", "label"]
 def make_rows(owner: Caller) -> dict[str, Credential]:
     """Another credential of the account than the one that calls."""
 
-    made = credential_issue(account=owner.account, name="another", scope=Scope.ACCOUNT, pin=Pin())
+    made = credential_issue(account=owner.account, name="another", scope=Scope.ACCOUNT, binding=ScopeBinding())
     return {"credential_id": made.credential}
