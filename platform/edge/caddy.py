@@ -1,5 +1,5 @@
-"""Makes Caddy's configuration from the template beside this file. Imports no Django: it is made before the
-processes.
+"""Generates Caddy's configuration from the template beside this file. Imports no Django: it runs before the
+processes start.
 
 The configuration is static on purpose: any change would cut every proxied WebSocket and event stream.
 """
@@ -25,7 +25,7 @@ CLOSED = "The workspace runs, but nothing answers on this port of it."
 def caddyfile(settings: Mapping[str, str], run_dir: Path) -> str:
     """The Caddyfile of an instance, from its `PLATFORM_*` settings; the upstream sockets are in `run_dir`.
 
-    It holds a secret. Raises ValueError with a sentence for a PLATFORM_PUBLIC_URL that cannot be served.
+    It contains a secret. Raises ValueError with a message for a PLATFORM_PUBLIC_URL that cannot be served.
     """
     behind = _behind_proxy(settings)
     public = PublicAddress.of(settings["PLATFORM_PUBLIC_URL"])
