@@ -2,31 +2,53 @@
 STATE ?= ./var
 PORT ?= 8000
 export STATE PORT
-# Absolute, so that the instance is the same one wherever a command changes to.
+# Absolute, so that the instance is the same one in every working directory.
 override STATE := $(abspath $(STATE))
 
 PYTHON := .venv/bin/python
-SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m config.supervise
+SUPERVISE := PYTHONPATH=.:platform $(PYTHON) -m supervise
 MANAGE := $(SUPERVISE) manage --
-# Kit and images of the tests are shared by all test runs; they take minutes to make.
-TEST_CACHE := $(abspath var/test-cache)
-TESTS := env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) scripts/tests.sh
+TESTS := env -u STATE -u PORT scripts/tests.sh
 ARGS ?=
+COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --generate-hashes --no-emit-index-url \
+	--no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run up down status logs env test test-kernel test-fast test-postgres lint format lock kit kernel image doctor bench clean-instance
+.PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-bench run up down status logs env test test-kernel \
+	test-fast test-postgres test-all lint format lock procfile kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 
-setup: ## install what is missing: Debian packages, Python packages
-	@scripts/packages.sh
-	@scripts/venv.sh
+# Each command installs what it needs and no more. Python packages: those of running, or those of development, which
+# include them; Debian packages: the groups of packages.debian.
+setup: ## install what running needs: Debian packages, Python packages
+	@scripts/packages.sh run
+	@scripts/venv.sh run
+
+setup-dev: ## install what all commands need
+	@scripts/packages.sh run kernel test bench
+	@scripts/venv.sh dev
+
+setup-kernel: setup
+	@scripts/packages.sh kernel
+
+setup-lint:
+	@scripts/packages.sh run
+	@scripts/venv.sh dev
+
+setup-test:
+	@scripts/packages.sh run test
+	@scripts/venv.sh dev
+
+setup-bench:
+	@scripts/packages.sh run bench
+	@scripts/venv.sh dev
 
 run: setup ## start everything in the foreground and make a first workspace; Ctrl-C stops
 	@exec env $(SUPERVISE) run
 
-up: setup ## the same in the background
+up: setup ## the same in the background; returns when the first workspace runs
 	@$(SUPERVISE) up
 
 down: ## stop every process of this instance
@@ -42,50 +64,57 @@ env: ## shell lines with this instance's settings, for manage.py by hand
 	@$(SUPERVISE) env
 
 clean-instance: ## remove this instance: machines, bridge, firewall, state (CONFIRM=yes)
-	@[ "$(CONFIRM)" = yes ] || { echo "This removes every machine and file of $(STATE). Say so: make clean-instance CONFIRM=yes"; exit 1; }
+	@[ "$(CONFIRM)" = yes ] || { echo "This removes every machine and file of $(STATE). To confirm: make clean-instance CONFIRM=yes"; exit 1; }
 	@$(SUPERVISE) clean
 
-test: setup ## every test, on SQLite
+test: setup-test ## every test, on SQLite
 	$(TESTS) $(ARGS)
 
-test-kernel: setup ## build the small guest kernel into the cache of the tests (about 5 minutes)
-	@env -u STATE -u PORT PLATFORM_CACHE_DIR=$(TEST_CACHE) $(SUPERVISE) kernel
+test-kernel: setup-kernel setup-test ## build the small guest kernel into the cache of the tests (about 6 minutes, once)
+	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.cache
 
-test-fast: setup ## the tests that boot no machine
+test-fast: setup-test ## the tests that boot no machine
 	$(TESTS) --fast $(ARGS)
 
-test-postgres: setup ## every test, on a PostgreSQL of its own
+test-postgres: setup-test ## the tests that read or write rows, on a PostgreSQL of its own
+	scripts/postgres.sh $(TESTS) --rows $(ARGS)
+
+test-all: export TEST_ALL = 1
+test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
 	scripts/postgres.sh $(TESTS) $(ARGS)
 
-lint: setup ## formatting, lint, types, floors, layout
+lint: setup-lint ## formatting, lint, types, layers, dependencies, layout
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/deptry .
 	scripts/layout.sh
 
-format: setup ## put the code into its form
+format: setup-lint ## format the code
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-lock: setup ## resolve the dependencies again, within the ranges of pyproject.toml
-	CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --upgrade --generate-hashes --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe --extra dev \
-		--output-file requirements-dev.lock pyproject.toml
+lock: setup-lint ## resolve the dependencies again, within the ranges of pyproject.toml
+	$(COMPILE) --upgrade --output-file requirements.lock pyproject.toml
+	$(COMPILE) --upgrade --constraint requirements.lock --extra dev --output-file requirements-dev.lock pyproject.toml
+
+procfile: setup ## write Procfile, the list of processes
+	@PYTHONPATH=.:platform $(PYTHON) -m supervise.procfile >Procfile
 
 kit: setup ## build the guest kit
 	@$(SUPERVISE) kit
 
-kernel: setup ## build the small guest kernel (about 8 minutes), used from then on
+kernel: setup-kernel ## build the small guest kernel (about 8 minutes), used from then on
 	@$(SUPERVISE) kernel
 
 image: setup ## build the default image
 	@$(SUPERVISE) image
 
-doctor: setup ## look at each need of the host and say what mends it
+doctor: setup ## check what the host needs, with the command that fixes each finding
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep
+bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 from benchmarks.common import Instance, show
-from config.instance import load_instance
+from supervise.instance import load_instance
 from vmbackend.driver import Boot
-from vmbackend.guest.bootconfig import FW_CFG_NAME, GuestConfig, encode, generate_host_key
+from vmbackend.guest.bootconfig import FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.images.store import ImageSettings, ImageStore
 from vmbackend.libvirt import disks
@@ -47,19 +47,19 @@ class RawMachine:
     """QEMU by hand with the devices that the platform's machines have."""
 
     def __init__(self, folder: Path, instance: Instance, memory: int, disk: int) -> None:
-        environment = load_instance().environment()
-        self.kit = find_kit(Path(environment["PLATFORM_KIT_DIR"]))
-        images = Path(environment["PLATFORM_IMAGES_DIR"])
+        settings = load_instance().settings()
+        self.kit = find_kit(settings.kit_dir)
+        images = settings.images_dir
         store = ImageStore(images, ImageSettings(local_store=images / "oci"))
         self.image = store.ensure(instance.image, progress=lambda p, s: None, deadline=time.monotonic() + 300)
         self.folder, self.memory, self.disk = folder, memory, disk
-        self.accel = "kvm" if environment.get("PLATFORM_ACCEL") == "kvm" else "tcg"
+        self.accel = "kvm" if settings.accel == "kvm" else "tcg"
 
     def prepare(self) -> None:
         """Disk and configuration, made anew each time as a create makes them; not part of the time."""
         for leftover in self.folder.iterdir():
             leftover.unlink()
-        disks.create(self.folder / "data.raw", self.disk)
+        disks.create_disk(self.folder / "data.raw", self.disk)
         public = generate_host_key(self.folder / "host_key")
         config = GuestConfig(
             boot=Boot(hostname="raw"),
@@ -69,7 +69,7 @@ class RawMachine:
             host_key=(self.folder / "host_key").read_bytes(),
             authorized_key=public,
         )
-        (self.folder / "config").write_bytes(encode(config))
+        (self.folder / "config").write_bytes(encode_config(config))
 
     def command(self) -> list[str]:
         drives = []

@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 
 from benchmarks.common import STATE, Instance, show
-from config.instance import load_instance
-from config.supervise.leftovers import MARKER, environment_of
+from supervise.instance import load_instance
+from supervise.orphans import MARKER, ROLE, environment_of
 from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.guest.commands import KitPaths
 
@@ -93,8 +93,8 @@ def processes() -> dict[int, str]:
     found = {}
     for entry in Path("/proc").iterdir():
         values = environment_of(int(entry.name)) if entry.name.isdigit() else {}
-        if values.get(MARKER) == marked and values.get("PLATFORM_ROLE") in SERVERS:
-            found[int(entry.name)] = values["PLATFORM_ROLE"]
+        if values.get(MARKER) == marked and values.get(ROLE) in SERVERS:
+            found[int(entry.name)] = values[ROLE]
     return found
 
 

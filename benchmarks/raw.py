@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Instance
-from config.instance import load_instance
+from supervise.instance import load_instance
 from vmbackend.driver import Boot, MachineSpec
 from vmbackend.errors import BackendError
 from vmbackend.images.store import ImageSettings, ImageStore
@@ -42,9 +42,11 @@ class RawGuest:
     def first_command(self) -> None:
         """Until a command has run in the guest to its end."""
         started: Any = self._until(
-            lambda: agent.ask(self.domain, "guest-exec", 1, path=COMMAND[0], arg=list(COMMAND[1:]))
+            lambda: agent.send_command(self.domain, "guest-exec", 1, path=COMMAND[0], arg=list(COMMAND[1:]))
         )
-        while not self._until(lambda: agent.ask(self.domain, "guest-exec-status", 1, pid=started["pid"]))["exited"]:
+        while not self._until(lambda: agent.send_command(self.domain, "guest-exec-status", 1, pid=started["pid"]))[
+            "exited"
+        ]:
             time.sleep(0.002)
 
     def start(self) -> None:
@@ -87,7 +89,9 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
         )
         driver.prepare(spec)
         # Past the driver: libvirt's own handle.
-        guest = RawGuest(driver._domains.find(driver._host.connection, MACHINE), folder / "m" / MACHINE / "events.out")
+        guest = RawGuest(
+            driver._domains.find(driver._libvirt.connection, MACHINE), folder / "m" / MACHINE / "events.out"
+        )
         guest.start()
         yield guest
     finally:
@@ -99,8 +103,8 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
 
 def _settings(folder: Path) -> LibvirtSettings:
     """Of an instance of its own with the running one's kit, images and acceleration."""
-    environment = load_instance().environment()
-    images = Path(environment["PLATFORM_IMAGES_DIR"])
+    settings = load_instance().settings()
+    images = settings.images_dir
     key = folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     return LibvirtSettings(
@@ -108,8 +112,8 @@ def _settings(folder: Path) -> LibvirtSettings:
         machines_dir=folder / "m",
         instance=uuid.uuid4().hex[:6],
         subnet=SUBNET,
-        kit_dir=Path(environment["PLATFORM_KIT_DIR"]),
+        kit_dir=settings.kit_dir,
         control_public_key=key.with_suffix(".pub").read_text().strip(),
         images=ImageStore(images, ImageSettings(local_store=images / "oci")),
-        accel="kvm" if environment.get("PLATFORM_ACCEL") == "kvm" else "qemu",
+        accel="kvm" if settings.accel == "kvm" else "qemu",
     )

@@ -43,13 +43,13 @@ from django.db.backends.utils import CursorWrapper  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from accounts.services import account_create  # noqa: E402
-from vmbackend.fake import FakeDriver  # noqa: E402
+from vmbackend.fake.driver import FakeDriver  # noqa: E402
 from vmbackend.models import Host  # noqa: E402
 from vmbackend.samples import GuestDisk, Sample  # noqa: E402
 from workspaces.host.metering import sampler as sampling  # noqa: E402
-from workspaces.host.metering.compaction import compact  # noqa: E402
-from workspaces.host.metering.meter import Entry, Part  # noqa: E402
-from workspaces.host.metering.writer import write  # noqa: E402
+from workspaces.host.metering.compaction import compact_usage  # noqa: E402
+from workspaces.host.metering.meter import MeterTarget, UsageDelta  # noqa: E402
+from workspaces.host.metering.writer import write_deltas  # noqa: E402
 from workspaces.models import Metered, MeterRecord, UsagePoint, Workspace  # noqa: E402
 from workspaces.usage.amounts import Amounts, Point  # noqa: E402
 from workspaces.usage.tiers import DAY, MINUTE, TIERS  # noqa: E402
@@ -94,7 +94,7 @@ def private_redis() -> Iterator[redis.Redis]:
         process.wait()
 
 
-def make_machines(count: int) -> tuple[Moving, list[Entry]]:
+def make_machines(count: int) -> tuple[Moving, list[MeterTarget]]:
     """Rows that run, and what stands for their machines."""
     account, _ = account_create(name="bench", plan="scale")
     host = Host.objects.create(name=NAME, subnet="10.200.0.0/16", last_seen_at=timezone.now())
@@ -118,7 +118,7 @@ def make_machines(count: int) -> tuple[Moving, list[Entry]]:
     ]
     Workspace.objects.bulk_create(rows, batch_size=500)
     driver = Moving(STATE / "machines")
-    return driver, [Entry(row.pk, row.account_id, row.namespace_id, 1000, 512, True, 0) for row in rows]
+    return driver, [MeterTarget(row.pk, row.account_id, row.namespace_id, 1000, 512, True, 0) for row in rows]
 
 
 class Written:
@@ -211,7 +211,7 @@ def measure(driver: Moving, ids: list[str], seconds: float, client: redis.Redis)
     sampler.stop()
 
 
-def a_day(entries: list[Entry]) -> None:
+def a_day(entries: list[MeterTarget]) -> None:
     """One day of ticks and compactions, as fast as they go; then the size of the file, with and without each part."""
     for model in (MeterRecord, Metered, UsagePoint):
         model.objects.all().delete()
@@ -222,11 +222,11 @@ def a_day(entries: list[Entry]) -> None:
         if minute == DAY // MINUTE - LAST_MINUTES:
             moved = bytes_written()
         at = start + minute * MINUTE
-        write({entry.workspace_id: _part(entry, minute, at, start) for entry in entries}, at * 1_000_000)
+        write_deltas({entry.workspace_id: _part(entry, minute, at, start) for entry in entries}, at * 1_000_000)
         if minute % 5 == 0:
-            rolled += compact(at + MINUTE)
+            rolled += compact_usage(at + MINUTE)
     moved = bytes_written() - moved
-    compact(start + DAY)
+    compact_usage(start + DAY)
     counts = Counter(UsagePoint.objects.values_list("tier", flat=True))
     records, whole = MeterRecord.objects.count(), size()
     MeterRecord.objects.all().delete()
@@ -246,7 +246,7 @@ def a_day(entries: list[Entry]) -> None:
     print(f"    one day on disk, tiers and records: {(tiers + bill) / 1e6:.1f} MB")
 
 
-def _part(entry: Entry, minute: int, at: int, start: int) -> Part:
+def _part(entry: MeterTarget, minute: int, at: int, start: int) -> UsageDelta:
     used = Amounts(30_000_000_000, 6_000_000, 12_000_000, 18_000_000, 24_000_000)
     counters = [value * minute for value in (used.cpu_time_ns, 6_000_000, 12_000_000, 18_000_000, 24_000_000)]
     point = Point(
@@ -254,7 +254,7 @@ def _part(entry: Entry, minute: int, at: int, start: int) -> Part:
     )
     sample = Sample(at, "1a2b3c.17b8d0a1b2c3", *counters)
     after = (at - MINUTE) * 1_000_000 if at > start else 0
-    return Part(entry, sample, used, used, 60_000, 512 * 60_000, [point], after)
+    return UsageDelta(entry, sample, used, used, 60_000, 512 * 60_000, [point], after)
 
 
 def size() -> int:

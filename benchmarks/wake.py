@@ -13,7 +13,7 @@ import httpx
 
 from benchmarks.common import Instance, show
 from benchmarks.raw import COMMAND, RawGuest, raw_guest
-from config.instance import load_instance
+from supervise.instance import load_instance
 from tests.vm.sleeper import Sleeper, open_sleeper
 
 SETTLE_SECONDS = 1  # a machine that has just started takes CPU from the next
@@ -63,7 +63,7 @@ def main() -> None:
     with (
         instance.workspace(options.memory) as (client, workspace_id),
         raw_guest(instance, options.memory) as guest,
-        open_sleeper(here, here.environment()) as sleeper,
+        open_sleeper(here, here.settings()) as sleeper,
     ):
         for number in range(options.count):
             rows.append(measure(client, f"/workspace/{workspace_id}", workspace_id, guest, sleeper))

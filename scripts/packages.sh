@@ -1,9 +1,19 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of packages.debian that are missing. Nothing missing: ends at once, needs no root.
+# `packages.sh GROUP...`: installs the Debian packages of these groups of packages.debian that are missing. Nothing
+# missing: ends at once, needs no root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t wanted < <(sed 's/#.*//; s/[[:space:]]//g; /^$/d' packages.debian)
+listed() { sed -n "/^\[$1\]/,/^\[/p" packages.debian | sed 's/#.*//; /^\[/d; s/[[:space:]]//g; /^$/d'; }
+
+wanted=()
+for group in "$@"; do
+    mapfile -t packages < <(listed "$group")
+    [ "${#packages[@]}" -gt 0 ] || { echo "packages.debian has no group $group" >&2; exit 2; }
+    wanted+=("${packages[@]}")
+done
+[ "${#wanted[@]}" -gt 0 ] || { echo "usage: packages.sh GROUP..." >&2; exit 2; }
+
 installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null | sed -n 's/^installed //p' || true)
 missing=()
 for package in "${wanted[@]}"; do

@@ -1,11 +1,20 @@
 #!/usr/bin/env bash
-# Makes .venv from requirements-dev.lock. A stamp with the lock's hash makes a second run instant.
+# `venv.sh run|dev`: makes .venv from requirements.lock (what running needs) or from requirements-dev.lock, which holds
+# the same versions and the tools of development; so `dev` upgrades a `run` environment in place, and satisfies it. Stamps
+# with the locks' hashes make a second call instant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-lock=requirements-dev.lock
-stamp=".venv/.lock-$(sha256sum "$lock" | cut -c1-16)"
-[ ! -e "$stamp" ] || exit 0
+hash() { sha256sum "$1" | cut -c1-16; }
+run_stamp=".venv/.run-$(hash requirements.lock)"
+dev_stamp=".venv/.dev-$(hash requirements-dev.lock)"
+case "${1:-}" in
+    run) lock=requirements.lock stamps=("$run_stamp") ;;
+    dev) lock=requirements-dev.lock stamps=("$run_stamp" "$dev_stamp") ;;
+    *) echo "usage: venv.sh run|dev" >&2; exit 2 ;;
+esac
+# The last stamp is the one of what is asked for.
+[ ! -e "${stamps[-1]}" ] || exit 0
 
 suitable() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 if [ ! -x .venv/bin/python ]; then
@@ -22,5 +31,5 @@ echo "Installing the Python packages of $lock"
 # The project itself: two folders on the path, which is what an editable install would do, without a build.
 site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n%s\n' "$PWD" "$PWD/platform" >"$site/microvm-workspaces.pth"
-rm -f .venv/.lock-*
-touch "$stamp"
+rm -f .venv/.lock-* .venv/.run-* .venv/.dev-*
+touch "${stamps[@]}"

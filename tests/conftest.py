@@ -25,6 +25,15 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as `rows` what uses the database of the tests; tests of whole instances carry the mark themselves."""
+    for item in items:
+        used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
+        if used or item.get_closest_marker("django_db"):
+            item.add_marker("rows")
+
+
 @pytest.fixture(autouse=True)
 def plans(request: pytest.FixtureRequest) -> None:
     """A transactional test flushes the tables, and with them the plans that a migration made."""

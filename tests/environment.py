@@ -22,12 +22,13 @@ SOCKET = STATE / "redis.sock"
 os.environ.update(
     {
         "PLATFORM_STATE": str(STATE),
+        "PLATFORM_HOST_NAME": "local",
         "PLATFORM_VM_BACKEND": "fake",
         "PLATFORM_SECRET_KEY": "a-key-that-only-the-tests-use-0123456789",
         "PLATFORM_REDIS_URL": f"unix://{SOCKET}",
         "PLATFORM_ALLOWED_HOSTS": "testserver,localhost",
         "PLATFORM_DEFAULT_IMAGE": "localhost/workspace:latest",
-        "PLATFORM_LEFTOVER_GRACE_SECONDS": "0",
+        "PLATFORM_ORPHAN_GRACE_SECONDS": "0",
         "PLATFORM_RETRY_SECONDS": "0",
         "PLATFORM_LOG_LEVEL": "WARNING",
     }

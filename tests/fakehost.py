@@ -15,11 +15,11 @@ from kombu.exceptions import OperationalError
 
 from common import redis as clients
 from vmbackend.backend import guest_pool, machines_dir
-from vmbackend.fake import FakeDriver
-from vmbackend.fake_images import FakeImageStore
+from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.images import FakeImageStore
 from workspaces import tasks  # noqa: F401 registers the tasks
 from workspaces.host import process
-from workspaces.host.runtime import HostSide
+from workspaces.host.runtime import HostRuntime
 
 NAME = "local"
 
@@ -49,7 +49,7 @@ class FakeHost:
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
         self._end_sampler()
-        self.side: HostSide = process.open_host()
+        self.side: HostRuntime = process.open_host()
 
     def stop(self) -> None:
         self.release()
@@ -57,7 +57,7 @@ class FakeHost:
         self.pool.shutdown()
         process.close_host()
         guest_pool().close()
-        self.driver.fail_no_more()
+        self.driver.clear_failures()
         for machine in self.driver.inventory().ids():
             self.driver.delete(machine)
 

@@ -145,7 +145,7 @@ def test_what_nobody_expected_is_internal_error_without_a_word_of_it(
     def broken(*args: Any, **kwargs: Any) -> None:
         raise ZeroDivisionError("a secret of ours")
 
-    monkeypatch.setattr(selectors, "listed", broken)
+    monkeypatch.setattr(selectors, "listed_workspaces", broken)
     monkeypatch.setattr(selectors, "get", broken)
     for path in ("/workspace", "/workspace/x", "/workspace/x/overlay/files?path=/x"):
         answer = api.get(path)

@@ -26,12 +26,12 @@ def image_store() -> ImageStore:
     """The host's image cache. Only vmhost and the image commands open it."""
     env = settings.ENV
     if env.vm_backend == "fake":
-        from vmbackend.fake_images import FakeImageStore
+        from vmbackend.fake.images import FakeImageStore
 
-        return FakeImageStore()  # type: ignore[return-value]  # the same face, and nothing on disk
+        return FakeImageStore()  # type: ignore[return-value]  # the same interface, without files
     from vmbackend.images.store import ImageStore
 
-    root = env.path(env.images_dir, "cache/images")
+    root = env.images_dir
     return ImageStore(
         root,
         ImageSettings(
@@ -47,10 +47,10 @@ def image_store() -> ImageStore:
 
 
 def build_driver() -> Driver:
-    """The driver that PLATFORM_VM_BACKEND names, not yet open. Only vmhost calls this."""
+    """The configured driver, not yet open. Only vmhost calls this."""
     env = settings.ENV
     if env.vm_backend == "fake":
-        from vmbackend.fake import FakeDriver
+        from vmbackend.fake.driver import FakeDriver
 
         return FakeDriver(machines_dir())
     from vmbackend.libvirt.driver import LibvirtDriver
@@ -58,12 +58,12 @@ def build_driver() -> Driver:
 
     return LibvirtDriver(
         LibvirtSettings(
-            uri=env.libvirt_uri or f"qemu:///embed?root={settings.STATE / 'libvirt'}",
+            uri=env.libvirt_uri,
             machines_dir=machines_dir(),
             instance=env.instance,
             subnet=env.subnet,
             dns=env.guest_dns,
-            kit_dir=env.path(env.kit_dir, "cache/kit"),
+            kit_dir=env.kit_dir,
             control_public_key=control_key().with_suffix(".pub").read_text().strip(),
             images=image_store(),
             memory_reserve_mb=env.memory_reserve_mb,
@@ -74,13 +74,14 @@ def build_driver() -> Driver:
 
 
 def machines_dir() -> Path:
-    return settings.ENV.path(settings.ENV.machines_dir, "machines")
+    path: Path = settings.ENV.machines_dir
+    return path
 
 
 def control_key() -> Path:
-    """The private key with which the platform enters its guests; made on first use, mode 0600, never leaves the state.
+    """The private key with which the platform logs in to its guests; created on first use, mode 0600.
 
-    Two processes that start at once agree: the loser of the rename reads the winner's.
+    Safe if two processes start at once: both use the key of the first.
     """
     path: Path = settings.STATE / "keys" / "control_ed25519"
     if not path.exists():
@@ -99,7 +100,7 @@ def _write_once(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         os.fchmod(file.fileno(), mode)
     try:
-        os.link(beside, path)  # fails where another process was first, unlike a rename
+        os.link(beside, path)  # fails if the file exists, unlike a rename
     except FileExistsError:
         pass
     finally:
@@ -113,9 +114,9 @@ def guest_pool() -> GuestPool:
 
 
 def open_session(address: GuestAddress) -> GuestSession:
-    """A session to one guest, by the backend that is configured."""
+    """A session to one guest, of the configured backend."""
     if settings.ENV.vm_backend == "fake":
-        from vmbackend.fake_guest import FakeGuestSession
+        from vmbackend.fake.guest import FakeGuestSession
 
         return FakeGuestSession(machines_dir(), address.machine_id)
     from vmbackend.guest.ssh import SSHGuestSession

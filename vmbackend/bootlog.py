@@ -1,9 +1,8 @@
-"""What a console's log looks like on the host's disk, whichever driver writes it.
+"""The format of a console log on the host's disk, the same for every driver.
 
-Two files, `boot.log` and before it `boot.log.1`, bounded together. Each line begins with the time at which the host
-read its first byte. A guest has no honest clock on its console, so this is the only time that a console line has.
-Whoever wrote the line cannot have written the stamp: every line gets one, as does the beginning of each file, and a
-reader takes off exactly one.
+Two files, `boot.log` and the older `boot.log.1`, with a common size limit. Each line begins with the time at which the
+host read its first byte: a guest sends no trustworthy time on its console. A guest cannot forge the timestamp: every
+line gets one, as does the beginning of each file, and a reader removes exactly one.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from pathlib import Path
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ")
 
 
-def stamp(moment: datetime | None = None) -> bytes:
+def timestamp_prefix(moment: datetime | None = None) -> bytes:
     """`2026-01-31T12:00:00.000Z ` of now, or of a moment."""
     moment = (moment or datetime.now(UTC)).astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.").encode() + b"%03dZ " % (moment.microsecond // 1000)
 
 
-def take_stamp(line: bytes) -> tuple[str | None, bytes]:
+def split_timestamp(line: bytes) -> tuple[str | None, bytes]:
     """A line's time and what was written; None where the line has none (its beginning was dropped)."""
     found = _STAMP.match(line)
     return (found[1].decode(), line[found.end() :]) if found else (None, line)
 
 
-def former(path: Path) -> Path:
+def rotated_path(path: Path) -> Path:
     """Where the older half of a log is; it need not exist."""
     return path.with_name(f"{path.name}.1")
 
 
-def clear(path: Path) -> None:
-    """Remove both files; harmless where there are none. Output that comes meanwhile begins the log anew."""
+def clear_boot_log(path: Path) -> None:
+    """Remove both files. Idempotent. Later output starts a new log."""
     path.unlink(missing_ok=True)
-    former(path).unlink(missing_ok=True)
+    rotated_path(path).unlink(missing_ok=True)

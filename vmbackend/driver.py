@@ -1,20 +1,20 @@
-"""The driver contract: what a hypervisor backend promises to the rest of the platform.
+"""The driver contract: what the rest of the platform relies on in every hypervisor backend.
 
 A driver knows machines and one host; it knows nothing of workspaces, accounts or the database. Exactly one process
-per host (`vmhost`) opens a driver. Every backend passes the same suite, `tests/vmbackend/test_driver_contract.py`.
+per host (`vmhost`) opens a driver. Every backend passes the same tests, `tests/vmbackend/test_driver_*.py`.
 
-Words used throughout:
+Terms:
 * *machine*: a micro-VM with its disk, its network port, its configuration and its log, named by an `id`
   (`[a-z0-9_]{1,40}`; the platform passes workspace ids).
-* *saved memory*: what `sleep` wrote and the next `start` loads; it belongs to the machine and goes with it.
-* *leftover*: anything of ours on the host (domain, disk, tap, firewall entry, saved memory) that no live machine needs.
+* *saved memory*: written by `sleep`, loaded by the next `start`; removed with the machine.
+* *orphan*: an object of this instance on the host (domain, disk, tap, firewall entry, saved memory) without a machine.
 
 Rules that hold for every method:
-* Every method is safe to call again after it failed or after the process died in the middle of it; what it leaves
-  behind on failure is said in its docstring.
-* Methods may be called from several threads at once, for different machines. Calls for one machine are made one at a
+* Every method is safe to call again after it failed or after the process died during the call; the docstrings say what
+  remains on failure.
+* Methods may be called concurrently for different machines. Calls for one machine are made one at a
   time (the platform runs one operation per machine), except `state`, `destroy` and `delete`.
-* Only exceptions of `vmbackend.errors` come out. Times are seconds (float), sizes MiB unless the name says otherwise.
+* Only exceptions of `vmbackend.errors` are raised. Times are seconds (float), sizes MiB unless the name says otherwise.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from vmbackend.samples import Metered
 
 
 class MachineState(StrEnum):
-    """What the hypervisor says of a machine now."""
+    """A machine's state as the hypervisor reports it."""
 
     ABSENT = "absent"  # not defined here
     OFF = "off"  # defined, no process, no saved memory
     RUNNING = "running"
-    PAUSED = "paused"  # process there, CPUs stopped
+    PAUSED = "paused"  # has a process, CPUs stopped
     ASLEEP = "asleep"  # no process, memory saved on disk
 
 
 class EventKind(StrEnum):
-    """What a driver reports without being asked."""
+    """What a driver reports by events."""
 
-    READY = "ready"  # the guest finished its boot and its services answer
-    MAIN_EXITED = "main_exited"  # its main process ended; `exit_code` is set; the VM powers off by itself next
-    STOPPED = "stopped"  # the hypervisor process is gone; `reason` says why
+    READY = "ready"  # the guest has booted and its services answer
+    MAIN_EXITED = "main_exited"  # its main process ended; `exit_code` is set; the machine powers off next
+    STOPPED = "stopped"  # the hypervisor process ended; `reason` is set
 
 
 class StopReason(StrEnum):
-    """Why a machine's process is gone."""
+    """Why a machine's process ended."""
 
-    SHUTDOWN = "shutdown"  # the guest powered off cleanly (asked to, or of its own)
-    DESTROYED = "destroyed"  # this driver ended it
+    SHUTDOWN = "shutdown"  # the guest powered off, on request or by itself
+    DESTROYED = "destroyed"  # ended by this driver
     CRASHED = "crashed"  # the process died or was killed
-    PANICKED = "panicked"  # the guest's kernel gave up, or it rebooted without being asked
+    PANICKED = "panicked"  # the guest's kernel panicked, or the guest rebooted
     SAVED = "saved"  # memory was written to disk
-    LOST = "lost"  # the machine is no longer known to the hypervisor at all
+    LOST = "lost"  # the hypervisor does not know the machine any more
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to a machine. Delivered at least once, in order per machine, on a driver thread."""
+    """Delivered at least once, in order per machine. `exit_code`: of MAIN_EXITED; `reason`: of STOPPED."""
 
     machine_id: str
     kind: EventKind
@@ -69,19 +69,19 @@ class Event:
 
 
 class WorkloadRestart(StrEnum):
-    """What becomes of a workload that ended."""
+    """When a workload is started again after its end."""
 
     NEVER = "never"
-    ON_FAILURE = "on-failure"
+    ON_FAILURE = "on-failure"  # after an exit code other than 0, or a signal
     ALWAYS = "always"
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A supervised program beside the main one. Its end never ends the machine.
+    """A supervised program besides the main one. Its exit never stops the machine.
 
-    `max_restarts` 0 is no limit; `restart_delay` in seconds. `log_path`: absolute, in the guest; None: a bounded log of
-    the kit's own. `env` is added to the machine's.
+    `max_restarts` 0: no limit; `restart_delay` in seconds. `log_path`: absolute, in the guest; None: the kit's
+    default, of limited size. `env` is added to the machine's.
     """
 
     name: str  # [A-Za-z0-9][A-Za-z0-9_.-]{0,63}
@@ -97,13 +97,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What the guest starts. Travels in a file only root of the host can read, never on a kernel command line.
+    """What the guest starts. Passed in a file that only root of the host can read, never on a kernel command line.
 
-    `cmd` set: the main process; its end is the machine's exit. `cmd` None: `entrypoint` (from the image) runs as a
-    supervised service, and the machine stays up whatever becomes of it; both None: nothing is started. `workloads`
-    start beside it. `wait_for_init`: READY is told only after the main program and every workload have been started
-    (or could not be); without it, as soon as the guest's services answer. `ssh`: a second SSH server, on port 22, for
-    the keys in `ssh_keys` (OpenSSH lines) and nothing else. `keep_logs` False: logs of earlier starts are removed.
+    `cmd`: the main process; its exit stops the machine. Without `cmd`, `entrypoint` (from the image) runs as a
+    supervised service and the machine stays up regardless of it; both None: nothing is started. `workloads` start
+    besides it.
+    `wait_for_init`: READY is reported only after the main program and every workload were started (or failed to start);
+    otherwise as soon as the guest's services answer. `ssh`: a second SSH server, on port 22, which accepts only the
+    keys in `ssh_keys` (OpenSSH lines). `keep_logs` False: logs of earlier starts are removed.
     """
 
     hostname: str
@@ -121,7 +122,7 @@ class Boot:
 
 @dataclass(frozen=True, slots=True)
 class MachineSpec:
-    """A machine as it shall be. `image` is the digest of an image that `ImageStore.ensure` has made ready."""
+    """A machine's specification. `image`: the digest of an image that `ImageStore.ensure` has prepared."""
 
     id: str
     image: str
@@ -135,7 +136,7 @@ class MachineSpec:
 
 @dataclass(frozen=True, slots=True)
 class MachineIdentity:
-    """What others need to reach the machine's guest."""
+    """What is needed to connect to the machine's guest."""
 
     ip: str
     ssh_host_key: str  # OpenSSH public key line of the guest's control port
@@ -144,7 +145,7 @@ class MachineIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The host's size and what is free of it at this moment."""
+    """The host's size and its free memory and disk, at the time of the call."""
 
     arch: str  # as OCI spells it: amd64, arm64
     accelerated: bool
@@ -153,146 +154,145 @@ class Capacity:
     memory_free_mb: int
     disk_mb: int
     disk_free_mb: int
-    snapshots: bool = True  # whether machines can sleep here
-    boot_id: str = ""  # changes when the host was booted anew
+    snapshots: bool = True  # whether this host supports saved memory
+    boot_id: str = ""  # changes with each boot of the host
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Everything of this instance that exists on the host, by machine id. Foreign things are never in it."""
+    """Everything of this instance that exists on the host, by machine id; nothing of other instances."""
 
     domains: Mapping[str, MachineState]
-    directories: frozenset[str]  # machine ids that own a directory with disks, configuration or saved memory
+    directories: frozenset[str]  # machine ids with a directory of disks, configuration or saved memory
     taps: frozenset[str]
     firewall: frozenset[str]
-    saved: frozenset[str] = frozenset()  # machine ids with saved memory, whole or partial, wherever it lies
+    saved: frozenset[str] = frozenset()  # machine ids with saved memory, complete or partial, in any place
 
     def ids(self) -> frozenset[str]:
-        """Every machine id of which anything exists."""
+        """All machine ids that occur."""
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
 class Driver(Networking, Metered, ABC):
-    """One host's hypervisor. Measuring is in `vmbackend.samples`."""
+    """One host's hypervisor. The other methods are in `vmbackend.samples` and `vmbackend.policy`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
-        """Connect, prepare the host (bridge, firewall) and start reporting events; machines that run are adopted.
+        """Connect, set the host up (bridge, firewall) and start reporting events; running machines are adopted.
 
-        Blocks until `state` and `inventory` tell the truth about machines that ran before, including those whose
-        process died while nobody was attached. `on_event` is called on a driver thread and must return quickly.
+        Blocks until `state` and `inventory` are correct for machines that ran before, including those whose process
+        died while no driver was open. `on_event` is called on a driver thread and must return quickly.
         Raises BackendUnavailable. Leaves nothing open on failure.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Stop reporting and disconnect. Machines go on running. Closing twice is harmless."""
+        """Stop reporting and disconnect. Machines continue to run. Idempotent."""
 
     @abstractmethod
     def capacity(self) -> Capacity:
-        """The host's size and free room; takes no lock that a long call of another thread could hold."""
+        """The host's size and free resources; never blocked by a long call of another thread."""
 
     @abstractmethod
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
-        """Make the machine's disk, network port and definition, without starting it.
+        """Create the machine's disk, network port and definition, without starting it.
 
-        A machine prepared before is brought to `spec`: definition, configuration and firewall are made anew, the
-        disk's contents and the host key are kept (it grows where `disk_mb` is larger, it never shrinks). A machine that
-        is not known to the hypervisor any more, but whose files are here, is brought back with them.
-        Raises NoRoom (before anything is written), ImageNotFound (the digest is not in the store),
-        InvalidMachineState (it runs or sleeps). On failure of a first preparation nothing is left behind.
+        An existing machine is changed to `spec`: definition, configuration and firewall are replaced, the disk's
+        contents and the host key are kept (the disk grows to `disk_mb`, it never shrinks). A machine whose files
+        exist but which the hypervisor does not know is defined again.
+        Raises CapacityExceeded (before anything is written), ImageNotFound (the digest is not in the store),
+        InvalidMachineState (it runs or sleeps). If the first `prepare` of a machine fails, nothing remains.
         """
 
     @abstractmethod
     def start(self, machine_id: str) -> None:
         """Start a prepared machine; returns when its process runs, not when the guest is ready.
 
-        Asleep: its memory is loaded, and it is as it was when it slept, ready included. Paused: resumed. Running:
-        nothing happens. Raises MachineNotFound, NoRoom (memory; it is as it was), BackendUnavailable,
-        SavedMemoryUnusable (its memory cannot be loaded; it is dropped and the machine is off, disk intact, so that the
-        next start is a cold one). On any other failure the machine is off, or still asleep if it was.
+        Asleep: its memory is loaded and it continues as it was, ready included. Paused: resumed. Running: no effect.
+        Raises MachineNotFound, CapacityExceeded (memory; unchanged then), BackendUnavailable, SavedMemoryUnusable (its
+        memory cannot be loaded and is dropped; the machine is off, the disk intact, the next start is a cold one). On
+        any other failure the machine is off, or still asleep if it was.
         """
 
     @abstractmethod
     def wait_ready(self, machine_id: str, timeout: float) -> None:
-        """Return once the guest has said `ready` since its last start: its control port listens then.
+        """Wait until the guest has reported `ready` since its last start: its control port listens then.
 
-        Of a machine that a former driver started, whose word may be lost, the port itself is asked. Changes nothing.
-        Raises MachineExited (it ended first), DeadlineExceeded, MachineNotFound.
+        For a machine that an earlier driver started, whose report may be lost, the port is probed. Changes nothing.
+        Raises MachineExited (it stopped first), DeadlineExceeded, MachineNotFound.
         """
 
     @abstractmethod
     def shutdown(self, machine_id: str, grace: float) -> bool:
-        """Ask the guest to power off and wait at most `grace` seconds; then end it hard.
+        """Press the power button and wait at most `grace` seconds; then destroy.
 
-        Returns True where the guest went by itself. Off or absent: True at once. Paused: ended after resuming it for
-        the grace time. Asleep: its memory is dropped, True. Afterwards the machine is off. Raises BackendUnavailable.
+        Returns True if the guest powered off by itself. Off or absent: True at once. Paused: resumed first. Asleep: its
+        memory is dropped, True. Afterwards the machine is off. Raises BackendUnavailable.
         """
 
     @abstractmethod
     def destroy(self, machine_id: str) -> None:
-        """End the machine's process now and drop saved memory; disk and definition stay. Absent or off succeeds."""
+        """End the machine's process at once and drop saved memory; disk and definition stay. Idempotent."""
 
     @abstractmethod
     def delete(self, machine_id: str) -> None:
-        """Remove the machine and everything of it: process, definition, disks, saved memory, log, port, firewall.
+        """Remove the machine completely: process, definition, disks, saved memory, log, port, firewall.
 
-        Of an absent machine or of any leftover of one it removes what there is; nothing there succeeds. If it fails
-        half way, calling it again finishes.
+        Also removes what remains of an incomplete machine or an orphan. Idempotent. After a failure, calling it again
+        completes the removal.
         """
 
     @abstractmethod
     def pause(self, machine_id: str) -> None:
-        """Stop the CPUs; memory stays. Paused already succeeds. Raises MachineNotFound, InvalidMachineState."""
+        """Stop the CPUs; memory stays. Idempotent. Raises MachineNotFound, InvalidMachineState."""
 
     @abstractmethod
     def resume(self, machine_id: str) -> None:
-        """Let the CPUs go on. Running already succeeds. Raises MachineNotFound, InvalidMachineState."""
+        """Let the CPUs continue. Idempotent. Raises MachineNotFound, InvalidMachineState."""
 
     @abstractmethod
     def sleep(self, machine_id: str) -> None:
         """Write the machine's memory to the host's disk and end its process; `start` loads it again.
 
-        Running or paused; asleep already succeeds. Raises NoRoom (disk; before anything is written),
-        MachineNotFound, InvalidMachineState (it is off), BackendUnavailable. On failure the machine goes on as it was,
-        and no partial memory stays. A death in the middle leaves either a running machine, whose partial memory the
-        next `open` removes, or a sleeping one.
+        From running or paused. Idempotent. Raises CapacityExceeded (disk; before anything is written), MachineNotFound,
+        InvalidMachineState (it is off), BackendUnavailable. On failure the machine continues as it was, without partial
+        memory. If the process dies during the call, the machine either runs, and the next `open` removes its partial
+        memory, or it is asleep.
         """
 
     @abstractmethod
-    def freshen(self, machine_id: str) -> None:
-        """After a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
+    def resync_guest(self, machine_id: str) -> None:
+        """Resync after a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
 
-        Returns when both are done. Raises MachineNotFound, InvalidMachineState (it does not run), GuestUnreachable.
+        Returns when both are done. Raises MachineNotFound, InvalidMachineState (not running), GuestUnreachable.
         """
 
     @abstractmethod
     def reset_disk(self, machine_id: str) -> None:
-        """Make the writable disk anew, empty and of the same size; definition, address and host key stay.
+        """Replace the writable disk by an empty one of the same size; definition, address and host key stay.
 
-        In one step: before it the old disk is whole, after it the new one. Raises InvalidMachineState (it is not off),
-        MachineNotFound, NoRoom, BackendUnavailable; the old disk is untouched then.
+        Atomic. Raises InvalidMachineState (not off), MachineNotFound, CapacityExceeded, BackendUnavailable.
         """
 
     @abstractmethod
-    def agent_answers(self, machine_id: str, timeout: float) -> bool:
+    def agent_responds(self, machine_id: str, timeout: float) -> bool:
         """Whether the guest's agent answers a ping within `timeout` seconds (rounded up to whole ones).
 
-        False for a guest without one, or that is silent, paused or off. Raises MachineNotFound, BackendUnavailable.
+        False for a guest without an agent, and if it is paused or off. Raises MachineNotFound, BackendUnavailable.
         """
 
     @abstractmethod
     def state(self, machine_id: str) -> MachineState:
-        """The machine's state now. Raises BackendUnavailable only."""
+        """The machine's present state. Raises BackendUnavailable only."""
 
     @abstractmethod
     def inventory(self) -> Inventory:
-        """All there is of this instance. May take a second; not for hot paths."""
+        """All objects of this instance on the host. May take a second; not for hot paths. Raises BackendUnavailable."""
 
     @abstractmethod
     def boot_log(self, machine_id: str) -> Path:
-        """Where the console output of the machine's starts is written, as `bootlog` says. The file may not exist."""
+        """The path of the console log, in the format of `vmbackend.bootlog`. The file may not exist."""
 
     @abstractmethod
     def definition(self, machine_id: str) -> dict[str, object]:
-        """The machine's raw definition with secrets removed. Raises MachineNotFound."""
+        """The machine's raw definition without secrets. Raises MachineNotFound."""

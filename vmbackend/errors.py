@@ -1,6 +1,6 @@
-"""Everything the hypervisor side can fail with.
+"""The errors of the hypervisor side.
 
-One exception class per meaning; each carries a stable `code` and one sentence that a person can act on.
+One exception class per meaning; each carries a stable `code` and one message that tells a person what to do.
 Backends translate their own errors (libvirt, skopeo, ssh, nft) at one boundary each into these, so no caller
 ever sees a libvirt or asyncssh exception. None of these imports Django.
 """
@@ -13,20 +13,20 @@ from typing import ClassVar
 class BackendError(Exception):
     """Base of all errors of this package.
 
-    `code` is stable and machine readable; `sentence` is shown to the owner of the machine, so it holds no secret
-    and no path of the host. `retryable` says whether the same call may succeed later without anybody's doing.
+    `code` is stable and machine readable; `message` is shown to the owner of the machine, so it contains no secret
+    and no path of the host. `retryable`: whether the same call may succeed later without intervention.
     """
 
     code: ClassVar[str] = "backend_error"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
 
 
 class BackendUnavailable(BackendError):
-    """The hypervisor does not answer (connection lost, libvirt not open)."""
+    """The hypervisor cannot be reached, or a tool or file operation of the host failed."""
 
     code = "backend_unavailable"
     retryable = True
@@ -39,7 +39,7 @@ class MachineNotFound(BackendError):
 
 
 class InvalidMachineState(BackendError):
-    """The machine is not in a state in which the call makes sense."""
+    """The call is not allowed in the machine's present state."""
 
     code = "invalid_machine_state"
 
@@ -50,8 +50,8 @@ class SavedMemoryUnusable(BackendError):
     code = "saved_memory_unusable"
 
 
-class NoRoom(BackendError):
-    """The host lacks memory or disk room. Raised before anything is started or written."""
+class CapacityExceeded(BackendError):
+    """The host lacks memory or disk space. Raised before anything is started or written."""
 
     code = "no_room"
     retryable = True
@@ -65,24 +65,24 @@ class DeadlineExceeded(BackendError):
 
 
 class MachineExited(BackendError):
-    """The machine ended while something waited for it. `exit_code` is that of the main process, if it said one."""
+    """The machine stopped while a caller waited for it. `exit_code`: that of its main process, if it reported one."""
 
     code = "machine_exited"
     retryable = True
 
-    def __init__(self, sentence: str, *, exit_code: int | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, message: str, *, exit_code: int | None = None) -> None:
+        super().__init__(message)
         self.exit_code = exit_code
 
 
 class ImageError(BackendError):
-    """Base of what can be wrong with an image."""
+    """Base of the errors of images."""
 
     code = "image_error"
 
 
 class ImageNotFound(ImageError):
-    """The registry answered, and has no such image (or does not show it to us)."""
+    """The registry answered and has no such image, or does not grant access to it."""
 
     code = "image_not_found"
 
@@ -101,7 +101,7 @@ class ImageWrongPlatform(ImageError):
 
 
 class ImageTooLarge(ImageError):
-    """The image's unpacked size is above the limit."""
+    """The image's unpacked size exceeds the limit."""
 
     code = "image_too_large"
 
@@ -126,7 +126,7 @@ class GuestPathNotFound(BackendError):
 
 
 class GuestPathInvalid(BackendError):
-    """The path exists but cannot serve (a directory where a file is wanted, a device, a symlink loop)."""
+    """The path cannot be used for the operation (a directory instead of a file, a device, a symlink loop)."""
 
     code = "path_invalid"
 

@@ -1,6 +1,6 @@
-"""What a host needs to run machines: each need is looked at, and told with the command that mends it.
+"""Checks of what a host needs to run machines, each with the command that fixes a failure.
 
-Looks only; what it makes to find out (a bridge, a machine) is gone when it returns. Imports no Django.
+Changes nothing: what a check creates (a bridge, a machine) is removed before it returns. Imports no Django.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from pathlib import Path
 
 from vmbackend.errors import BackendError
 
-# What the smallest useful host has beside its machines.
+# The least that is useful.
 MEMORY_MB = 1024
 DISK_MB = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One need. `needed` False: the platform works without it, worse. `mend` is empty where there is
-    nothing to do.
+    """The result of one check. `needed` False: optional, the platform works worse without it. `fix`: the command to
+    run; empty if there is none.
     """
 
     name: str
     found: bool
-    sentence: str
-    mend: str = ""
+    message: str
+    fix: str = ""
     needed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """Which files and addresses of the instance are looked at."""
+class CheckTarget:
+    """The files and addresses of the instance to check."""
 
     root: Path  # of the project
     kit_dir: Path
@@ -46,136 +46,142 @@ class Where:
     libvirt_uri: str
 
 
-def look(where: Where) -> Iterator[Finding]:
-    """Every finding about the host, cheap ones first. A look that fails is a finding, never an error."""
-    looks: list[Callable[[Where], Finding]] = [
+def check_host(target: CheckTarget) -> Iterator[Finding]:
+    """Run every check of the host, fast ones first. A check that fails to run is a finding, never an error."""
+    checks: list[Callable[[CheckTarget], Finding]] = [
         *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _memory, _disk),
         *(_kit, _kernel, _kvm),
     ]
-    for one in looks:
+    for check in checks:
         try:
-            yield one(where)
+            yield check(target)
         except (OSError, subprocess.SubprocessError, BackendError, ImportError) as error:
-            needed = one not in (_kernel, _kvm)  # emulation and Debian's kernel serve as well
-            yield Finding(one.__name__.strip("_"), False, f"could not be looked at: {error}", "make kit", needed)
+            needed = check not in (_kernel, _kvm)  # emulation and Debian's kernel work, too
+            yield Finding(check.__name__.strip("_"), False, f"the check failed: {error}", "make kit", needed)
 
 
-def _root(where: Where) -> Finding:
-    if os.geteuid() == 0 or not where.libvirt_uri.startswith("qemu:///embed"):
+def _root(target: CheckTarget) -> Finding:
+    if os.geteuid() == 0 or not target.libvirt_uri.startswith("qemu:///embed"):
         return Finding("root", True, f"runs as user {os.geteuid()}")
-    return Finding("root", False, "machines are made by root with this libvirt address", "run the command with sudo")
+    return Finding("root", False, "this libvirt URI requires root", "run the command with sudo")
 
 
-def _python(_: Where) -> Finding:
+def _python(_: CheckTarget) -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     return Finding("python", sys.version_info >= (3, 11), version, "apt-get install python3 python3-venv")
 
 
-def _packages(where: Where) -> Finding:
-    rows = [row.partition("#")[0].strip() for row in (where.root / "packages.debian").read_text().splitlines()]
-    wanted = [row for row in rows if row]
+def _packages(target: CheckTarget) -> Finding:
+    wanted = _packages_to_run((target.root / "packages.debian").read_text())
     command = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\n", *wanted]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20).stdout.splitlines()
     missing = sorted(set(wanted) - {row.split()[1] for row in shown if row.startswith("installed ")})
     if not missing:
-        return Finding("packages", True, f"all {len(wanted)} of packages.debian are installed")
+        return Finding("packages", True, f"all {len(wanted)} that running needs are installed")
     return Finding("packages", False, f"missing: {', '.join(missing)}", "make setup")
 
 
-def _libvirt(where: Where) -> Finding:
+def _packages_to_run(listed: str) -> list[str]:
+    """The group `run` of packages.debian; the others are for tests and for builds."""
+    group = listed.partition("[run]\n")[2].partition("\n[")[0]
+    rows = [row.partition("#")[0].strip() for row in group.splitlines()]
+    return [row for row in rows if row]
+
+
+def _libvirt(target: CheckTarget) -> Finding:
     version = importlib.import_module("libvirt").getVersion()
     found = f"library {version // 1000000}.{version // 1000 % 1000}.{version % 1000}"
-    if not where.libvirt_uri.startswith("qemu:///embed"):
+    if not target.libvirt_uri.startswith("qemu:///embed"):
         return Finding("libvirt", True, found)
     drivers = list(Path("/usr/lib").glob("*/libvirt/connection-driver/libvirt_driver_qemu.so"))
-    sentence = found + (", QEMU driver module found" if drivers else ", its QEMU driver module is missing")
-    return Finding("libvirt", bool(drivers), sentence, "apt-get install libvirt-daemon-driver-qemu")
+    message = found + (", QEMU driver module found" if drivers else ", its QEMU driver module is missing")
+    return Finding("libvirt", bool(drivers), message, "apt-get install libvirt-daemon-driver-qemu")
 
 
-def _nftables(_: Where) -> Finding:
+def _nftables(_: CheckTarget) -> Finding:
     done = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=False, timeout=10)
     if done.returncode == 0:
         return Finding("nftables", True, "the kernel answers")
     return Finding("nftables", False, done.stderr.strip()[:200], "apt-get install nftables; modprobe nf_tables")
 
 
-def _dnsmasq(_: Where) -> Finding:
+def _dnsmasq(_: CheckTarget) -> Finding:
     done = subprocess.run(["dnsmasq", "--version"], capture_output=True, text=True, check=False, timeout=10)
     if " nftset" not in done.stdout:
-        return Finding("dnsmasq", False, "it cannot write into nftables sets", "apt-get install dnsmasq-base")
+        return Finding("dnsmasq", False, "built without nftset support", "apt-get install dnsmasq-base")
     command = ["ss", "-Hlntu", "sport = :53"]
-    held = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.split()
-    if {"0.0.0.0:53", "*:53"} & set(held):
-        mend = "let that one listen on addresses of its own"
-        return Finding("dnsmasq", False, "another DNS server holds port 53 of every address", mend)
+    listeners = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.split()
+    if {"0.0.0.0:53", "*:53"} & set(listeners):
+        fix = "configure that server to listen on specific addresses"
+        return Finding("dnsmasq", False, "another DNS server listens on port 53 of all addresses", fix)
     return Finding("dnsmasq", True, done.stdout.splitlines()[0].partition("  ")[0])
 
 
-def _bridge(_: Where) -> Finding:
+def _bridge(_: CheckTarget) -> Finding:
     name = f"mvmtry{os.getpid() % 100000}"
     command = ["ip", "link", "add", name, "type", "bridge"]
     made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
     subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False, timeout=10)
     if made.returncode == 0:
-        return Finding("bridge", True, "a bridge can be made")
+        return Finding("bridge", True, "a bridge can be created")
     return Finding("bridge", False, made.stderr.strip()[:200], "modprobe bridge (as root)")
 
 
-def _tun(_: Where) -> Finding:
+def _tun(_: CheckTarget) -> Finding:
     with Path("/dev/net/tun").open("rb+", buffering=0):
         return Finding("tun", True, "/dev/net/tun opens", "modprobe tun")
 
 
-def _memory(_: Where) -> Finding:
+def _memory(_: CheckTarget) -> Finding:
     rows = dict(row.split(":", 1) for row in Path("/proc/meminfo").read_text().splitlines())
     free = int(rows["MemAvailable"].split()[0]) // 1024
     return Finding("memory", free >= MEMORY_MB, f"{free} MiB available", f"free at least {MEMORY_MB} MiB")
 
 
-def _disk(where: Where) -> Finding:
-    free = shutil.disk_usage(where.state).free >> 20
-    mend = f"free at least {DISK_MB} MiB, or move the state: make run STATE=/larger/disk"
-    return Finding("disk", free >= DISK_MB, f"{free} MiB free for {where.state}", mend)
+def _disk(target: CheckTarget) -> Finding:
+    free = shutil.disk_usage(target.state).free >> 20
+    fix = f"free at least {DISK_MB} MiB, or move the state: make run STATE=/larger/disk"
+    return Finding("disk", free >= DISK_MB, f"{free} MiB free for {target.state}", fix)
 
 
-def _kit(where: Where) -> Finding:
+def _kit(target: CheckTarget) -> Finding:
     from vmbackend.guest.kit import find_kit
 
     try:
-        return Finding("guest kit", True, f"version {find_kit(where.kit_dir).version}")
+        return Finding("guest kit", True, f"version {find_kit(target.kit_dir).version}")
     except BackendError as error:
-        return Finding("guest kit", False, error.sentence, "make kit")
+        return Finding("guest kit", False, error.message, "make kit")
 
 
-def _kernel(where: Where) -> Finding:
-    """Whether the own small kernel is there; Debian's does as well, a second slower."""
-    from vmbackend.guest.kernel import own_kernel
+def _kernel(target: CheckTarget) -> Finding:
+    """Whether the custom kernel is built; Debian's works, too, with a boot that takes a second longer."""
+    from vmbackend.guest.kernel import custom_kernel
 
-    own = own_kernel(where.kit_dir)
-    if own:
-        return Finding("guest kernel", True, "the project's own small kernel", needed=False)
-    sentence = "Debian's cloud kernel; the project's own starts a second faster"
-    return Finding("guest kernel", False, sentence, "make kernel kit", needed=False)
+    custom = custom_kernel(target.kit_dir)
+    if custom:
+        return Finding("guest kernel", True, "the custom kernel", needed=False)
+    message = "Debian's cloud kernel; the custom kernel boots a second faster"
+    return Finding("guest kernel", False, message, "make kernel kit", needed=False)
 
 
-def _kvm(where: Where) -> Finding:
-    """What KVM can do is known by booting with it: some nested variants open the device and never boot."""
+def _kvm(target: CheckTarget) -> Finding:
+    """Boots a kernel to find out: with some nested variants the device opens and no kernel boots."""
     from vmbackend.guest.kit import find_kit
     from vmbackend.libvirt.probe import probe_kvm
 
     with tempfile.TemporaryDirectory(prefix="mvm-probe-") as folder:
-        report = probe_kvm(find_kit(where.kit_dir).kernel, Path(folder))
-    mend = "" if report.works else "enable (nested) virtualisation for this machine; emulation serves until then"
-    return Finding("kvm", report.works, report.sentence, mend, needed=False)
+        report = probe_kvm(find_kit(target.kit_dir).kernel, Path(folder))
+    fix = "" if report.works else "enable (nested) virtualisation for this host; until then machines are emulated"
+    return Finding("kvm", report.works, report.message, fix, needed=False)
 
 
-def port_finding(port: int, ours: bool) -> Finding:
-    """Whether the instance's port is free, or held by the instance itself."""
+def check_port(port: int, ours: bool) -> Finding:
+    """Whether the instance's port is free or used by the instance itself."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            sentence = "is this instance's" if ours else "is in use by another program"
-            return Finding("port", ours, f"{port} {sentence}", "choose another: make run PORT=8001")
+            message = "is used by this instance" if ours else "is in use by another program"
+            return Finding("port", ours, f"{port} {message}", "choose another: make run PORT=8001")
     return Finding("port", True, f"{port} is free")

@@ -1,4 +1,4 @@
-"""The hosts that machines run on."""
+"""The hosts that run machines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from datetime import timedelta
 from django.db import models
 from django.utils import timezone
 
-ALIVE_FOR = timedelta(seconds=45)
+ALIVE_FOR = timedelta(seconds=45)  # after the last report of a host's vmhost
 
 
 class Host(models.Model):
-    """One machine with a `vmhost` process. Its row is kept current by that process; memory and disk in MiB."""
+    """A physical or virtual server with a `vmhost` process, which keeps this row current.
+
+    Sizes are MiB; the free ones are what remains after the host's reserve. `cpus` counts logical CPUs. `subnet` is the
+    IPv4 network of its machines. `arch` as in OCI (amd64, arm64). A host takes new machines while `accepts_new` is set
+    and `is_alive`. Rows are never deleted automatically: those of a host that is gone stop being alive after ALIVE_FOR.
+    """
 
     name = models.SlugField(primary_key=True, max_length=40)
     accepts_new = models.BooleanField(default=True, help_text="Whether new workspaces may be placed here.")
@@ -44,5 +49,5 @@ class Host(models.Model):
 
     @property
     def is_alive(self) -> bool:
-        """Whether its vmhost has been heard lately and its hypervisor answers."""
+        """Whether its vmhost reported within ALIVE_FOR and its hypervisor answers."""
         return bool(self.last_seen_at and timezone.now() - self.last_seen_at < ALIVE_FOR and not self.problem)

@@ -1,4 +1,4 @@
-"""What a machine may reach and what may reach it: the part of the driver contract that is about its network."""
+"""Network policies: the part of the driver contract about what a machine may reach and what may reach it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from ipaddress import IPv4Network, ip_network
 from typing import Any, Self
 
-# What no machine reaches, whatever its policy says.
+# No machine reaches these, regardless of its policy.
 PRIVATE_NETWORKS = (
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -25,16 +25,16 @@ PRIVATE_NETWORKS = (
 
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
-    """A machine's whole policy; it is always set as a whole.
+    """A machine's network policy; always replaced as a whole.
 
-    Whatever it says, a machine never reaches the host, the control plane, another machine or a private network.
+    No policy lets a machine reach the host, the control plane, another machine or a private network.
 
-    `allow_internet`: every public address, and names of every domain. Without it only what `egress` lists: networks
-    (`203.0.113.0/24`; IPv6 ones are without effect, as machines have no IPv6), names (`example.com`: that name alone)
-    and names below a domain (`*.example.com`). A name's addresses are let through from its answer on for as long as
-    the machine may use that answer; other names do not resolve.
-    `egress_ports`: the only ports of TCP and UDP that it reaches out there; empty: all, and other protocols too.
-    `ingress_ports`: the only ports of its own that the host and the edge reach, beside SSH and the control port;
+    `allow_internet`: all public addresses, and names of every domain. Without it only what `egress` lists: networks
+    (`203.0.113.0/24`; IPv6 ones have no effect, as machines have no IPv6), names (`example.com`: that name only) and
+    names below a domain (`*.example.com`). A name's addresses are allowed from its DNS answer on for the answer's time
+    to live; other names do not resolve.
+    `egress_ports`: the only remote TCP and UDP ports allowed; empty: all ports and all protocols.
+    `ingress_ports`: the only ports of the machine that the host and the edge reach, besides SSH and the control port;
     empty: all.
     """
 
@@ -51,21 +51,21 @@ class NetworkPolicy:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of `egress` that matter: with the internet open, none."""
+        """The names of `egress`; none with `allow_internet`, which includes all."""
         return () if self.allow_internet else tuple(entry for entry in self.egress if "/" not in entry)
 
     @property
     def reaches_out(self) -> bool:
-        """Whether there is any way out."""
+        """Whether any outgoing connection is allowed."""
         return self.allow_internet or bool(self.egress)
 
     def as_json(self) -> dict[str, Any]:
-        """What `from_json` takes."""
+        """The form that `from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Raises TypeError for fields that are none of a policy."""
+        """Raises TypeError for unknown fields."""
         fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in raw.items()}
         return cls(**fields)
 
@@ -74,23 +74,23 @@ OPEN = NetworkPolicy()
 
 
 class Networking(ABC):
-    """What a driver does for its machines' network."""
+    """The network operations of a driver."""
 
     @abstractmethod
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
-        """Give a machine another network policy, whatever state it is in, at once and for connections that are open.
+        """Replace a machine's network policy, in any state, at once and also for open connections.
 
-        Either all of it applies or, on failure, what did before or nothing is let through. Raises MachineNotFound,
+        On failure either the former policy still applies or no traffic is allowed. Raises MachineNotFound,
         BackendUnavailable.
         """
 
     @abstractmethod
-    def open_connections(self, machine_id: str) -> int:
-        """How many TCP connections this host holds open to ports of the machine, SSH and the control port aside.
+    def count_connections(self, machine_id: str) -> int:
+        """How many TCP connections from this host to the machine are open, except to SSH and the control port.
 
-        The edge's requests and WebSockets are among them. 0 for a machine that is not there. Raises BackendUnavailable.
+        Requests and WebSockets of the edge are among them. 0 for an unknown machine. Raises BackendUnavailable.
         """
 
     @abstractmethod
-    def end_connections(self, machine_id: str, ports: Collection[int]) -> None:
-        """End this host's connections to these ports of the machine; none there succeeds. Raises BackendUnavailable."""
+    def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
+        """Close this host's connections to these ports of the machine. Idempotent. Raises BackendUnavailable."""

@@ -1,7 +1,7 @@
-"""Measuring machines: the part of the driver contract that is called every second, and what it gives.
+"""Metering: the part of the driver contract that is called every second, and its results.
 
-Counters are those of the machine's process, so they begin at zero with each start and each wake. `run` names the
-process: while it is the same, counters only grow.
+Counters are those of the machine's process, so they begin at zero with each start and each wake. `generation`
+identifies the process: while it is unchanged, counters only grow.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 class Sample:
     """One machine at one moment. `at`: seconds since the epoch; the rest: nanoseconds and bytes since the start.
 
-    Memory is what the guest says of itself, within what the machine has; None where it has not said anything (yet).
+    Memory as the guest reports it, limited to what the machine has; None until it has reported.
     """
 
     at: float
-    run: str  # which process; empty where the backend cannot tell
+    generation: str  # identifies the process; empty if the backend does not know
     cpu_time_ns: int = 0
     disk_read_bytes: int = 0
     disk_write_bytes: int = 0
@@ -31,27 +31,27 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class GuestDisk:
-    """The guest's writable disk, as the guest says; `used` is never more than `total`, nor `total` than the disk."""
+    """The guest's writable disk, as the guest reports it; at most the size of the disk."""
 
     used_bytes: int
     total_bytes: int
 
 
 class Metered(ABC):
-    """What a driver can measure. Neither method changes anything or waits for an operation of another machine."""
+    """What a driver measures. Neither method changes anything or waits for an operation of another machine."""
 
     @abstractmethod
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
-        """The machines of these that have a process, running or paused; others are left out of the answer.
+        """Samples of those machines that have a process, running or paused; others are omitted.
 
-        Cheap enough for every second: one call to the hypervisor for all of them. A machine that is being saved or
-        ended now may delay the call, so callers leave out those with an operation in flight. Raises BackendUnavailable.
+        Cheap enough to be called every second: one call to the hypervisor. A machine that is being saved or
+        stopped may delay the call, so callers omit those with an operation in flight. Raises BackendUnavailable.
         """
 
     @abstractmethod
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
-        """How full the guest's writable disk is. The guest is asked, which may lie.
+        """Usage of the guest's writable disk. Reported by the guest, so it is not trustworthy.
 
         Returns within about twice `timeout` seconds (rounded up to whole ones). Raises MachineNotFound,
-        InvalidMachineState (it does not run), GuestUnreachable (silent, or it answers nonsense), BackendUnavailable.
+        InvalidMachineState (not running), GuestUnreachable (no answer, or an invalid one), BackendUnavailable.
         """

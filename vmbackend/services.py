@@ -8,8 +8,8 @@ from vmbackend.driver import Capacity
 from vmbackend.models import Host
 
 
-def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
-    """The host's vmhost is alive and its hypervisor answers."""
+def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
+    """Store that the host's vmhost is alive and its hypervisor answers; creates the row of a new host."""
     Host.objects.update_or_create(
         name=name,
         defaults={
@@ -28,14 +28,14 @@ def host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
     )
 
 
-def host_troubled(*, name: str, problem: str) -> None:
-    """The host's vmhost is alive and its hypervisor does not answer."""
+def record_host_problem(*, name: str, problem: str) -> None:
+    """Store that the host's vmhost is alive and its hypervisor does not answer, with the reason."""
     Host.objects.filter(name=name).update(last_seen_at=timezone.now(), problem=problem)
 
 
-def host_booted(*, name: str, boot_id: str) -> bool:
-    """Remember which boot of the host this is; True where it is another one than before."""
+def record_host_boot(*, name: str, boot_id: str) -> bool:
+    """Store the host's boot id; returns whether the host was booted since the stored one."""
     known = Host.objects.filter(name=name).exclude(boot_id="").exclude(boot_id=boot_id)
-    anew = bool(known.update(boot_id=boot_id))
+    rebooted = bool(known.update(boot_id=boot_id))
     Host.objects.filter(name=name, boot_id="").update(boot_id=boot_id)
-    return anew
+    return rebooted

@@ -26,7 +26,7 @@ _some = threading.Event()
 _thread: threading.Thread | None = None
 
 
-def key_of(workspace_id: str) -> str:
+def calls_key(workspace_id: str) -> str:
     return redis_key(f"usage:{workspace_id}:calls")
 
 
@@ -41,12 +41,12 @@ def count_call(workspace_id: str) -> None:
     _some.set()
 
 
-def waiting(workspace_id: str) -> int:
+def unflushed_calls(workspace_id: str) -> int:
     """Calls that this process has counted and not told Redis yet."""
     return _waiting[workspace_id]
 
 
-def flush() -> None:
+def flush_calls() -> None:
     """Tell Redis. What it does not take is told later."""
     with _lock:
         taken = dict(_waiting)
@@ -54,8 +54,8 @@ def flush() -> None:
     try:
         with redis_client().pipeline(transaction=False) as pipe:
             for workspace_id, count in taken.items():
-                pipe.incrby(key_of(workspace_id), count)
-                pipe.expire(key_of(workspace_id), KEPT_SECONDS)
+                pipe.incrby(calls_key(workspace_id), count)
+                pipe.expire(calls_key(workspace_id), KEPT_SECONDS)
             pipe.execute()
     except redis.RedisError as exc:
         logger.warning("API calls: %s", exc)
@@ -64,11 +64,11 @@ def flush() -> None:
                 _waiting.update(taken)
 
 
-def forget(workspace_id: str) -> None:
+def delete_calls(workspace_id: str) -> None:
     """Raises redis.RedisError."""
     with _lock:
         _waiting.pop(workspace_id, None)
-    redis_client().delete(key_of(workspace_id))
+    redis_client().delete(calls_key(workspace_id))
 
 
 def _work() -> None:
@@ -76,4 +76,4 @@ def _work() -> None:
         _some.wait()
         _some.clear()
         time.sleep(EVERY_SECONDS)
-        flush()
+        flush_calls()

@@ -21,7 +21,7 @@ def address_of(workspace: Workspace) -> GuestAddress:
         raise errors.VmNotRunning(
             f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
         )
-    last_used.touch(workspace.pk)
+    last_used.record_use(workspace.pk)
     return _address(workspace)
 
 
@@ -39,7 +39,7 @@ def ssh_is_open(workspace: Workspace) -> bool:
         return False
 
 
-def switch_ssh(workspace: Workspace) -> None:
+def configure_ssh(workspace: Workspace) -> None:
     """Bring the SSH server of a guest that runs to the row, at once. Raises GuestUnreachable."""
     keys = tuple(workspace.ssh_keys)
     with guest_errors():
@@ -54,12 +54,12 @@ def guest_errors() -> Iterator[None]:
     try:
         yield
     except backend.GuestPathNotFound as exc:
-        raise errors.PathNotFound(exc.sentence) from exc
+        raise errors.PathNotFound(exc.message) from exc
     except backend.GuestPathInvalid as exc:
-        raise errors.PathInvalid(exc.sentence) from exc
+        raise errors.PathInvalid(exc.message) from exc
     except backend.GuestDiskFull as exc:
-        raise errors.GuestDiskFull(exc.sentence) from exc
+        raise errors.GuestDiskFull(exc.message) from exc
     except backend.GuestCommandInvalid as exc:
-        raise errors.CommandInvalid(exc.sentence) from exc
+        raise errors.CommandInvalid(exc.message) from exc
     except backend.BackendError as exc:
-        raise errors.GuestUnreachable(exc.sentence) from exc
+        raise errors.GuestUnreachable(exc.message) from exc

@@ -18,7 +18,7 @@ ANSWER_SECONDS = 10
 KEEP_SECONDS = 60
 
 
-def ask(workspace: Workspace, task: str, *arguments: Any) -> bytes:
+def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
     """Ring for `task(workspace_id, key, *arguments)` and wait for what it answers to the key. Raises VMUnavailable."""
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
@@ -34,7 +34,7 @@ def ask(workspace: Workspace, task: str, *arguments: Any) -> bytes:
     return bytes(found[1])
 
 
-def answer(key: str, content: bytes) -> None:
+def reply(key: str, content: bytes) -> None:
     """vmhost's half."""
     with redis_client().pipeline() as pipe:
         pipe.rpush(key, content)

@@ -33,13 +33,13 @@ def _key(workspace_id: str) -> str:
     return redis_key(f"activity:{workspace_id}")
 
 
-def touch(workspace_id: str) -> None:
+def record_use(workspace_id: str) -> None:
     """The workspace was used now. Without Redis nothing is noted."""
     _note(workspace_id, LAST, time.time())
 
 
 @contextmanager
-def using(workspace_id: str, seconds: float) -> Iterator[None]:
+def in_use(workspace_id: str, seconds: float) -> Iterator[None]:
     """In use while this lasts; a process that dies in it stops counting after `seconds`."""
     member = secrets.token_hex(8)
     _note(workspace_id, member, time.time() + seconds)
@@ -76,7 +76,7 @@ def _note(workspace_id: str, member: str, score: float, *, over: str = "") -> No
         logger.warning("activity of %s: %s", workspace_id, exc)
 
 
-def touch_for_request(workspace_id: str) -> None:
+def record_request(workspace_id: str) -> None:
     """A request through the edge, recorded at most once in REQUEST_INTERVAL_SECONDS for one workspace and process."""
     now = time.monotonic()
     if now - _touched_at.get(workspace_id, -REQUEST_INTERVAL_SECONDS) < REQUEST_INTERVAL_SECONDS:
@@ -84,7 +84,7 @@ def touch_for_request(workspace_id: str) -> None:
     if len(_touched_at) >= MAX_REMEMBERED:
         _touched_at.clear()
     _touched_at[workspace_id] = now
-    touch(workspace_id)
+    record_use(workspace_id)
 
 
 class TransferUse:
@@ -100,12 +100,12 @@ class TransferUse:
     def touch(self) -> None:
         """For a thread: it may wait for Redis."""
         if self._is_due():
-            touch(self._workspace_id)
+            record_use(self._workspace_id)
 
-    async def atouch(self) -> None:
+    async def arecord(self) -> None:
         """For an event loop, which does not wait."""
         if self._is_due():
-            await asyncio.to_thread(touch, self._workspace_id)
+            await asyncio.to_thread(record_use, self._workspace_id)
 
     def _is_due(self) -> bool:
         now = time.monotonic()

@@ -20,7 +20,7 @@ from workspaces.states import USES_RUNNING_POOL
 held_addresses: Hook[[], set[str]] = Hook("placement.held_addresses")
 
 
-def place(wanted: Amount) -> Host:
+def place_on_host(wanted: Amount) -> Host:
     """The living host with the most uncommitted memory, held to the end of the transaction.
 
     Raises VMUnavailable with the reason.

@@ -64,7 +64,7 @@ def columns_of(amount: Amount) -> dict[str, int]:
     return {"cpu_millis": amount.cpu_millis, "memory_mb": amount.memory_mb, "disk_size_mb": amount.disk_size_mb}
 
 
-def applied(amount: Amount) -> dict[str, int]:
+def applied_columns(amount: Amount) -> dict[str, int]:
     """The columns of a machine that is made with `amount`."""
     return {
         "applied_cpu_millis": amount.cpu_millis,

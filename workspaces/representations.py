@@ -17,7 +17,7 @@ from django.utils import timezone
 from common.durations import format_duration
 from common.times import iso
 from edge.address import label, public_address
-from workspaces.images.pins import image_fields
+from workspaces.images.catalog_snapshots import image_fields
 from workspaces.models import PublicPort, Workspace
 from workspaces.models.workspace import Mode
 
@@ -49,7 +49,7 @@ def workspace_body(row: Workspace, now: datetime | None = None) -> dict[str, Any
         "network": network_body(row),
         "public_ports": ports_body(row),
         "resources": resources_body(row),
-        **image_fields(row.image_pin),
+        **image_fields(row.catalog_snapshot),
         "provisioning": provisioning_body(row),
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
@@ -73,10 +73,10 @@ def network_body(row: Workspace) -> dict[str, Any]:
 
 
 def resources_body(row: Workspace) -> dict[str, Any]:
-    return {"cpus": number(row.cpus), "memory_mb": row.memory_mb, "disk_size_mb": row.disk_size_mb}
+    return {"cpus": whole_or_fraction(row.cpus), "memory_mb": row.memory_mb, "disk_size_mb": row.disk_size_mb}
 
 
-def number(value: float) -> int | float:
+def whole_or_fraction(value: float) -> int | float:
     """Whole CPUs as 2, fractions as 0.5."""
     return int(value) if value == int(value) else value
 

@@ -24,37 +24,37 @@ logger = logging.getLogger(__name__)
 
 
 @cache
-def answers() -> RouteCache:
+def route_cache() -> RouteCache:
     """Those of this instance, in the folder where its Caddy looks."""
     return RouteCache(route_cache_folder(settings.STATE / "run"))
 
 
 def held_addresses() -> set[str]:
     """Addresses to which the edge may still send requests meant for their former workspace."""
-    return answers().cached_addresses()
+    return route_cache().cached_addresses()
 
 
-def labels(workspace: Workspace) -> list[str]:
+def route_labels(workspace: Workspace) -> list[str]:
     """All names of a workspace's public ports."""
     ports = workspace.public_ports.order_by().values_list("slug", "hash")
-    return [name for slug, hash_ in ports for name in names(slug, hash_)]
+    return [name for slug, hash_ in ports for name in port_labels(slug, hash_)]
 
 
-def names(slug: str, hash_: str) -> set[str]:
+def port_labels(slug: str, hash_: str) -> set[str]:
     """Both names of a port."""
     return {hash_, label(slug, hash_)}
 
 
-def shut(workspace: Workspace, more: Collection[str] = ()) -> None:
+def invalidate_routes(workspace: Workspace, more: Collection[str] = ()) -> None:
     """From the commit of this transaction on each request to the workspace's ports, and to the labels `more`, is
     asked about anew."""
-    transaction.on_commit(lambda: shut_now(workspace, more), robust=True)
+    transaction.on_commit(lambda: invalidate_routes_now(workspace, more), robust=True)
 
 
-def shut_now(workspace: Workspace, more: Collection[str] = ()) -> None:
+def invalidate_routes_now(workspace: Workspace, more: Collection[str] = ()) -> None:
     """As `shut`, for rows that are committed. Raises nothing of the file system."""
     try:
-        answers().invalidate({*labels(workspace), *more})
+        route_cache().invalidate({*route_labels(workspace), *more})
     except FileNotFoundError:
         pass  # no instance has run here
     except OSError as exc:

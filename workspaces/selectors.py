@@ -29,7 +29,7 @@ HIDDEN = frozenset(
 SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name not in HIDDEN]
 
 
-def visible(actor: Actor) -> QuerySet[Workspace]:
+def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
     """Workspaces that the actor may know of, with the columns that a workspace object shows."""
     found = Workspace.objects.filter(account=actor.account).only(*SHOWN).annotate(joined_namespace=F("namespace__slug"))
     if actor.scope is Scope.NAMESPACE:
@@ -66,15 +66,15 @@ def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]
     named = Actor(
         Account(pk="account"), scope, credential_id="", label="", namespace_id="namespace", workspace_id="workspace"
     )
-    rows = visible(named).filter(**{by: "identifier"}).order_by()
+    rows = visible_workspaces(named).filter(**{by: "identifier"}).order_by()
     return (rows.defer(None) if whole else rows).query.sql_with_params()
 
 
-def listed(
+def listed_workspaces(
     actor: Actor, *, mode: str = "", status: str = "", namespace: str = "", search: str = ""
 ) -> QuerySet[Workspace]:
     """The list's rows, newest first."""
-    found = visible(actor)
+    found = visible_workspaces(actor)
     if mode:
         found = found.filter(mode=mode)
     if status:
@@ -88,7 +88,7 @@ def listed(
     return found.order_by("-created_at", "-id")
 
 
-def total(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
+def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
     """How many rows a list has over all its pages; an account's whole number is kept on its row."""
     if actor.scope is Scope.ACCOUNT and not filtered:
         return actor.account.workspace_count

@@ -36,7 +36,7 @@ def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] |
         left_running(workspace)
 
 
-def require(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:
+def require_status(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:
     """Raise InvalidState, with the status in its details, unless the workspace is in one of the states."""
     if workspace.status not in allowed:
         raise InvalidState(

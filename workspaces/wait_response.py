@@ -25,13 +25,13 @@ BY_CODE: dict[str, type[DomainError]] = {
 }
 
 
-def has_ended(operation: Operation) -> bool:
+def wait_until_finished(operation: Operation) -> bool:
     """Wait for a power operation; False where it goes on after the wait.
 
     Raises what `BY_CODE` says, else VMUnavailable with the reason's code in its details (it failed), and
     OperationInProgress (a delete cancelled it).
     """
-    ended = waiting.wait(operation, settings.ENV.power_seconds)
+    ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     if ended is not None:
         require_success(ended)
     return ended is not None
@@ -46,8 +46,8 @@ def require_success(operation: Operation) -> None:
         raise errors.OperationInProgress("The workspace is being deleted.")
 
 
-def finished(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
+def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """`{success, workspace}` when the operation has ended; 202 where it goes on. Raises as `has_ended`, NotFound."""
-    ended = operation is None or has_ended(operation)
+    ended = operation is None or wait_until_finished(operation)
     body = representations.workspace_body(selectors.get(request.user, workspace.pk))
     return ok(workspace=body) if ended else ok(202, accepted=True, workspace=body)

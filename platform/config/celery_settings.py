@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from urllib.parse import urlsplit
 
 from config.env import load
 
 _env = load()
-_redis = _env.redis_url or f"unix://{_env.state.resolve() / 'run' / 'redis.sock'}"
 
 
 def _celery_url(url: str) -> str:
@@ -18,7 +16,7 @@ def _celery_url(url: str) -> str:
     return f"redis+socket://{parts.path}" if parts.scheme == "unix" else url
 
 
-broker_url = _celery_url(_redis)
+broker_url = _celery_url(_env.redis_url)
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_transport_options = {
@@ -44,7 +42,7 @@ worker_hijack_root_logger = False
 worker_send_task_events = False
 timezone = "UTC"
 
-beat_schedule_filename = os.environ.get("PLATFORM_BEAT_SCHEDULE", str(_env.state.resolve() / "run" / "beat"))
+beat_schedule_filename = str(_env.beat_schedule)
 # A periodic task expires before its next turn, so that an outage does not leave a queue of the same sweep.
 beat_schedule: dict[str, dict[str, Any]] = {
     "reconcile-hosts": {
@@ -63,7 +61,7 @@ beat_schedule: dict[str, dict[str, Any]] = {
         "schedule": 1.0,
         "options": {"expires": 1},
     },
-    # Nobody waits for it: readers make what is not rolled up yet.
+    # Not urgent: readers compute what is not rolled up yet.
     "compact-usage": {
         "task": "workspaces.tasks.compact_usage",
         "schedule": 300.0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -10,22 +9,21 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 
-def database(url: str, state: Path) -> dict[str, Any]:
-    """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`; empty: SQLite in state.
+def database(url: str, *, persistent: bool) -> dict[str, Any]:
+    """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`.
 
-    `postgresql:///name?host=/run/postgresql` reaches a unix socket.
+    `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `persistent`: this process keeps its threads, and
+    so their SQLite connections; elsewhere threads come and go.
     """
-    if not url:
-        return sqlite(state / "db.sqlite3")
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
-        return sqlite(Path(unquote(parts.path)))
+        return sqlite(Path(unquote(parts.path)), persistent=persistent)
     if parts.scheme in ("postgres", "postgresql"):
         return _postgresql(url)
     raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use sqlite:///PATH or postgresql://...")
 
 
-def sqlite(path: Path) -> dict[str, Any]:
+def sqlite(path: Path, *, persistent: bool) -> dict[str, Any]:
     # IMMEDIATE: a deferred transaction that turns into a writer fails at once when another one writes.
     return {
         "ENGINE": "django.db.backends.sqlite3",
@@ -35,8 +33,7 @@ def sqlite(path: Path) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16000;",
         },
-        # The api process keeps its threads, and so their connections; elsewhere threads come and go.
-        "CONN_MAX_AGE": None if os.environ.get("PLATFORM_ROLE") == "api" else 0,
+        "CONN_MAX_AGE": None if persistent else 0,
         "TEST": {"NAME": path.with_name("test-" + path.name)},
     }
 

@@ -1,61 +1,142 @@
-"""Every setting of the platform, typed, from `PLATFORM_*` environment variables.
+"""Every setting of the platform, typed, from `PLATFORM_*` environment variables: nothing else reads them.
 
-docs/operations.md has the table. What is wrong in itself (a number that is none) stops the process with a sentence;
-what does not fit together is found by the system checks in `config.checks`.
+docs/operations.md has the table; a test compares it with the fields below. A value that is invalid by itself stops the
+process with a message; values that contradict each other are found by the system checks in `config.checks`.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from edge.address import PublicAddress
 
+PREFIX = "PLATFORM_"
+_LOOPBACK = "127.0.0.1"
+_WILDCARDS = {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
 
-class Env(BaseSettings):
+
+def variable(field: str) -> str:
+    """The name of a setting's environment variable."""
+    return PREFIX + field.upper()
+
+
+def _split(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
+    """A default made of the fields above it; `shown` is what docs/operations.md calls it."""
+    return Field(default_factory=factory, json_schema_extra={"default": shown}, **options)
+
+
+def _host_name(_: dict[str, Any]) -> str:
+    name = socket.gethostname().split(".")[0].lower()
+    return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
+
+
+def _base_url(data: dict[str, Any]) -> str:
+    name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
+    return f"http://{name}:{data['port']}"
+
+
+CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
+AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]
+
+
+class Env(BaseModel):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
-    model_config = SettingsConfigDict(env_prefix="PLATFORM_", extra="ignore")
+    model_config = ConfigDict(extra="ignore")
 
     # The instance
-    state: Path = Path("var")
+    state: AbsolutePath = Field(default=Path("var"), validate_default=True)
+    short_state: Path = _derived("`STATE`", lambda data: data["state"])
     instance: str = Field(default="000000", pattern=r"^[0-9a-f]{6}$")
     secret_key: str = ""
-    secret_key_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
+    secret_key_fallbacks: CommaSeparated = ()
     debug: bool = False
-    base_url: str = "http://localhost:8000"
-    public_url: str = "http://{hash}.localhost:8000"
+    bind: str = _LOOPBACK
+    port: int = Field(default=8000, gt=0, lt=65536)
+    base_url: str = _derived("`http://BIND:PORT`", _base_url)
+    public_url: str = _derived(
+        "`http://{hash}.localhost:PORT`", lambda data: f"http://{{hash}}.localhost:{data['port']}"
+    )
+    public_certificate: str = ""
+    public_key: str = ""
     behind_proxy: bool = False
-    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ("localhost", "127.0.0.1", "[::1]")
-    database_url: str = ""
-    redis_url: str = ""
+    allowed_hosts: CommaSeparated = Field(
+        default=("localhost", _LOOPBACK, "[::1]"),
+        validate_default=True,
+        json_schema_extra={"default": "`localhost,127.0.0.1,[::1]`"},
+    )
+    database_url: str = _derived("`sqlite:///STATE/db.sqlite3`", lambda data: f"sqlite:///{data['state']}/db.sqlite3")
+    redis_url: str = _derived(
+        "`unix://STATE/run/redis.sock`", lambda data: f"unix://{data['short_state']}/run/redis.sock"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
+    # The process: set for each one by the supervisor
+    role: str = ""
+    supervised: str = ""
+    faults: Path | None = None
+
+    # How much each process does at once
+    api_workers: int = Field(default=2, ge=1)
+    api_threads: int = Field(default=32, ge=2)
+    api_waiters: int = Field(default=24, ge=1)
+    worker_processes: int = Field(default=2, ge=1)
+    vmhost_threads: int = Field(default=32, ge=1)
+    streams_max: int = Field(default=4000, ge=1)
+    streams_per_account: int = Field(default=1000, ge=1)
+    beat_schedule: Path = _derived("`STATE/run/beat-schedule`", lambda data: data["short_state"] / "run/beat-schedule")
+
     # The host that this machine is
-    host_name: str = Field(default="local", pattern=r"^[a-z0-9-]{1,40}$")
+    host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
     vm_backend: Literal["libvirt", "fake"] = "libvirt"
-    libvirt_uri: str = ""
+    libvirt_uri: str = _derived(
+        "`qemu:///embed?root=STATE/libvirt`", lambda data: f"qemu:///embed?root={data['short_state']}/libvirt"
+    )
     accel: Literal["auto", "kvm", "qemu"] = "auto"
-    subnet: IPv4Network = IPv4Network("10.200.0.0/20")
-    guest_dns: Annotated[tuple[str, ...], NoDecode] = ()
-    machines_dir: Path | None = None
-    kit_dir: Path | None = None
-    images_dir: Path | None = None
+    subnet: IPv4Network = Field(
+        default=IPv4Network("10.200.0.0/20"), json_schema_extra={"default": "a free /20 of 10.128.0.0/9"}
+    )
+    guest_dns: CommaSeparated = ()
+    machines_dir: AbsolutePath = _derived("`STATE/machines`", lambda data: data["state"] / "machines")
+    cache_dir: AbsolutePath = _derived("`STATE/cache`", lambda data: data["state"] / "cache")
+    kit_dir: AbsolutePath = _derived("`CACHE_DIR/kit`", lambda data: data["cache_dir"] / "kit")
+    images_dir: AbsolutePath = _derived("`CACHE_DIR/images`", lambda data: data["cache_dir"] / "images")
     memory_reserve_mb: int = Field(default=512, ge=0)
     disk_reserve_mb: int = Field(default=1024, ge=0)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
     stop_vms_on_down: bool = False
 
     # Images
-    default_image: str = "docker.io/library/ubuntu:24.04"
+    default_image: str = "localhost/workspace:latest"
     registry_auth_file: Path | None = None
-    insecure_registries: Annotated[tuple[str, ...], NoDecode] = ()
-    private_registries: Annotated[tuple[str, ...], NoDecode] = ()
+    insecure_registries: CommaSeparated = ()
+    private_registries: CommaSeparated = ()
     image_max_mb: int = Field(default=20 * 1024, ge=1)
     image_cache_mb: int = Field(default=50 * 1024, ge=1)
     image_pull_seconds: int = Field(default=900, ge=1)
@@ -67,29 +148,53 @@ class Env(BaseSettings):
     retry_seconds: float = Field(default=2.0, ge=0)
     stop_grace_seconds: int = Field(default=20, ge=0)
     reconcile_seconds: int = Field(default=60, ge=1)
-    leftover_grace_seconds: int = Field(default=120, ge=0)
-    leftover_removals_per_hour: int = Field(default=100, ge=0)
+    orphan_grace_seconds: int = Field(default=120, ge=0)
+    orphan_removals_per_hour: int = Field(default=100, ge=0)
 
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
 
-    # The API
+    # Bodies of requests
     body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024)
     file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     file_stream_limit_bytes: int = Field(default=16 * 1024**3, ge=1024)
-    api_threads: int = Field(default=32, ge=2)
-    api_waiters: int = Field(default=24, ge=1)
-    streams_max: int = Field(default=4000, ge=1)
-    streams_per_account: int = Field(default=1000, ge=1)
 
-    @field_validator(
-        "secret_key_fallbacks", "allowed_hosts", "guest_dns", "insecure_registries", "private_registries", mode="before"
-    )
     @classmethod
-    def _commas(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(part.strip() for part in value.split(",") if part.strip())
-        return value
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """The settings of a process with this environment.
+
+        Raises ImproperlyConfigured with one line for each invalid variable.
+        """
+        given = {name: environment[variable(name)] for name in cls.model_fields if variable(name) in environment}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            # What is derived from an invalid value is reported too; one line for one mistake is enough.
+            invalid = [item for item in error.errors() if item["type"] != "default_factory_not_called"]
+            lines = [f"{variable(str(item['loc'][0]))}: {item['msg']}" for item in invalid]
+            raise ImproperlyConfigured("\n".join(lines)) from None
+
+    @property
+    def run_dir(self) -> Path:
+        """Sockets, pid files and generated configuration, under a path short enough for sockets."""
+        return self.short_state / "run"
+
+    def variables(self) -> dict[str, str]:
+        """The environment from which another process reads the same settings.
+
+        Only what was given or derived: a process keeps the fixed defaults of its own version.
+        """
+        derived = {name for name, field in type(self).model_fields.items() if field.default_factory}
+        values = {name: _text(getattr(self, name)) for name in sorted(self.model_fields_set | derived)}
+        return {variable(name): text for name, text in values.items() if text is not None}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_addresses_are_unset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        addresses = {"database_url", "redis_url", "libvirt_uri"}
+        return {name: value for name, value in values.items() if value != "" or name not in addresses}
 
     @field_validator("public_url")
     @classmethod
@@ -97,15 +202,22 @@ class Env(BaseSettings):
         PublicAddress.of(value)
         return value
 
-    def path(self, given: Path | None, default: str) -> Path:
-        """A path setting, or its place under the state folder."""
-        return (given or self.state / default).resolve()
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _with_own_name(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """The name in the base URL is how clients reach the service, so it is always an allowed one."""
+        name = urlsplit(info.data.get("base_url", "")).hostname
+        return value if not name or name in value else (*value, name)
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return None if value is None else str(value)
 
 
 def load() -> Env:
-    """Read the environment. Raises ImproperlyConfigured with one line for each setting that is wrong."""
-    try:
-        return Env()
-    except ValidationError as exc:
-        lines = [f"PLATFORM_{str(e['loc'][0]).upper()}: {e['msg']}" for e in exc.errors()]
-        raise ImproperlyConfigured("\n".join(lines)) from None
+    """The settings of this process. Raises ImproperlyConfigured as `Env.from_environment`."""
+    return Env.from_environment(os.environ)

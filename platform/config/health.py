@@ -1,4 +1,4 @@
-"""`GET /healthz`: whether this process can serve. Needs no credential and shows nothing else."""
+"""`GET /healthz`: whether this process can serve. Needs no credential and reveals nothing else."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from common.redis import redis_is_available
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 with `{"success": true}` while the database answers; `redis` whether Redis answers.
+    """200 with `{"success": true}` while the database answers; `redis` says whether notifications are delivered.
 
-    Without Redis operations still run, with delay, so its outage does not make the check fail.
+    Without Redis operations continue with delays, so its absence is reported and is no failure.
     """
-    database, redis = _database_answers(), redis_is_available()
-    body = {"success": database, "database": database, "redis": redis}
+    database, redis_up = _database_answers(), redis_is_available()
+    body = {"success": database, "database": database, "redis": redis_up}
     return JsonResponse(body, status=200 if database else 503)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -12,9 +11,9 @@ from config.env import load
 
 ENV = load()
 ROOT = Path(__file__).resolve().parent.parent.parent
-STATE = ENV.state.resolve()
+STATE = ENV.state
 
-if not ENV.secret_key and os.environ.get("PLATFORM_ROLE"):
+if not ENV.secret_key and ENV.role:
     raise ImproperlyConfigured("PLATFORM_SECRET_KEY is not set: no process serves with a key that everybody knows.")
 SECRET_KEY = ENV.secret_key or "insecure-key-for-checks-and-builds-only"
 SECRET_KEY_FALLBACKS = list(ENV.secret_key_fallbacks)
@@ -78,7 +77,7 @@ TEMPLATES = [
         },
     }
 ]
-DATABASES = {"default": database(ENV.database_url, STATE)}
+DATABASES = {"default": database(ENV.database_url, persistent=ENV.role == "api")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
@@ -91,7 +90,7 @@ USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
 
-REDIS_URL = ENV.redis_url or f"unix://{STATE / 'run' / 'redis.sock'}"
+REDIS_URL = ENV.redis_url
 # Of every key and channel, those of Celery's broker included, so that instances may share one Redis.
 REDIS_PREFIX = f"{ENV.instance}:"
 
@@ -141,14 +140,15 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
     "root": {"handlers": ["stderr"], "level": ENV.log_level},
     "loggers": {
-        # asyncssh tells every channel at INFO.
+        # asyncssh logs every channel at INFO.
         "asyncssh": {"level": "WARNING"},
-        # And this one each event stream.
+        # django-eventstream logs every event stream.
         "django_eventstream": {"level": "WARNING"},
-        # Two lines for each task, and there is one every second.
+        # Three lines for each task, and there is one every second.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
-        # A 4xx is the caller's; each 5xx is logged where it is made.
+        "celery.beat": {"level": "WARNING"},
+        # A 4xx is the caller's mistake; each 5xx is logged where it is raised.
         "django.request": {"level": "CRITICAL"},
     },
 }

@@ -9,6 +9,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _django = get_wsgi_application()
 
 from config.drain_request_body import DrainRequestBody  # noqa: E402  # for the order of imports
-from workspaces.edge_auth.fast_path import Door  # noqa: E402
+from edge.hooks import auth_fast_path  # noqa: E402  # registered by the apps
 
-application = DrainRequestBody(Door(_django), settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+application = DrainRequestBody(auth_fast_path.one(_django) or _django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)

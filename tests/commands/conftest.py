@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from config.instance import Instance, load_instance
-from config.supervise import control
-from config.supervise.processes import Process
+from supervise import control
+from supervise.instance import Instance, load_instance
+from supervise.processes import Process
 
 
 def free_port() -> int:

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from config.instance import Instance
 from edge.caddy import caddyfile
+from supervise.instance import Instance
 from tests.commands.test_edge import Server, wait_for_edge
 
 HASH = "a" * 20
@@ -127,7 +127,7 @@ class World:
 
 @contextmanager
 def open_world(instance: Instance) -> Iterator[World]:
-    settings = instance.environment({})
+    settings = instance.settings({})
     path = instance.run_dir / "Caddyfile"
     path.write_text(caddyfile(settings, instance.run_dir))
     platform = Platform()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from config.drain_request_body import MAX_DRAINING
-from config.instance import ROOT
+from supervise.instance import ROOT
 
 LIMIT = 1 << 20
 APPLICATION = f"""

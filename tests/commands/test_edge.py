@@ -15,8 +15,8 @@ from itertools import pairwise
 import httpx
 import pytest
 
-from config.instance import Instance
 from edge.caddy import caddyfile
+from supervise.instance import Instance
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
 
@@ -91,7 +91,7 @@ def wait_for_edge(base: str) -> None:
 @pytest.fixture
 def edge(make_instance: Callable[[str], Instance]) -> Iterator[tuple[Instance, str]]:
     instance = make_instance("edge")
-    settings = instance.environment({})
+    settings = instance.settings({})
     path = instance.run_dir / "Caddyfile"
     path.write_text(caddyfile(settings, instance.run_dir))
     home = {
@@ -106,8 +106,8 @@ def edge(make_instance: Callable[[str], Instance]) -> Iterator[tuple[Instance, s
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_for_edge(settings["PLATFORM_BASE_URL"])
-        yield instance, settings["PLATFORM_BASE_URL"]
+        wait_for_edge(settings.base_url)
+        yield instance, settings.base_url
     finally:
         caddy.kill()
         caddy.wait()
@@ -265,9 +265,9 @@ def test_a_request_id_cannot_break_out_of_the_envelope(edge: tuple[Instance, str
 def test_an_https_base_url_makes_caddy_serve_that_name(make_instance: Callable[[str], Instance]) -> None:
     instance = make_instance("tls")
     given = {"PLATFORM_BASE_URL": "https://vm.example.org"}
-    made = caddyfile(instance.environment(given), instance.run_dir)
+    made = caddyfile(instance.settings(given), instance.run_dir)
     assert "https://vm.example.org {" in made
     assert "auto_https off" not in made
-    behind = caddyfile(instance.environment({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
+    behind = caddyfile(instance.settings({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
     assert f"http://:{instance.port} {{" in behind
     assert "trusted_proxies private_ranges" in behind

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from config.instance import Instance
 from edge.caddy import caddyfile
 from edge.secret import edge_secret
+from supervise.instance import Instance, InstanceError
 from tests.commands.machines import HASH, World, open_world, receive, websocket
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
@@ -36,7 +36,7 @@ def test_a_request_reaches_the_machine_that_the_platform_names(world: World) -> 
 
 
 def test_the_question_carries_the_edges_secret_whatever_the_client_says(world: World) -> None:
-    key = world.instance.environment({})["PLATFORM_SECRET_KEY"]
+    key = world.instance.settings({}).secret_key
     lies = {"X-Edge-Secret": "lie", "X-Edge-Host": "lie.localhost", "X-Upstream": "127.0.0.1:1"}
     seen = world.send("GET", headers=lies).json()["headers"]
     ((_, asked, _),) = world.platform.asked_of("api")
@@ -129,7 +129,7 @@ def test_a_platform_that_is_away_is_no_closed_port(world: World) -> None:
 
 
 def test_internal_routes_are_out_of_reach_under_every_name(world: World) -> None:
-    key = world.instance.environment({})["PLATFORM_SECRET_KEY"]
+    key = world.instance.settings({}).secret_key
     for host in ("127.0.0.1", "localhost", "evil.example"):
         answer = world.send("GET", "/internal/edge/port", host=host, headers={"X-Edge-Secret": edge_secret(key)})
         assert answer.status_code == 404
@@ -150,13 +150,13 @@ def test_production_addresses(make_instance: Callable[[str], Instance]) -> None:
     instance = make_instance("tls")
     given = {"PLATFORM_BASE_URL": "https://vm.example.org", "PLATFORM_PUBLIC_URL": "https://{hash}.apps.example.org"}
     files = {"PLATFORM_PUBLIC_CERTIFICATE": "/etc/c.pem", "PLATFORM_PUBLIC_KEY": "/etc/k.pem"}
-    made = caddyfile(instance.environment({**given, **files}), instance.run_dir)
+    made = caddyfile(instance.settings({**given, **files}), instance.run_dir)
     assert "https://*.apps.example.org {" in made
     assert "tls /etc/c.pem /etc/k.pem" in made
-    behind = caddyfile(instance.environment({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
+    behind = caddyfile(instance.settings({**given, "PLATFORM_BEHIND_PROXY": "true"}), instance.run_dir)
     assert f"http://*.apps.example.org:{instance.port} {{" in behind
     assert "-X-Forwarded" not in behind
     with pytest.raises(ValueError, match="PLATFORM_PUBLIC_KEY"):
-        caddyfile(instance.environment(given), instance.run_dir)
-    with pytest.raises(ValueError, match=r"https://\{hash\}"):
-        caddyfile(instance.environment({"PLATFORM_PUBLIC_URL": "https://apps.example.org/{hash}"}), instance.run_dir)
+        caddyfile(instance.settings(given), instance.run_dir)
+    with pytest.raises(InstanceError, match=r"PLATFORM_PUBLIC_URL.*https://\{hash\}"):
+        instance.settings({"PLATFORM_PUBLIC_URL": "https://apps.example.org/{hash}"})

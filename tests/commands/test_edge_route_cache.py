@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from config.instance import Instance
 from edge.route_cache import RouteCache, route_cache_folder, this_second
+from supervise.instance import Instance
 from tests.commands.machines import HASH, World, open_world, receive, websocket
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from config.instance import Instance
-from config.supervise.processes import processes
 from edge.caddy import caddyfile
+from supervise.instance import Instance
+from supervise.processes import processes
 
 pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
 # Caddy's own, where its configuration says nothing.
@@ -30,7 +30,7 @@ def test_the_edge_ends_an_idle_connection_before_the_server_behind_it(
     make_instance: Callable[[str], Instance], name: str
 ) -> None:
     instance = make_instance("idle")
-    settings = instance.environment({})
+    settings = instance.settings({})
     option, unit = OPTIONS[name]
     (command,) = (process.command for process in processes(instance, settings) if process.name == name)
     server_seconds = int(command[command.index(option) + 1]) / unit

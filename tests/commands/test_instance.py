@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from config import instance as module
-from config.instance import SUBNETS, InstanceError, load_instance
+from supervise import subnets as module
+from supervise.instance import InstanceError, load_instance
+from supervise.subnets import SUBNETS
 
 
 def test_two_state_folders_share_no_name_and_no_subnet(tmp_path: Path) -> None:
     one, two = load_instance(tmp_path / "a", 8001), load_instance(tmp_path / "b", 8002)
-    mine, yours = one.environment({}), two.environment({})
+    mine, yours = one.settings({}).variables(), two.settings({}).variables()
     for key in (
         "INSTANCE",
         "STATE",
@@ -33,16 +34,16 @@ def test_an_instance_keeps_its_subnet_and_its_key_when_the_routes_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = load_instance(tmp_path / "a", 8001)
-    monkeypatch.setattr(module, "_routed_networks", lambda: [ipaddress.IPv4Network(first.subnet)])
+    monkeypatch.setattr(module, "routed_networks", lambda: [ipaddress.IPv4Network(first.subnet)])
     again = load_instance(tmp_path / "a", 9001)
     assert again.subnet == first.subnet
-    assert again.environment({})["PLATFORM_SECRET_KEY"] == first.environment({})["PLATFORM_SECRET_KEY"]
+    assert again.settings({}).secret_key == first.settings({}).secret_key
 
 
 def test_a_routed_subnet_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = ipaddress.IPv4Network(load_instance(tmp_path / "a", 8001).subnet)
     (tmp_path / "a" / "instance.json").unlink()
-    monkeypatch.setattr(module, "_routed_networks", lambda: [wanted.supernet(new_prefix=16)])
+    monkeypatch.setattr(module, "routed_networks", lambda: [wanted.supernet(new_prefix=16)])
     chosen = ipaddress.IPv4Network(load_instance(tmp_path / "a", 8001).subnet)
     assert not chosen.overlaps(wanted.supernet(new_prefix=16))
     assert chosen.subnet_of(SUBNETS)
@@ -70,7 +71,7 @@ def test_secrets_are_for_the_owner_alone(tmp_path: Path) -> None:
 def test_the_callers_setting_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
     made = load_instance(tmp_path / "a", 8001)
     (made.state / "settings.env").write_text("PLATFORM_CACHE_DIR=/from/file\nPLATFORM_LOG_LEVEL=DEBUG\nOTHER=1\n")
-    values = made.environment({"PLATFORM_LOG_LEVEL": "ERROR", "PLATFORM_STATE": "/somewhere/else"})
+    values = made.settings({"PLATFORM_LOG_LEVEL": "ERROR", "PLATFORM_STATE": "/somewhere/else"}).variables()
     assert values["PLATFORM_LOG_LEVEL"] == "ERROR"
     assert values["PLATFORM_KIT_DIR"] == "/from/file/kit"
     assert values["PLATFORM_STATE"] == str(made.state)
@@ -78,8 +79,8 @@ def test_the_callers_setting_wins_over_the_file_and_the_file_over_the_default(tm
 
 
 def test_the_name_in_the_base_url_is_an_allowed_host(tmp_path: Path) -> None:
-    values = load_instance(tmp_path / "a", 8001).environment({"PLATFORM_BASE_URL": "https://vm.example.org"})
-    assert "vm.example.org" in values["PLATFORM_ALLOWED_HOSTS"].split(",")
+    values = load_instance(tmp_path / "a", 8001).settings({"PLATFORM_BASE_URL": "https://vm.example.org"})
+    assert "vm.example.org" in values.allowed_hosts
 
 
 @pytest.mark.parametrize("port", ["0", "70000", "http"])

@@ -10,8 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.checks import settings_fit_together
 from config.env import load
-from config.instance import load_instance
 from edge.address import PublicAddress, label, public_address
+from supervise.instance import load_instance
 
 HASH = "abcdefghij234567klmn"
 
@@ -62,5 +62,5 @@ def test_the_platform_does_not_lie_among_its_workspaces(monkeypatch: pytest.Monk
 
 
 def test_an_instance_publishes_below_localhost_on_its_own_port(tmp_path: Path) -> None:
-    values = load_instance(tmp_path / "a", 8001).environment({})
-    assert values["PLATFORM_PUBLIC_URL"] == "http://{hash}.localhost:8001"
+    values = load_instance(tmp_path / "a", 8001).settings({})
+    assert values.public_url == "http://{hash}.localhost:8001"

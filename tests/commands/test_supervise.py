@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from config.instance import ROOT, Instance, InstanceError
-from config.supervise import control
-from config.supervise.follow import LogFile, follow
-from config.supervise.leftovers import MARKER, environment_of
-from config.supervise.processes import Process, processes
+from supervise import control
+from supervise.instance import ROOT, Instance, InstanceError
+from supervise.logs import followed
+from supervise.orphans import MARKER, environment_of
+from supervise.processes import Process, processes
+from supervise.procfile import procfile
 from tests.commands.conftest import sleeper
 
 Make = Callable[..., Instance]
@@ -36,7 +37,7 @@ def silent(_: str) -> None:
 
 def start(instance: Instance, monkeypatch: pytest.MonkeyPatch, *listed: Process) -> subprocess.Popen[bytes]:
     monkeypatch.setattr(control, "processes", lambda instance, settings: list(listed))
-    started = control.start(instance, instance.environment({}), tied=False)
+    started = control.start(instance, instance.settings({}), tied=False)
     until(lambda: len(running(instance)) == len(listed))
     return started
 
@@ -137,7 +138,7 @@ def test_a_taken_port_is_told_and_nothing_is_started(make_instance: Make) -> Non
     instance = make_instance()
     taken = socket.create_server(("127.0.0.1", instance.port))
     with taken, pytest.raises(InstanceError, match=str(instance.port)):
-        control.start(instance, instance.environment({}), tied=False)
+        control.start(instance, instance.settings({}), tied=False)
     assert of(instance) == []
 
 
@@ -145,12 +146,12 @@ def test_a_tied_supervisor_ends_with_whoever_started_it(make_instance: Make) -> 
     instance = make_instance()
     program = f"""
 import sys, time
-from config.instance import load_instance
-from config.supervise import control
+from supervise.instance import load_instance
+from supervise import control
 from tests.commands.conftest import sleeper
 control.processes = lambda instance, settings: [sleeper("a")]
 instance = load_instance({str(instance.state)!r}, {instance.port})
-control.start(instance, instance.environment({{}}), tied=True)
+control.start(instance, instance.settings({{}}), tied=True)
 time.sleep(600)
 """
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
@@ -166,7 +167,7 @@ time.sleep(600)
 def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_living_one_is_not(short_dir: Path) -> None:
     import socket
 
-    from config.supervise.child import _remove_dead_socket
+    from supervise.launcher import _remove_dead_socket
 
     path = short_dir / "x.sock"
     with socket.socket(socket.AF_UNIX) as server:
@@ -178,45 +179,56 @@ def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_living_one_is_not(
     assert not path.exists()
 
 
-def test_the_procfile_names_what_runs(make_instance: Make) -> None:
-    instance = make_instance()
-    documented = [row.split(":")[0] for row in (ROOT / "Procfile").read_text().splitlines() if row[:1].isalpha()]
-    assert documented == [process.name for process in processes(instance, instance.environment({}))]
+def test_the_procfile_is_what_runs() -> None:
+    assert (ROOT / "Procfile").read_text() == procfile()
 
 
 def test_a_foreign_redis_is_not_started(make_instance: Make) -> None:
     instance = make_instance()
-    settings = instance.environment({"PLATFORM_REDIS_URL": "redis://redis.example.org/0"})
+    settings = instance.settings({"PLATFORM_REDIS_URL": "redis://redis.example.org/0"})
     assert "redis" not in [process.name for process in processes(instance, settings)]
 
 
-def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path) -> None:
+def test_beat_logs_warnings_only() -> None:
+    assert logging.getLogger("celery.beat").getEffectiveLevel() == logging.WARNING
+
+
+@pytest.fixture
+def shown() -> list[tuple[str, str]]:
+    return []
+
+
+def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, shown: list[tuple[str, str]]) -> None:
     path = tmp_path / "api.log"
     path.write_text("old\n")
-    log = LogFile(path)
-    with path.open("a") as file:
-        file.write("one\nhal")
-    assert log.lines() == ["one"]
-    with path.open("a") as file:
-        file.write("f\nlast\n")
-    path.rename(tmp_path / "api.log.1")
-    path.write_text("first of the new\n")
-    assert log.lines() == ["half", "last", "first of the new"]
+    with followed([path], lambda name, text: shown.append((name, text)), tail_lines=1):
+        until(lambda: shown == [("api", "old")])
+        with path.open("a") as file:
+            file.write("one\nhal")
+            file.flush()
+            file.write("f\nlast\n")
+            file.flush()
+            path.rename(tmp_path / "api.log.1")
+        path.write_text("first of the new\n")
+        until(lambda: len(shown) == 5)
+    assert [text for _, text in shown] == ["old", "one", "half", "last", "first of the new"]
 
 
-def test_following_begins_with_the_last_lines_and_shows_files_that_come_later(tmp_path: Path) -> None:
+def test_following_begins_with_the_last_lines_and_shows_files_that_come_later(
+    tmp_path: Path, shown: list[tuple[str, str]]
+) -> None:
     (tmp_path / "api.log").write_text("".join(f"line {number}\n" for number in range(50)))
-    seen: list[tuple[str, str]] = []
-    stop = threading.Event()
     logs = [tmp_path / "api.log", tmp_path / "worker.log"]
-    reader = threading.Thread(
-        target=follow,
-        args=(logs, lambda name, text: seen.append((name, text)), stop),
-        kwargs={"tail_lines": 3},
-    )
-    reader.start()
-    (tmp_path / "worker.log").write_text("hello\n")
-    until(lambda: ("worker", "hello") in seen)
-    stop.set()
-    reader.join(5)
-    assert [text for name, text in seen if name == "api"] == ["line 47", "line 48", "line 49"]
+    with followed(logs, lambda name, text: shown.append((name, text)), tail_lines=3):
+        (tmp_path / "worker.log").write_text("hello\n")
+        until(lambda: ("worker", "hello") in shown and len(shown) == 4)
+    assert [text for name, text in shown if name == "api"] == ["line 47", "line 48", "line 49"]
+
+
+def test_following_ends_with_its_reader(tmp_path: Path) -> None:
+    def closed(name: str, text: str) -> None:
+        raise BrokenPipeError
+
+    (tmp_path / "api.log").write_text("one\n")
+    with followed([tmp_path / "api.log"], closed, tail_lines=1) as ended:
+        assert ended.wait(10)

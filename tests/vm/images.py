@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,8 +17,9 @@ from vmbackend.images.types import ImageConfig
 BUSYBOX = "localhost/tests-busybox:1"
 EMPTY = "localhost/tests-empty:1"
 FOREIGN = "localhost/tests-arm64:1"
-# Busybox and `/bin/web` (web.c).
-WEB = "localhost/tests-web:1"
+WEB_SOURCE = Path(__file__).with_name("web.c")
+# Busybox and `/bin/web`.
+WEB = f"localhost/tests-web:{hashlib.sha256(WEB_SOURCE.read_bytes()).hexdigest()[:16]}"
 
 
 def add_images(store: Path, scratch: Path) -> None:
@@ -52,8 +54,7 @@ def busybox_root(root: Path) -> None:
 
 def build_web(to: Path) -> None:
     """The small web server as a program that needs no library."""
-    source = Path(__file__).with_name("web.c")
-    subprocess.run(["musl-gcc", "-static", "-O2", "-Wall", "-Werror", "-o", str(to), str(source)], check=True)
+    subprocess.run(["musl-gcc", "-static", "-O2", "-Wall", "-Werror", "-o", str(to), str(WEB_SOURCE)], check=True)
 
 
 def _has(store: Path, name: str) -> bool:

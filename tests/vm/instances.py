@@ -23,28 +23,29 @@ from urllib.parse import urlsplit
 import psycopg
 from supervisor.xmlrpc import SupervisorTransport
 
-from config.instance import ROOT, Instance, load_instance
-from config.supervise import control
-from config.supervise.clean import remove
-from config.supervise.conf import process_environment
-from config.supervise.database import read_credentials
-from config.supervise.demo import wait_until_serving
-from config.supervise.leftovers import MARKER, environment_of
-from config.supervise.prepare import prepare
+from supervise import control
+from supervise.configuration import process_environment
+from supervise.demo import wait_until_serving
+from supervise.files import read_env_file
+from supervise.instance import ROOT, Instance, load_instance
+from supervise.orphans import MARKER, ROLE, environment_of
+from supervise.prepare import prepare
+from supervise.removal import remove
+from tests.cache import CACHE, KIT_DIR
 from tests.commands.conftest import free_port
 from tests.vm.client import Api, until
 from tests.vm.images import add_images
 from tests.vm.outside import addresses
 
-CACHE = Path(os.environ.get("PLATFORM_CACHE_DIR") or ROOT / "var/test-cache")
 RECONCILE_SECONDS = 3
 START_SECONDS = 60.0
 # The first `up` of a host builds the guest kit and the default image.
 COMMAND_SECONDS = 840.0
 SETTINGS = {
     "PLATFORM_CACHE_DIR": str(CACHE),
+    "PLATFORM_KIT_DIR": str(KIT_DIR),
     "PLATFORM_RECONCILE_SECONDS": str(RECONCILE_SECONDS),
-    "PLATFORM_LEFTOVER_GRACE_SECONDS": "2",
+    "PLATFORM_ORPHAN_GRACE_SECONDS": "2",
     # No image that `prepare` would build: the tests name theirs.
     "PLATFORM_DEFAULT_IMAGE": "registry.invalid/none:latest",
 }
@@ -63,7 +64,7 @@ class TestInstance:
         resolver = {"PLATFORM_GUEST_DNS": addresses(self.instance.id).address}
         given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **resolver, **settings}
         given |= _own_database(self.instance)
-        self.settings = self.instance.environment(given)
+        self.settings = self.instance.settings(given)
 
     @property
     def id(self) -> str:
@@ -81,7 +82,7 @@ class TestInstance:
         self.wait_until_serving()
 
     def wait_until_serving(self) -> None:
-        serving = wait_until_serving(self.settings["PLATFORM_BASE_URL"], START_SECONDS)
+        serving = wait_until_serving(self.settings.base_url, START_SECONDS)
         assert serving, "\n".join(f"{row.name} {row.state}" for row in control.states(self.instance))
         self.wait_until_running()
         until(
@@ -95,15 +96,14 @@ class TestInstance:
     def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`make NAME` without the installation of packages."""
         environment = process_environment(self.instance, self.settings)
-        environment.pop(MARKER)
-        command = [sys.executable, "-m", "config.supervise", name, *arguments]
+        command = [sys.executable, "-m", "supervise", name, *arguments]
         return subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
         )
 
     def api(self) -> Api:
-        known = read_credentials(self.instance.credentials_file)
-        return Api(self.settings["PLATFORM_BASE_URL"], known["CLIENT_ID"], known["CLIENT_SECRET"])
+        known = read_env_file(self.instance.credentials_file)
+        return Api(self.settings.base_url, known["CLIENT_ID"], known["CLIENT_SECRET"])
 
     def pids(self) -> dict[str, int]:
         """The supervised processes that are up."""
@@ -116,8 +116,8 @@ class TestInstance:
             if not entry.name.isdigit():
                 continue
             values = environment_of(int(entry.name))
-            if values.get(MARKER) == self.id and "PLATFORM_ROLE" in values:
-                found[int(entry.name)] = values["PLATFORM_ROLE"]
+            if values.get(MARKER) == self.id and ROLE in values:
+                found[int(entry.name)] = values[ROLE]
         return found
 
     def kill(self, *names: str) -> None:
@@ -177,7 +177,7 @@ class TestInstance:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the instance's database, past the API."""
-        url = self.settings["PLATFORM_DATABASE_URL"]
+        url = self.settings.database_url
         if url.startswith("sqlite:"):
             path = "/" + urlsplit(url).path.lstrip("/")
             with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as connection:
@@ -191,7 +191,7 @@ class TestInstance:
             return
         self.stop()
         remove(self.instance, lambda _: None)
-        _drop_database(self.settings["PLATFORM_DATABASE_URL"])
+        _drop_database(self.settings.database_url)
 
     def _supervisor(self, method: str, name: str) -> None:
         transport = SupervisorTransport(None, None, f"unix://{self.instance.run_dir}/supervisor.sock")
@@ -208,7 +208,7 @@ def new_instance(**settings: str) -> Iterator[TestInstance]:
         with _kept(folder):
             made = TestInstance(folder, **settings)
             try:
-                add_images(Path(made.settings["PLATFORM_IMAGES_DIR"]) / "oci", folder)
+                add_images(made.settings.images_dir / "oci", folder)
                 yield made
             finally:
                 made.remove()

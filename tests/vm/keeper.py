@@ -10,9 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-from config.instance import load_instance
-from config.supervise import control
-from config.supervise.clean import remove
+from supervise import control
+from supervise.instance import load_instance
+from supervise.removal import remove
 
 
 def main(folder: Path) -> None:

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def _machine_of(entry: Path, instance: TestInstance) -> str | None:
 def on_host(instance: TestInstance, addresses: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Kind of thing -> ids of the workspaces that have one; a tap of nobody goes by its own name."""
     firewall = guests(instance)
-    subnet = IPv4Network(instance.settings["PLATFORM_SUBNET"])
+    subnet = instance.settings.subnet
     taps = {f"mvt{instance.id}{int(IPv4Address(ip)) - int(subnet.network_address):x}": ip for ip in addresses}
     links = [path.name for path in Path("/sys/class/net").glob(f"mvt{instance.id}*")]
     return {

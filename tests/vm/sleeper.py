@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from config.instance import ROOT, Instance
-from config.supervise.conf import process_environment
+from config.env import Env
+from supervise.configuration import process_environment
+from supervise.instance import ROOT, Instance
+from supervise.orphans import ROLE
 
 
 class Sleeper:
-    """One process that takes ids, so that fifty sleeps do not start Django fifty times."""
+    """One process that takes ids, so that many sleeps do not start Django as many times."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -32,9 +34,9 @@ class Sleeper:
 
 
 @contextmanager
-def open_sleeper(instance: Instance, settings: Mapping[str, str]) -> Iterator[Sleeper]:
+def open_sleeper(instance: Instance, settings: Env) -> Iterator[Sleeper]:
     """Of a running instance; `settings` as its processes have them. The process ends with the block."""
-    environment = process_environment(instance, settings) | {"PLATFORM_ROLE": "command"}
+    environment = process_environment(instance, settings, supervised=True) | {ROLE: "command"}
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "workspace_sleep", "-"],
         env=environment,

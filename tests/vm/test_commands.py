@@ -39,7 +39,8 @@ def test_machines_run_on_through_down_and_up_unless_a_setting_says_otherwise(own
     assert machine_pids(own) == pids
 
     # From here on no new machine fits, and one that runs is not asked to fit.
-    own.settings |= {"PLATFORM_MEMORY_RESERVE_MB": "100000000", "PLATFORM_STOP_VMS_ON_DOWN": "true"}
+    changes = {"memory_reserve_mb": 100_000_000, "stop_vms_on_down": True}
+    own.settings = own.settings.model_copy(update=changes)
     again = own.command("up")
     assert again.returncode == 0, again.stdout + again.stderr
     assert machine_pids(own) == pids

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from config.supervise import control
+from supervise import control
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance, is_alive
 from tests.vm.onhost import machine_pids
@@ -35,6 +35,7 @@ def begin_stop(pool: ThreadPoolExecutor, api: Api, workspace_id: str) -> None:
     until(lambda: api.get(workspace_id)["status"] == "stopping", 10, "the workspace is stopping")
 
 
+@pytest.mark.rows
 @pytest.mark.parametrize(
     ("creating", "stopping"),
     [("prepare_machine", "shut_down"), ("wait_ready", "complete")],
@@ -84,6 +85,7 @@ def test_a_machine_dies_in_the_middle_of_its_create_and_another_in_that_of_its_s
     assert api.output(made, "echo works") == "works"
 
 
+@pytest.mark.rows
 def test_a_running_machine_that_dies_is_stopped_and_starts_again(instance: TestInstance, api: Api) -> None:
     made = api.create()["id"]
     api.output(made, "echo kept >/root/kept; sync")
@@ -96,6 +98,7 @@ def test_a_running_machine_that_dies_is_stopped_and_starts_again(instance: TestI
     assert api.output(made, ["cat", "/root/kept"]) == "kept"
 
 
+@pytest.mark.rows
 def test_api_streams_and_worker_die_in_the_middle_of_a_create_and_of_a_stop(
     instance: TestInstance, api: Api, pool: ThreadPoolExecutor
 ) -> None:
@@ -131,6 +134,7 @@ def test_the_next_up_takes_over_what_a_killed_supervisor_left(instance: TestInst
     assert instance.pids().keys() == orphans.keys()
 
 
+@pytest.mark.rows
 def test_a_redis_that_is_gone_for_ten_seconds_delays_a_create_and_breaks_nothing(
     instance: TestInstance, api: Api
 ) -> None:

@@ -27,7 +27,7 @@ def sleeper(instance: TestInstance) -> Iterator[Sleeper]:
 
 @pytest.fixture(scope="module")
 def site(instance: TestInstance, api: Api) -> Iterator[Site]:
-    made = make_site(api, instance.settings["PLATFORM_BASE_URL"])
+    made = make_site(api, instance.settings.base_url)
     yield made
     api.delete(made.id)
 
@@ -174,7 +174,7 @@ def _sleeps(instance: TestInstance, site: Site) -> int:
 def test_a_browser_keeps_its_websocket_over_the_wake_of_another(
     instance: TestInstance, api: Api, site: Site, sleeper: Sleeper
 ) -> None:
-    other = make_site(api, instance.settings["PLATFORM_BASE_URL"])
+    other = make_site(api, instance.settings.base_url)
     try:
         with browser() as chromium:
             first = chromium.open(site.url)

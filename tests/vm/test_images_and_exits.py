@@ -72,7 +72,7 @@ def test_a_failed_create_is_tried_again_once_the_image_is_there(
     image = f"localhost/tests-late:{instance.id}"
     workspace_id = api.begin_create(image)
     assert api.reaches(workspace_id, "failed")["provisioning"]["attempts"] == 1
-    add_image(Path(instance.settings["PLATFORM_IMAGES_DIR"]) / "oci", image, tmp_path)
+    add_image(instance.settings.images_dir / "oci", image, tmp_path)
     api.call("POST", f"/workspace/{workspace_id}/provisioning/retry", 202)
     row = api.reaches(workspace_id, "running")
     assert row["ready"] is True

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ def closed(api: Api, witness: Witness) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def gateway(instance: TestInstance) -> str:
-    return str(IPv4Network(instance.settings["PLATFORM_SUBNET"]).network_address + 1)
+    return str(instance.settings.subnet.network_address + 1)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_machine_speaks_with_its_own_addresses_only(
 
 
 def _unused(instance: TestInstance, *used: str) -> str:
-    hosts = IPv4Network(instance.settings["PLATFORM_SUBNET"])
+    hosts = instance.settings.subnet
     return next(str(hosts[n]) for n in range(2, 10) if str(hosts[n]) not in used)
 
 

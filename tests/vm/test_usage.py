@@ -59,6 +59,7 @@ def test_statistics_and_usage_show_what_a_machine_does(api: Api) -> None:
     assert totals(api, key)["total_net_tx"] >= used["total_net_tx"]
 
 
+@pytest.mark.rows
 def test_nothing_counts_twice_when_vmhost_dies_and_a_machine_restarts(instance: TestInstance, api: Api) -> None:
     key = api.create()["id"]
     until(lambda: totals(api, key)["total_cpu_time_ns"], 30, "the machine is measured")

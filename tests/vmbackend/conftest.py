@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from vmbackend.driver import Boot, Driver, Event, EventKind, MachineSpec
-from vmbackend.fake import FakeDriver
-from vmbackend.fake_guest import fake_sessions
+from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.guest import fake_sessions
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 
@@ -122,11 +122,11 @@ def _fake(root: Path) -> Harness:
 
     def spoil(driver: Driver, machine_id: str) -> None:
         assert isinstance(driver, FakeDriver)
-        driver.spoil_memory(machine_id)
+        driver.corrupt_saved_memory(machine_id)
 
     def forget(driver: Driver, machine_id: str) -> None:
         assert isinstance(driver, FakeDriver)
-        driver.vanish(machine_id)
+        driver.lose_machine(machine_id)
 
     def fill_disk(driver: Driver) -> None:
         assert isinstance(driver, FakeDriver)

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import hashlib
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
+from tests.cache import CACHE, use_kit_dir
 from vmbackend.driver import Driver, MachineSpec
-from vmbackend.errors import BackendError
 from vmbackend.guest.kit import build_kit
 from vmbackend.guest.ssh import SSHGuestSession
 from vmbackend.libvirt.driver import LibvirtDriver
@@ -34,7 +36,8 @@ from vmbackend.libvirt.settings import LibvirtSettings
 from .conftest import Harness
 
 IMAGE = "sha256:" + "b" * 64
-CACHE = Path(os.environ.get("MICROVM_TEST_CACHE", Path(__file__).parents[2] / "var" / "test-cache")).absolute()
+REPOSITORY = Path(__file__).parents[2]
+BUSYBOX_VERSION = 1  # a change of what is in the image besides busybox takes a new one: the cache outlives the tests
 _ROOTS: dict[int, Path] = {}
 
 
@@ -56,7 +59,8 @@ class _Images:
 def busybox_image(cache: Path) -> Path:
     """Built once; processes that come at the same time wait for each other."""
     cache.mkdir(parents=True, exist_ok=True)
-    image = cache / "busybox.squashfs"
+    program = hashlib.sha256(Path("/bin/busybox").read_bytes()).hexdigest()[:16]
+    image = cache / f"busybox-{program}-{BUSYBOX_VERSION}.squashfs"
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not image.exists():
@@ -92,11 +96,12 @@ def _root() -> Path:
 
 
 def free_subnet() -> IPv4Network:
-    """A /24 that no interface of this host has now."""
+    """A /24 that no interface of this host has now; processes of one test run choose from different parts."""
     used = subprocess.run(["ip", "-4", "address"], capture_output=True, text=True, check=True).stdout
-    start = uuid.uuid4().int % 250
-    for number in range(250):
-        third = (start + number) % 250
+    first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5 * 50
+    start = uuid.uuid4().int % 50
+    for number in range(50):
+        third = first + (start + number) % 50
         if f" 10.214.{third}." not in used:
             return IPv4Network(f"10.214.{third}.0/24")
     raise AssertionError("no free subnet")
@@ -107,13 +112,14 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
     key = folder / "control"
     if not key.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    build_kit(CACHE / "kit", lambda _percent, _words: None)
+    kit_dir = use_kit_dir()
+    build_kit(kit_dir, lambda _percent, _words: None)
     fields: dict[str, Any] = {
         "uri": changes.get("uri") or f"qemu:///embed?root={_root()}",
         "machines_dir": folder / "m",
         "instance": uuid.uuid4().hex[:6],
         "subnet": free_subnet(),
-        "kit_dir": CACHE / "kit",
+        "kit_dir": kit_dir,
         "control_public_key": key.with_suffix(".pub").read_text().strip(),
         "images": _Images(busybox_image(CACHE)),
         "accel": "qemu",
@@ -149,35 +155,41 @@ def tear_down(settings: LibvirtSettings) -> None:
     shutil.rmtree(settings.machines_dir.parent, ignore_errors=True)
 
 
-def make_driver(tmp_path: Path, **changes: Any) -> tuple[LibvirtDriver, Callable[[], None]]:
-    """A driver that is not open yet, and the function that removes everything it made."""
-    # Not below tmp_path: its names are too long for the sockets of a machine.
-    folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
-    settings = make_settings(folder, **changes)
-    driver = LibvirtDriver(settings)
+def remove_if_killed(settings: LibvirtSettings) -> None:
+    """Let a watcher process tear this instance down should this process end without doing so."""
+    known = {
+        "instance": settings.instance,
+        "subnet": str(settings.subnet),
+        "machines_dir": str(settings.machines_dir),
+        "root": str(_root()),
+    }
+    watcher = _watcher(os.getpid())
+    assert watcher.stdin is not None
+    watcher.stdin.write(json.dumps(known).encode() + b"\n")
+    watcher.stdin.flush()
 
-    def cleanup() -> None:
-        # What the driver cannot remove, tear_down does: the test has its verdict already.
-        with suppress(BackendError):
-            for machine_id in driver.inventory().ids():
-                driver.delete(machine_id)
-        driver.close()
-        tear_down(settings)
 
-    return driver, cleanup
+@cache
+def _watcher(_pid: int) -> subprocess.Popen[bytes]:
+    """One for each process; the kernel closes its pipe however the process ends."""
+    # Without the mark of a CI run, whose sweep would end it before it has done its work.
+    environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}
+    environment["PYTHONPATH"] = f"{REPOSITORY}:{REPOSITORY / 'platform'}"
+    command = [sys.executable, "-m", "tests.vmbackend.libvirt_watcher"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=environment, start_new_session=True)
 
 
 def spoil(driver: Driver, machine_id: str) -> None:
     """Cut the saved memory off in the middle."""
     assert isinstance(driver, LibvirtDriver)
-    memory = driver._stock.files(machine_id).memory
+    memory = driver._inventory.machine_dir(machine_id).memory
     os.truncate(memory, memory.stat().st_size // 2)
 
 
 def forget(driver: Driver, machine_id: str) -> None:
     """End the machine's process and undefine it, behind the driver's back."""
     assert isinstance(driver, LibvirtDriver)
-    domain = driver._domains.find(driver._host.connection, machine_id)
+    domain = driver._domains.find(driver._libvirt.connection, machine_id)
     if domain.isActive():
         domain.destroy()
     domain.undefine()
@@ -185,7 +197,7 @@ def forget(driver: Driver, machine_id: str) -> None:
 
 def fill_disk(driver: Driver) -> None:
     assert isinstance(driver, LibvirtDriver)
-    driver._sleeper._settings = replace(driver._settings, disk_reserve_mb=1 << 40)
+    driver._saved_state._settings = replace(driver._settings, disk_reserve_mb=1 << 40)
 
 
 class LibvirtHarness(Harness):
@@ -205,8 +217,10 @@ class LibvirtHarness(Harness):
 
 
 def make_harness(tmp_path: Path) -> Harness:
+    # Not below tmp_path: its names are too long for the sockets of a machine.
     folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
     settings = make_settings(folder)
+    remove_if_killed(settings)
 
     def kill(_driver: Driver, machine_id: str) -> None:
         (pid,) = qemu_pids(settings.machines_dir, machine_id)

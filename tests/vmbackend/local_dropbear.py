@@ -42,10 +42,10 @@ class LocalGuest:
     def __init__(self, directory: Path, helper: Path) -> None:
         self.root = directory / "files"
         self.root.mkdir()
-        self.notes = directory / "notes"
-        self.notes.mkdir()
+        self.tracking = directory / "tracking"
+        self.tracking.mkdir()
         busybox = shutil.which("busybox") or "busybox"
-        self.kit = KitPaths(str(helper), SFTP_SERVER, busybox, "/", str(self.notes))
+        self.kit = KitPaths(str(helper), SFTP_SERVER, busybox, "/", str(self.tracking))
         self.private_key = directory / "key"
         self._make_login(directory)
         key = subprocess.run(

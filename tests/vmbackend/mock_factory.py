@@ -12,7 +12,7 @@ import pytest
 from vmbackend.driver import Driver, EventKind
 from vmbackend.guest.kit import Kit
 from vmbackend.guest.session import GuestAddress, GuestSession
-from vmbackend.libvirt import machines
+from vmbackend.libvirt import provisioner
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.settings import LibvirtSettings
 
@@ -63,7 +63,7 @@ def make_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
     # Its paths go into no socket, so pytest's long names do; but the driver looks at their length.
     monkeypatch.setattr(LibvirtSettings, "check", lambda _settings: None)
     kit = Kit(kernel=tmp_path / "vmlinux", initrd=tmp_path / "initrd", version="1")
-    monkeypatch.setattr(machines, "find_kit", lambda _folder: kit)
+    monkeypatch.setattr(provisioner, "find_kit", lambda _folder: kit)
     settings = make_settings(tmp_path)
     made = MockHarness(
         lambda: LibvirtDriver(settings),

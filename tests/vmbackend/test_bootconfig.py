@@ -12,7 +12,7 @@ import pytest
 from vmbackend.driver import Boot, Workload, WorkloadRestart
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest import cpio
-from vmbackend.guest.bootconfig import GuestConfig, encode, generate_host_key, is_interactive_shell
+from vmbackend.guest.bootconfig import GuestConfig, encode_config, generate_host_key, is_interactive_shell
 from vmbackend.guest.kernel import check_config
 from vmbackend.guest.kit import find_kit
 
@@ -27,7 +27,7 @@ CONFIG = GuestConfig(
 
 
 def records(boot: Boot = CONFIG.boot) -> list[str]:
-    encoded = encode(replace(CONFIG, boot=boot))
+    encoded = encode_config(replace(CONFIG, boot=boot))
     assert encoded.endswith(b"\0")
     return encoded[:-1].decode("utf-8", "surrogateescape").split("\0")
 
@@ -57,7 +57,7 @@ def test_an_entrypoint_is_passed_unless_it_is_a_bare_shell() -> None:
 
 def test_bytes_that_are_no_text_come_through() -> None:
     boot = Boot(hostname="x", env={"RAW": b"\xff".decode("utf-8", "surrogateescape")})
-    assert b"env=RAW=\xff\0" in encode(replace(CONFIG, boot=boot))
+    assert b"env=RAW=\xff\0" in encode_config(replace(CONFIG, boot=boot))
 
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPkK4b6RIRacrcHLXFlithFdjnjjmZr9KHrm56BAluEq"
@@ -140,15 +140,15 @@ def workload(**changes: object) -> Boot:
 )
 def test_what_the_guest_could_not_take_is_refused(boot: Boot) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
-        encode(replace(CONFIG, boot=boot))
+        encode_config(replace(CONFIG, boot=boot))
 
 
 def test_a_configuration_is_as_large_as_the_guest_takes_and_no_larger() -> None:
-    rest = len(encode(replace(CONFIG, boot=Boot(hostname="x", env={"A": ""}))))
+    rest = len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": ""}))))
     room = (256 << 10) - rest
-    assert len(encode(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * room})))) == 256 << 10
+    assert len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * room})))) == 256 << 10
     with pytest.raises(ValueError, match="larger"):
-        encode(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * (room + 1)})))
+        encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * (room + 1)})))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_configuration_is_as_large_as_the_guest_takes_and_no_larger() -> None:
 )
 def test_what_cannot_be_encoded_is_refused(boot: Boot) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
-        encode(replace(CONFIG, boot=boot))
+        encode_config(replace(CONFIG, boot=boot))
 
 
 def test_a_host_key_is_private_and_stays_the_same(tmp_path: Path) -> None:

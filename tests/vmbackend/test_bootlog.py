@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vmbackend.bootlog import clear, former, stamp, take_stamp
+from vmbackend.bootlog import clear_boot_log, rotated_path, split_timestamp, timestamp_prefix
 from vmbackend.libvirt.bootlog import BootLog
 
 
@@ -18,31 +18,34 @@ def path(tmp_path: Path) -> Path:
 
 def held(path: Path) -> bytes:
     """Both files, the older first."""
-    return b"".join(file.read_bytes() for file in (former(path), path) if file.exists())
+    return b"".join(file.read_bytes() for file in (rotated_path(path), path) if file.exists())
 
 
 def lines(path: Path) -> list[bytes]:
-    return [take_stamp(line)[1] for line in held(path).split(b"\n")]
+    return [split_timestamp(line)[1] for line in held(path).split(b"\n")]
 
 
 def test_a_stamp_is_taken_off_once() -> None:
     moment = datetime(2026, 1, 31, 13, 0, 0, 7999, tzinfo=timezone(timedelta(hours=1)))
-    assert stamp(moment) == b"2026-01-31T12:00:00.007Z "
-    assert take_stamp(stamp(moment) * 2 + b"x") == ("2026-01-31T12:00:00.007Z", stamp(moment) + b"x")
-    assert take_stamp(b"2026-01-31 plain") == (None, b"2026-01-31 plain")
+    assert timestamp_prefix(moment) == b"2026-01-31T12:00:00.007Z "
+    assert split_timestamp(timestamp_prefix(moment) * 2 + b"x") == (
+        "2026-01-31T12:00:00.007Z",
+        timestamp_prefix(moment) + b"x",
+    )
+    assert split_timestamp(b"2026-01-31 plain") == (None, b"2026-01-31 plain")
 
 
 def test_every_line_has_the_time_at_which_its_first_byte_was_read(path: Path) -> None:
     log = BootLog(path, 1 << 20)
-    before = stamp()
+    before = timestamp_prefix()
     for data in (b"one\ntw", b"o", b"\n\n", b"three"):
         log.append(data)
     BootLog(path, 1 << 20).append(b" and a half\nfour\n")  # a later process
     whole = held(path)
     assert whole.endswith(b"four\n")
     assert lines(path) == [b"one", b"two", b"", b"three and a half", b"four", b""]
-    stamps = [take_stamp(line)[0] for line in whole.splitlines()]
-    assert all(found is not None and before <= found.encode() + b" " <= stamp() for found in stamps)
+    stamps = [split_timestamp(line)[0] for line in whole.splitlines()]
+    assert all(found is not None and before <= found.encode() + b" " <= timestamp_prefix() for found in stamps)
     assert datetime.fromisoformat(stamps[0] or "").tzinfo == UTC
 
 
@@ -53,7 +56,7 @@ def test_what_a_guest_writes_never_passes_for_a_stamp_of_ours(path: Path) -> Non
     log.append(forged)
     log.append(b"c\n")
     assert lines(path)[:3] == [forged + b"a", forged + b"b", forged + b"c"]
-    assert b"1999" not in b"".join((take_stamp(line)[0] or "").encode() for line in held(path).splitlines())
+    assert b"1999" not in b"".join((split_timestamp(line)[0] or "").encode() for line in held(path).splitlines())
 
 
 @pytest.mark.parametrize("flood", [b"x" * 150, b"x" * 5000, b"x" * 5000 + b"\n"])
@@ -61,8 +64,8 @@ def test_each_file_begins_with_a_stamp_also_in_the_middle_of_a_line(path: Path, 
     log = BootLog(path, 400)
     for _ in range(5):
         log.append(flood)
-        for file in (former(path), path):
-            assert not file.exists() or take_stamp(file.read_bytes())[0]
+        for file in (rotated_path(path), path):
+            assert not file.exists() or split_timestamp(file.read_bytes())[0]
 
 
 def test_the_files_hold_no_more_than_the_bound_and_the_newest_output(path: Path) -> None:
@@ -89,8 +92,8 @@ def test_a_log_that_is_cleared_begins_anew(path: Path) -> None:
     log = BootLog(path, 400)
     for _ in range(30):
         log.append(b"old old old\n")
-    clear(path)
-    clear(path)
+    clear_boot_log(path)
+    clear_boot_log(path)
     assert held(path) == b""
     log.append(b"new\n")
     assert lines(path) == [b"new", b""]
@@ -102,7 +105,7 @@ def test_a_reader_keeps_what_it_opened(path: Path) -> None:
     with path.open("rb") as opened:
         for _ in range(30):
             log.append(b"later later\n")
-        assert take_stamp(opened.readline())[1] == b"first\n"
+        assert split_timestamp(opened.readline())[1] == b"first\n"
 
 
 def test_a_disk_that_takes_nothing_costs_the_output_and_nothing_else(

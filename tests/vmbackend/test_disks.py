@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.libvirt import disks
 
 pytestmark = pytest.mark.skipif(shutil.which("mkfs.ext4", path="/usr/sbin:/sbin") is None, reason="needs e2fsprogs")
@@ -22,7 +22,7 @@ def _filesystem_mb(path):
 
 def test_a_new_disk_is_sparse_private_and_holds_a_file_system(tmp_path):
     disk = tmp_path / "data.raw"
-    disks.create(disk, 1024)
+    disks.create_disk(disk, 1024)
     assert _filesystem_mb(disk) == 1024
     assert disk.stat().st_blocks * 512 < 20 * disks.MIB
     assert disk.stat().st_mode & 0o777 == 0o600
@@ -31,44 +31,44 @@ def test_a_new_disk_is_sparse_private_and_holds_a_file_system(tmp_path):
 
 def test_a_disk_grows_and_its_file_system_with_it(tmp_path):
     disk = tmp_path / "data.raw"
-    disks.create(disk, 64)
-    disks.grow(disk, 256)
-    assert _filesystem_mb(disk) == disks.size_mb(disk) == 256
+    disks.create_disk(disk, 64)
+    disks.grow_disk(disk, 256)
+    assert _filesystem_mb(disk) == disks.disk_size_mb(disk) == 256
 
 
 def test_growing_goes_on_where_a_death_left_a_large_file_around_a_small_file_system(tmp_path):
     disk = tmp_path / "data.raw"
-    disks.create(disk, 64)
+    disks.create_disk(disk, 64)
     os.truncate(disk, 256 * disks.MIB)
-    disks.grow(disk, 256)
+    disks.grow_disk(disk, 256)
     assert _filesystem_mb(disk) == 256
 
 
 def test_a_disk_never_shrinks(tmp_path):
     disk = tmp_path / "data.raw"
-    disks.create(disk, 256)
-    disks.grow(disk, 64)
-    assert disks.size_mb(disk) == 256
+    disks.create_disk(disk, 256)
+    disks.grow_disk(disk, 64)
+    assert disks.disk_size_mb(disk) == 256
 
 
 def test_growing_what_is_no_file_system_is_refused(tmp_path):
     disk = tmp_path / "data.raw"
     disk.write_bytes(b"\0" * disks.MIB)
     with pytest.raises(BackendUnavailable):
-        disks.grow(disk, 64)
+        disks.grow_disk(disk, 64)
 
 
 @pytest.mark.parametrize("size", [0, 63, 1048577])
 def test_sizes_out_of_range_are_refused(size):
-    with pytest.raises(NoRoom):
-        disks.check_size(size)
+    with pytest.raises(CapacityExceeded):
+        disks.check_disk_size(size)
 
 
 def test_the_reserve_counts_as_taken(tmp_path):
     free = disks.free_mb(tmp_path)
-    disks.require_room(tmp_path, 1, 0)
-    with pytest.raises(NoRoom):
-        disks.require_room(tmp_path, 1, free + 1)
+    disks.require_free_space(tmp_path, 1, 0)
+    with pytest.raises(CapacityExceeded):
+        disks.require_free_space(tmp_path, 1, free + 1)
 
 
 def test_a_disk_made_anew_replaces_the_old_one_only_when_it_is_whole(tmp_path, monkeypatch):
@@ -79,14 +79,14 @@ def test_a_disk_made_anew_replaces_the_old_one_only_when_it_is_whole(tmp_path, m
         raise BackendUnavailable("mkfs")
 
     with monkeypatch.context() as broken:
-        broken.setattr(disks, "run", fails)
+        broken.setattr(disks, "run_tool", fails)
         with pytest.raises(BackendUnavailable):
-            disks.reset(disk, 64)
+            disks.reset_disk(disk, 64)
     with monkeypatch.context() as full:
         full.setattr(disks, "free_mb", lambda _directory: 1)
-        with pytest.raises(NoRoom):
-            disks.reset(disk, 64)
+        with pytest.raises(CapacityExceeded):
+            disks.reset_disk(disk, 64)
     assert disk.read_bytes() == b"old"
-    disks.reset(disk, 64)
+    disks.reset_disk(disk, 64)
     assert _filesystem_mb(disk) == 64
     assert [path.name for path in tmp_path.iterdir()] == ["data.raw"]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from vmbackend.libvirt.domainxml import DomainDefinition, machine_of, to_xml, vcpus_for
+from vmbackend.libvirt.domainxml import DomainDefinition, domain_xml, machine_id_from_xml, vcpus_for
 
 DEFINITION = DomainDefinition(
     name="mvm-abcdef-m1",
@@ -38,7 +38,7 @@ DEFINITION = DomainDefinition(
 
 
 def _parsed(**changes):
-    return ET.fromstring(to_xml(replace(DEFINITION, **changes)))
+    return ET.fromstring(domain_xml(replace(DEFINITION, **changes)))
 
 
 def test_disks_are_told_apart_by_serial_and_only_the_base_is_read_only():
@@ -74,10 +74,10 @@ def test_markup_in_a_path_stays_text():
 
 
 def test_a_machine_belongs_to_its_instance_only():
-    xml = to_xml(DEFINITION)
-    assert machine_of(xml, "abcdef") == "m1"
-    assert machine_of(xml, "000000") is None
-    assert machine_of("<domain><name>mvm-abcdef-m1</name></domain>", "abcdef") is None
+    xml = domain_xml(DEFINITION)
+    assert machine_id_from_xml(xml, "abcdef") == "m1"
+    assert machine_id_from_xml(xml, "000000") is None
+    assert machine_id_from_xml("<domain><name>mvm-abcdef-m1</name></domain>", "abcdef") is None
 
 
 def test_boot_devices_have_slots_of_their_own():

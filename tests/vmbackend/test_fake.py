@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason, Workload, WorkloadRestart
-from vmbackend.errors import BackendUnavailable, GuestUnreachable, MachineNotFound, NoRoom, SavedMemoryUnusable
-from vmbackend.fake import FakeDriver
+from vmbackend.errors import (
+    BackendUnavailable,
+    CapacityExceeded,
+    GuestUnreachable,
+    MachineNotFound,
+    SavedMemoryUnusable,
+)
+from vmbackend.fake.driver import FakeDriver
 
 SPEC = MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m"))
 
@@ -25,8 +31,8 @@ def wait_for(found: Callable[[], bool]) -> None:
 def test_a_failure_is_raised_once_by_whichever_process_comes_next(tmp_path: Path):
     one, other = FakeDriver(tmp_path), FakeDriver(tmp_path)
     one.prepare(SPEC)
-    one.fail_next("start", NoRoom("full"))
-    with pytest.raises(NoRoom, match="full"):
+    one.fail_next("start", CapacityExceeded("full"))
+    with pytest.raises(CapacityExceeded, match="full"):
         other.start("m")
     other.start("m")
     assert one.state("m") is MachineState.RUNNING
@@ -42,7 +48,7 @@ def test_a_first_preparation_that_fails_half_way_leaves_nothing(tmp_path: Path):
 
 def test_a_process_that_dies_in_a_preparation_leaves_what_delete_removes(tmp_path: Path):
     driver = FakeDriver(tmp_path)
-    driver.leave_behind("m", "directories", "taps", "firewall", "saved")
+    driver.create_orphans("m", "directories", "taps", "firewall", "saved")
     assert driver.inventory().taps == driver.inventory().saved == {"m"}
     driver.delete("m")
     assert driver.inventory().ids() == frozenset()
@@ -58,7 +64,7 @@ def test_another_process_kills_and_the_open_one_hears_of_it(tmp_path: Path):
         other.kill("m")
         wait_for(lambda: Event("m", EventKind.STOPPED, StopReason.CRASHED) in events)
         owner.start("m")
-        other.vanish("m")
+        other.lose_machine("m")
         wait_for(lambda: Event("m", EventKind.STOPPED, StopReason.LOST) in events)
     finally:
         owner.close()
@@ -71,11 +77,11 @@ def test_another_process_kills_and_the_open_one_hears_of_it(tmp_path: Path):
 def test_a_stubborn_guest_is_ended_hard_and_a_sleeping_one_wakes(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.prepare(SPEC)
-    driver.make_stubborn("m")
+    driver.ignore_power_button("m")
     driver.start("m")
     assert driver.shutdown("m", 1.0) is False
     driver.start("m")
-    driver.put_to_sleep("m")
+    driver.save_externally("m")
     assert driver.state("m") is MachineState.ASLEEP
     driver.start("m")
     assert driver.state("m") is MachineState.RUNNING
@@ -144,7 +150,7 @@ def test_spoilt_memory_is_told_once_and_dropped(tmp_path: Path):
     driver.prepare(SPEC)
     driver.start("m")
     driver.sleep("m")
-    driver.spoil_memory("m")
+    driver.corrupt_saved_memory("m")
     with pytest.raises(SavedMemoryUnusable):
         driver.start("m")
     assert driver.state("m") is MachineState.OFF
@@ -156,15 +162,15 @@ def test_freshening_is_counted_from_the_last_time_it_began_to_run(tmp_path: Path
     driver = FakeDriver(tmp_path)
     driver.prepare(SPEC)
     driver.start("m")
-    driver.freshen("m")
-    assert driver.freshened("m") == 1
+    driver.resync_guest("m")
+    assert driver.resync_count("m") == 1
     driver.sleep("m")
     driver.start("m")
-    assert driver.freshened("m") == 0
-    driver.freshen("m")
+    assert driver.resync_count("m") == 0
+    driver.resync_guest("m")
     driver.pause("m")
     driver.resume("m")
-    assert driver.freshened("m") == 0
+    assert driver.resync_count("m") == 0
 
 
 def test_a_machine_that_slept_before_it_was_ready_boots_on_when_it_wakes(tmp_path: Path):
@@ -175,9 +181,9 @@ def test_a_machine_that_slept_before_it_was_ready_boots_on_when_it_wakes(tmp_pat
     time.sleep(0.3)
     driver.start("m")
     with pytest.raises(GuestUnreachable):
-        driver.freshen("m")
+        driver.resync_guest("m")
     driver.wait_ready("m", 5)
-    driver.freshen("m")
+    driver.resync_guest("m")
 
 
 def test_the_host_is_booted_anew(tmp_path: Path):

@@ -133,21 +133,21 @@ def test_what_the_kernel_makes_up_is_known_and_read_whole(guest: Guest, local: L
         return guest.do(lambda session: session.stat(path))
 
     mtu = "/sys/class/net/lo/mtu"
-    assert (stat("/proc/version").made_up, stat(mtu).made_up, stat("/proc").made_up) == (True, True, False)
+    assert (stat("/proc/version").is_virtual, stat(mtu).is_virtual, stat("/proc").is_virtual) == (True, True, False)
     assert int(guest.read(mtu)) > 0  # which says that it has 4096 bytes
     version = guest.read("/proc/version")
     assert version == Path("/proc/version").read_bytes()
     assert guest.read("/proc/version", offset=2, length=5) == version[2:7]
     assert guest.read("/proc/version", offset=5000) == b""
     (guest.outside / "empty").touch()
-    assert stat(f"{guest.inside}/empty").made_up is False
+    assert stat(f"{guest.inside}/empty").is_virtual is False
 
 
 def test_a_file_of_the_kernels_without_an_end_is_refused_and_others_go_on(
     guest: Guest, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ssh, "MAX_MADE_UP", 10)
-    with pytest.raises(GuestPathInvalid, match="made up"):
+    monkeypatch.setattr(ssh, "MAX_VIRTUAL_FILE", 10)
+    with pytest.raises(GuestPathInvalid, match="virtual file"):
         guest.read("/proc/version")
     monkeypatch.setattr(ssh, "KERNEL_SECONDS", 1.0)
     (guest.outside / "never").symlink_to("/proc/kmsg")
@@ -196,7 +196,7 @@ def test_a_place_that_can_only_be_read_is_named(guest: Guest, mounted: Callable[
     guest.write("file", b"old")
     mounted("ro")
     for name in ("file", "new", "new/below"):
-        with pytest.raises(GuestPathInvalid, match="only be read"):
+        with pytest.raises(GuestPathInvalid, match="read-only"):
             guest.write(name, b"x")
     assert guest.read("file") == b"old"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import TypeVar
 import asyncssh
 import pytest
 
+from tests.cache import DEBIAN_KIT_DIR, KIT_DIR, use_kit_dir
 from tests.vmbackend import vm_harness as harness
 from vmbackend.driver import Boot
-from vmbackend.guest.kernel import install_kernel, own_kernel
+from vmbackend.guest.kernel import custom_kernel
 from vmbackend.guest.kit import Kit, build_kit, find_kit
 
 pytestmark = pytest.mark.vm
@@ -23,19 +23,14 @@ Start = Callable[..., harness.Machine]
 T = TypeVar("T")
 RUN = "/run/kit/bin/guest run "
 SSH_TIMEOUT = 60.0
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session", params=["debian", "own"])
-def kit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Kit:
-    """A kit with Debian's kernel, and one with the project's own where `make kernel` has built it into the cache."""
-    folder = tmp_path_factory.mktemp("kit")
-    if request.param == "own":
-        built = own_kernel(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit")
-        if built is None:
-            pytest.skip("the project's own kernel is not built: make kernel")
-        install_kernel(folder, built.vmlinux)
-    return build_kit(folder, lambda _percent, _words: None)
+def kit(request: pytest.FixtureRequest) -> Kit:
+    """A kit with Debian's kernel, and one with the project's own where `make test-kernel` has built it."""
+    if request.param == "own" and custom_kernel(KIT_DIR) is None:
+        pytest.skip("the project's own kernel is not built: make test-kernel")
+    return build_kit(use_kit_dir(KIT_DIR if request.param == "own" else DEBIAN_KIT_DIR), lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def test_the_clock_is_stepped_at_once_and_the_answer_tells_it(start: Start) -> N
     assert (word, asked) == ("fresh", "2000000000000000000")
     assert 2_000_000_000 * 10**9 <= int(now) < 2_000_000_060 * 10**9
     assert int(run(machine, CLOCK)[0][1]) >= 2_000_000_000
-    assert machine.freshen(os.urandom(64))[0] == "fresh"
+    assert machine.resync_guest(os.urandom(64))[0] == "fresh"
     assert abs(int(run(machine, CLOCK)[0][1]) - time.time()) < 60
 
 
@@ -58,7 +58,7 @@ def test_what_is_no_request_is_passed_over_and_the_next_one_is_heard(start: Star
 def test_a_host_that_goes_away_is_heard_when_it_comes_back(start: Start) -> None:
     machine = ready(start())
     for _ in range(3):
-        assert machine.freshen(os.urandom(64))[0] == "fresh"
+        assert machine.resync_guest(os.urandom(64))[0] == "fresh"
         time.sleep(0.2)
     machine.qmp("system_powerdown")
     machine.wait_off()

@@ -12,8 +12,8 @@ import pytest
 
 from vmbackend.driver import Boot, MachineSpec
 from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestPathNotFound
-from vmbackend.fake import FakeDriver
-from vmbackend.fake_guest import fake_sessions
+from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.guest import fake_sessions
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.guest.ssh import SSHGuestSession

@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from tests.cache import use_kit_dir
 from tests.vmbackend import vm_harness as harness
 from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image
 from vmbackend.driver import Boot, Workload
@@ -23,7 +24,6 @@ from vmbackend.guest.session import GuestSession
 
 __all__ = ["empty_image", "kit", "shell_image", "start"]
 pytestmark = pytest.mark.vm
-ROOT = Path(__file__).resolve().parents[2]
 KEY, OTHER = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_private_key("ecdsa-sha2-nistp256")
 HELPER = "/run/kit/bin/guest"
 
@@ -35,7 +35,7 @@ def line(key: asyncssh.SSHKey) -> str:
 @pytest.fixture(scope="session")
 def kit() -> Kit:
     """The kit of the machine's test cache, with the project's own kernel where that is built."""
-    return build_kit(Path(os.environ.get("PLATFORM_CACHE_DIR", ROOT / "var/test-cache")) / "kit", lambda *_: None)
+    return build_kit(use_kit_dir(), lambda *_: None)
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_after_a_sleep_ssh_and_workloads_go_on(start: Start, kit: Kit, shell_ima
         before = int(as_user(machine, count)[1])
         time.sleep(1)
         assert int(as_user(machine, count)[1]) > before
-        assert machine.freshen(os.urandom(64))[0] == "fresh"
+        assert machine.resync_guest(os.urandom(64))[0] == "fresh"
         told(machine, lambda session: session.set_ssh(False, []))
         assert not listens(machine)
     finally:

@@ -47,7 +47,7 @@ async def endless(began: Callable[[], None]) -> AsyncIterator[bytes]:
 
 def leftovers(local: LocalGuest) -> list[Path]:
     """Partial files, and notes of them."""
-    return [*local.root.rglob(".partial-*"), *local.notes.rglob("partial-*")]
+    return [*local.root.rglob(".partial-*"), *local.tracking.rglob("partial-*")]
 
 
 def test_after_a_write_nothing_is_noted(guest: Guest, local: LocalGuest):
@@ -56,7 +56,7 @@ def test_after_a_write_nothing_is_noted(guest: Guest, local: LocalGuest):
         guest.write("file/below", b"x")
     assert leftovers(local) == []
     guest.pool.close()
-    until(lambda: list(local.notes.iterdir()) == [])
+    until(lambda: list(local.tracking.iterdir()) == [])
 
 
 def test_a_cut_connection_leaves_no_partial_file(guest: Guest, local: LocalGuest):
@@ -68,7 +68,7 @@ def test_a_cut_connection_leaves_no_partial_file(guest: Guest, local: LocalGuest
 
     with pytest.raises(GuestUnreachable):
         guest.do(lambda session: session.write(f"{guest.inside}/folder/file", endless(began)))
-    until(lambda: leftovers(local) == [] and len(list(local.notes.iterdir())) <= 1)
+    until(lambda: leftovers(local) == [] and len(list(local.tracking.iterdir())) <= 1)
     assert guest.read("folder/file") == b"old"
 
 
@@ -96,7 +96,7 @@ def test_a_process_that_dies_in_the_middle_leaves_no_partial_file(guest: Guest, 
             [
                 *(sys.executable, "-c", WRITER, str(local.port), local.host_key, str(local.private_key)),
                 f"{guest.inside}/{os.fsdecode(name)}/file",
-                *(kit.helper, kit.sftp_server, kit.busybox, kit.data, kit.notes),
+                *(kit.helper, kit.sftp_server, kit.busybox, kit.data, kit.tracking),
             ]
         )
         for name in names
@@ -107,7 +107,7 @@ def test_a_process_that_dies_in_the_middle_leaves_no_partial_file(guest: Guest, 
         for process in processes:
             process.send_signal(signal.SIGKILL)
             process.wait()
-    until(lambda: leftovers(local) == [] and list(local.notes.iterdir()) == [])
+    until(lambda: leftovers(local) == [] and list(local.tracking.iterdir()) == [])
     assert [place for place in local.root.rglob("*") if place.is_file()] == []
 
 

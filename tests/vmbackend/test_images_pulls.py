@@ -54,7 +54,7 @@ def test_an_image_that_says_it_is_too_large_is_not_fetched(store: ImageStore, ro
 def test_a_full_disk_is_no_room(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     full = ImageStore(tmp_path / "root", replace(store.settings, min_free_bytes=1 << 60))
-    with pytest.raises(errors.NoRoom):
+    with pytest.raises(errors.CapacityExceeded):
         pull(full, "localhost/tiny")
     assert leftovers(tmp_path / "root") == []
 

@@ -67,4 +67,4 @@ def test_localhost_is_the_local_store_only_without_a_port() -> None:
 def test_what_is_no_reference_is_refused_with_a_sentence(text: str) -> None:
     with pytest.raises(ImageError) as caught:
         parse_reference(text)
-    assert caught.value.sentence.endswith(".")
+    assert caught.value.message.endswith(".")

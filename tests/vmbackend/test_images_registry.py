@@ -112,7 +112,7 @@ def test_a_closed_port_is_unreachable(store: ImageStore, tmp_path: Path) -> None
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(errors.ImageUnreachable) as caught:
         pull(insecure(store, tmp_path, address), f"{address}/app:1")
-    assert str(tmp_path) not in caught.value.sentence
+    assert str(tmp_path) not in caught.value.message
 
 
 @pytest.mark.parametrize("domain", ["127.0.0.1:5000", "[::1]:5000", "169.254.169.254", "10.0.0.7:443", "localhost:80"])
@@ -125,7 +125,7 @@ def test_a_private_registry_that_a_setting_names_is_asked(store: ImageStore, reg
     settings = replace(store.settings, private_registries=(registry,))
     with pytest.raises(errors.ImageUnreachable) as caught:  # it speaks no TLS, which this setting does not excuse
         pull(ImageStore(tmp_path / "root", settings), f"{registry}/app:1")
-    assert "public address" not in caught.value.sentence
+    assert "public address" not in caught.value.message
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ _OTHER_PROCESS = """
         die()
     if step == "die-before-it-runs":
         prepare()
-        domain.go_on = lambda target: die()
+        domain.resume_domain = lambda target: die()
         driver.start("m1")
     if step.startswith("begin"):
         prepare()
@@ -75,7 +75,7 @@ _OTHER_PROCESS = """
     if step == "go-on":
         driver.start("m1")
         driver.wait_ready("m1", 60)
-        driver.freshen("m1")
+        driver.resync_guest("m1")
         print("now", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
     os._exit(0)
 """
@@ -84,9 +84,10 @@ _OTHER_PROCESS = """
 @pytest.fixture
 def step(short: Path) -> Iterator[Step]:
     """Runs a step to its end, or its death; returns what it said."""
-    from .libvirt_factory import free_subnet, make_settings, tear_down
+    from .libvirt_factory import free_subnet, make_settings, remove_if_killed, tear_down
 
     subnet, instance = free_subnet(), f"d{os.getpid() % 0xFFFFF:05x}"
+    remove_if_killed(make_settings(short, instance=instance, subnet=subnet))
 
     def run(name: str, seconds: str = "0.5") -> str:
         code = textwrap.dedent(_OTHER_PROCESS)

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason
-from vmbackend.errors import BackendUnavailable, MachineNotFound, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded, MachineNotFound
 from vmbackend.guest.kit import Kit
 
 libvirt = pytest.importorskip("libvirt")
 
-from vmbackend.libvirt import machines  # noqa: E402
+from vmbackend.libvirt import provisioner  # noqa: E402
+from vmbackend.libvirt.connection import _lock_root  # noqa: E402
 from vmbackend.libvirt.driver import LibvirtDriver  # noqa: E402
-from vmbackend.libvirt.host import _lock_root  # noqa: E402
 from vmbackend.libvirt.record import MachineDir  # noqa: E402
 from vmbackend.libvirt.settings import LibvirtSettings  # noqa: E402
 from vmbackend.policy import NetworkPolicy  # noqa: E402
@@ -53,7 +53,7 @@ def events():
 @pytest.fixture
 def driver(short, events, monkeypatch):
     kit = Kit(kernel=short / "vmlinux", initrd=short / "initrd", version="1")
-    monkeypatch.setattr(machines, "find_kit", lambda _folder: kit)
+    monkeypatch.setattr(provisioner, "find_kit", lambda _folder: kit)
     made = LibvirtDriver(_settings(short))
     made.open(events.append)
     yield made
@@ -69,7 +69,7 @@ def _until(condition):
 
 
 def test_foreign_domains_are_never_in_the_inventory(driver):
-    connection = driver._host.connection
+    connection = driver._libvirt.connection
     assert connection.numOfDomains() > 0
     assert driver.inventory().ids() == frozenset()
     driver.prepare(SPEC)
@@ -93,7 +93,7 @@ def test_a_machine_lives_through_its_states(driver, events):
 def test_saved_memory_is_asleep_and_is_dropped_by_destroy(driver):
     driver.prepare(SPEC)
     driver.start("m1")
-    driver._domains.find(driver._host.connection, "m1").managedSave()
+    driver._domains.find(driver._libvirt.connection, "m1").managedSave()
     assert driver.state("m1") is MachineState.ASLEEP
     driver.destroy("m1")
     assert driver.state("m1") is MachineState.OFF
@@ -101,7 +101,7 @@ def test_saved_memory_is_asleep_and_is_dropped_by_destroy(driver):
 
 def test_a_machine_that_someone_else_undefined_is_lost(driver, events):
     driver.prepare(SPEC)
-    driver._domains.find(driver._host.connection, "m1").undefine()
+    driver._domains.find(driver._libvirt.connection, "m1").undefine()
     _until(lambda: Event("m1", EventKind.STOPPED, reason=StopReason.LOST) in events)
 
 
@@ -109,7 +109,7 @@ def test_a_failed_first_preparation_leaves_nothing(driver, monkeypatch):
     def fails(connection, xml):
         raise BackendUnavailable("no")
 
-    monkeypatch.setattr(machines.domain, "define", fails)
+    monkeypatch.setattr(provisioner.domain, "define_domain", fails)
     with pytest.raises(BackendUnavailable):
         driver.prepare(SPEC)
     assert driver.inventory().ids() == frozenset()
@@ -117,7 +117,7 @@ def test_a_failed_first_preparation_leaves_nothing(driver, monkeypatch):
 
 def test_a_directory_that_a_death_left_is_inventory_and_can_be_deleted(driver):
     left = MachineDir(driver._settings.machines_dir, "m1")
-    left.make()
+    left.create()
     assert driver.inventory().directories == {"m1"}
     driver.delete("m1")
     assert driver.inventory().ids() == frozenset()
@@ -125,17 +125,17 @@ def test_a_directory_that_a_death_left_is_inventory_and_can_be_deleted(driver):
 
 def test_memory_that_is_not_there_is_refused_before_the_start(driver):
     driver.prepare(replace(SPEC, memory_mb=1 << 30))
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         driver.start("m1")
     assert driver.state("m1") is MachineState.OFF
 
 
 def test_a_lost_connection_is_unavailable_and_comes_back_by_itself(driver):
     driver.prepare(SPEC)
-    driver._host._lost(None, 0, None)
+    driver._libvirt._lost(None, 0, None)
     with pytest.raises(BackendUnavailable):
         driver.state("m1")
-    _until(lambda: driver._host._connection is not None)
+    _until(lambda: driver._libvirt._connection is not None)
     driver.inventory()
 
 

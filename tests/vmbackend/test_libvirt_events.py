@@ -41,22 +41,22 @@ class TestEvents:
     def files(self, short):
         self.held = []
         made = MachineDir(short, "m1")
-        made.make()
+        made.create()
         yield made
         for descriptor in self.held:
             os.close(descriptor)
 
     def _say(self, files, data, name="events.out"):
-        """Kept open, as QEMU keeps it: a pipe that nobody holds forgets."""
+        """Leave the pipe open, as QEMU does: a pipe without an open end loses its content."""
         descriptor = os.open(files.path / name, os.O_RDWR | os.O_NONBLOCK)
         self.held.append(descriptor)
         os.write(descriptor, data)
 
     def test_the_exit_code_is_told_before_the_stop(self, channels, files, told):
-        channels.begin(files, wake=False)
-        channels.started("m1")
+        channels.begin_start(files, wake=False)
+        channels.report_started("m1")
         self._say(files, b"ready\nexit 7 exited\n")
-        channels.stopped("m1", StopReason.SHUTDOWN)
+        channels.report_stopped("m1", StopReason.SHUTDOWN)
         _until(lambda: len(told) == 3)
         assert [event.kind for event in told] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
         assert told[1].exit_code == 7
@@ -65,43 +65,43 @@ class TestEvents:
     def test_what_was_said_without_a_driver_is_heard_by_the_next(self, channels, files, told):
         files.write_status(Status(running=True))
         self._say(files, b"ready\n")
-        channels.attach(files)
+        channels.adopt(files)
         channels.wait_ready("m1", time.monotonic() + 5)
         assert files.read_status().ready
 
     def test_a_stop_of_the_former_run_does_not_end_the_new_one(self, channels, files, told):
-        channels.begin(files, wake=False)
-        channels.stopped("m1", StopReason.DESTROYED)
-        channels.started("m1")
+        channels.begin_start(files, wake=False)
+        channels.report_stopped("m1", StopReason.DESTROYED)
+        channels.report_started("m1")
         _until(lambda: told)
         assert channels.status("m1").running
 
     def test_who_waits_learns_of_the_end_at_once(self, channels, files):
-        channels.begin(files, wake=False)
-        channels.started("m1")
-        threading.Timer(0.1, channels.stopped, ("m1", StopReason.CRASHED)).start()
+        channels.begin_start(files, wake=False)
+        channels.report_started("m1")
+        threading.Timer(0.1, channels.report_stopped, ("m1", StopReason.CRASHED)).start()
         started = time.monotonic()
         with pytest.raises(MachineExited):
             channels.wait_ready("m1", started + 30)
         assert time.monotonic() - started < 5
 
     def test_a_reset_is_no_clean_end(self, channels, files, told):
-        channels.begin(files, wake=False)
-        channels.started("m1")
-        channels.was_reset("m1")
-        channels.stopped("m1", StopReason.SHUTDOWN)
+        channels.begin_start(files, wake=False)
+        channels.report_started("m1")
+        channels.report_reset("m1")
+        channels.report_stopped("m1", StopReason.SHUTDOWN)
         _until(lambda: told)
         assert told[0].reason is StopReason.PANICKED
 
     def test_nonsense_on_the_port_is_not_an_event(self, channels, files, told):
-        channels.begin(files, wake=False)
-        channels.started("m1")
+        channels.begin_start(files, wake=False)
+        channels.report_started("m1")
         self._say(files, b"\xff\x00\nexit\nexit -1\nexit 99999 x\nready now\n" + b"x" * 2000 + b"\nready\n")
         _until(lambda: told)
         assert told == [Event("m1", EventKind.READY)]
 
     def test_a_guest_that_floods_the_port_is_not_heard_any_more(self, channels, files, told):
-        channels.begin(files, wake=False)
+        channels.begin_start(files, wake=False)
         descriptor = os.open(files.path / "events.out", os.O_RDWR | os.O_NONBLOCK)
         sent, deadline = 0, time.monotonic() + 1
         while time.monotonic() < deadline:
@@ -123,8 +123,8 @@ class TestEvents:
         channels = Events(4096)
         channels.start(receive)
         try:
-            channels.stopped("a", StopReason.CRASHED)
-            channels.stopped("b", StopReason.CRASHED)
+            channels.report_stopped("a", StopReason.CRASHED)
+            channels.report_stopped("b", StopReason.CRASHED)
             _until(lambda: len(told) == 2)
         finally:
             channels.stop()

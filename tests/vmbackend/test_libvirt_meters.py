@@ -103,7 +103,7 @@ def test_the_sums_over_disks_and_ports_and_the_memory_in_bytes(tmp_path: Path) -
     assert (sample.cpu_time_ns, sample.disk_read_bytes, sample.disk_write_bytes) == (5, 3, 4)
     assert (sample.net_rx_bytes, sample.net_tx_bytes) == (7, 8)
     assert (sample.memory_used_bytes, sample.memory_total_bytes) == (100_000 * 1024, 190_000 * 1024)
-    assert sample.run
+    assert sample.generation
 
 
 def test_nobody_to_measure_is_no_call(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_new_connection_has_new_handles(tmp_path: Path) -> None:
     first, second = FakeConnection(one=RUNNING), FakeConnection(one=RUNNING)
     meters = make(first, tmp_path)
     meters.samples(["one"])
-    meters._host.connection = second  # type: ignore[misc]
+    meters._libvirt.connection = second  # type: ignore[misc]
     meters.samples(["one"])
     assert (first.lookups, second.lookups) == (["one"], ["one"])
 
@@ -176,13 +176,13 @@ def test_an_error_of_libvirt_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.
 
 def test_another_process_is_another_run(tmp_path: Path) -> None:
     meters = make(FakeConnection(one=RUNNING), tmp_path)
-    assert meters.samples(["one"])["one"].run == ""  # no socket yet
+    assert meters.samples(["one"])["one"].generation == ""  # no socket yet
     (tmp_path / "one").touch()
-    first = meters.samples(["one"])["one"].run
-    assert meters.samples(["one"])["one"].run == first
+    first = meters.samples(["one"])["one"].generation
+    assert meters.samples(["one"])["one"].generation == first
     (tmp_path / "new").touch()
     (tmp_path / "new").replace(tmp_path / "one")
-    assert meters.samples(["one"])["one"].run not in ("", first)
+    assert meters.samples(["one"])["one"].generation not in ("", first)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_another_process_is_another_run(tmp_path: Path) -> None:
 def test_the_disk_is_the_data_mount_within_what_the_machine_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, shown: GuestDisk
 ) -> None:
-    monkeypatch.setattr(agent, "ask", lambda *arguments: json.loads(json.dumps(said)))
+    monkeypatch.setattr(agent, "send_command", lambda *arguments: json.loads(json.dumps(said)))
     assert make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1) == shown
 
 
@@ -210,7 +210,7 @@ def test_the_disk_is_the_data_mount_within_what_the_machine_has(
      [{"mountpoint": "/run/kit/data", "used-bytes": "5", "total-bytes": 10}]],
 )  # fmt: skip
 def test_nonsense_of_a_guest_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
-    monkeypatch.setattr(agent, "ask", lambda *arguments: said)
+    monkeypatch.setattr(agent, "send_command", lambda *arguments: said)
     with pytest.raises(GuestUnreachable):
         make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 

@@ -14,8 +14,8 @@ import pytest
 from vmbackend.driver import EventKind, MachineState, StopReason
 from vmbackend.errors import BackendError, BackendUnavailable, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
-from vmbackend.libvirt.memory import managed_image
 from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.saved_memory import managed_image
 
 from .conftest import Harness
 from .test_sleep_contract import CLOCK_ERROR, KEEP, clocks, told, wake
@@ -42,11 +42,11 @@ def until(found: Callable[[], object], seconds: float = 20.0) -> None:
 
 
 def files_of(harness: Harness, machine_id: str) -> MachineDir:
-    return harness.driver._stock.files(machine_id)
+    return harness.driver._inventory.machine_dir(machine_id)
 
 
 def domain_of(harness: Harness, machine_id: str):
-    return harness.driver._domains.find(harness.driver._host.connection, machine_id)
+    return harness.driver._domains.find(harness.driver._libvirt.connection, machine_id)
 
 
 def _cut(memory: Path) -> None:
@@ -88,7 +88,7 @@ def test_no_spoilt_file_is_ever_loaded_or_started_over_in_silence(harness: Harne
 def test_a_spoilt_file_without_a_seal_is_found_by_the_hypervisor(harness: Harness, name: str):
     address = harness.asleep()
     files = files_of(harness, address.machine_id)
-    files.memory_seal.unlink()
+    files.memory_checksum.unlink()
     SPOILERS[name](files.memory)
     with pytest.raises(SavedMemoryUnusable):
         harness.driver.start(address.machine_id)
@@ -143,21 +143,21 @@ def test_a_qemu_killed_while_it_loads_is_loaded_again(harness: Harness):
 
 
 @pytest.mark.vm
-def test_only_freshening_makes_up_for_the_time_asleep(harness: Harness):
+def test_only_a_resync_corrects_the_time_asleep(harness: Harness):
     address = harness.asleep()
     time.sleep(harness.nap)
     wake(harness, address)
     before, guest, _ = clocks(harness, address)
     assert guest < before - harness.nap + 2 * CLOCK_ERROR
     began = time.monotonic()
-    harness.driver.freshen(address.machine_id)
+    harness.driver.resync_guest(address.machine_id)
     assert time.monotonic() - began < 5
     before, guest, after = clocks(harness, address)
     assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
 
 
 @pytest.mark.vm
-def test_a_machine_that_the_firewall_does_not_take_sleeps_on(harness: Harness, monkeypatch: pytest.MonkeyPatch):
+def test_a_machine_stays_asleep_if_its_firewall_rules_fail(harness: Harness, monkeypatch: pytest.MonkeyPatch):
     address = harness.running(cmd=KEEP)
     word = told(harness, address)
     harness.driver.sleep(address.machine_id)
@@ -166,7 +166,7 @@ def test_a_machine_that_the_firewall_does_not_take_sleeps_on(harness: Harness, m
         raise BackendUnavailable("No firewall.")
 
     with monkeypatch.context() as patched:
-        for name in ("admit", "install"):
+        for name in ("attach", "install"):
             patched.setattr(harness.driver._network, name, refuse)
         with pytest.raises(BackendUnavailable, match="No firewall"):
             harness.driver.start(address.machine_id)
@@ -187,9 +187,9 @@ def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_even_be_given_up
         raise BackendUnavailable("Away.")
 
     with monkeypatch.context() as patched:
-        for name in ("admit", "install"):
+        for name in ("attach", "install"):
             patched.setattr(harness.driver._network, name, refuse)
-        patched.setattr("vmbackend.libvirt.domain.destroy", refuse)
+        patched.setattr("vmbackend.libvirt.domain.destroy_domain", refuse)
         with pytest.raises(BackendUnavailable):
             harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.PAUSED
@@ -206,7 +206,7 @@ async def _draw(session) -> bytes:
 def test_two_wakes_of_one_memory_draw_different_numbers(harness: Harness, tmp_path: Path):
     address = harness.asleep()
     files = files_of(harness, address.machine_id)
-    kept = [files.memory, files.memory_seal, files.data_disk]
+    kept = [files.memory, files.memory_checksum, files.data_disk]
     for path in kept:
         shutil.copy2(path, tmp_path)
     drawn = []
@@ -214,7 +214,7 @@ def test_two_wakes_of_one_memory_draw_different_numbers(harness: Harness, tmp_pa
         for path in kept:
             shutil.copy2(tmp_path / path.name, path)
         wake(harness, address)
-        harness.driver.freshen(address.machine_id)
+        harness.driver.resync_guest(address.machine_id)
         drawn.append(harness.pool.call(address, _draw, 30))
         harness.driver.destroy(address.machine_id)
     assert len(set(drawn)) == 2

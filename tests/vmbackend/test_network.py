@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.firewall import Port, mac_for
+from vmbackend.libvirt.firewall import NetworkPort, mac_for
 from vmbackend.libvirt.network import Network
 from vmbackend.policy import NetworkPolicy
 
@@ -55,55 +55,55 @@ def _internet(network):
 
 
 def test_a_machine_is_admitted_and_revoked_any_number_of_times(network):
-    port = Port("m1", _ip(network, 5), OPEN)
+    port = NetworkPort("m1", _ip(network, 5), OPEN)
     for _ in range(2):
-        network.admit(port)
-        assert network.admitted() == {"m1": port.ip}
+        network.attach(port)
+        assert network.attached_addresses() == {"m1": port.ip}
         assert port.ip in _internet(network)
     for _ in range(2):
-        network.revoke(port.ip, port.machine_id)
-        assert network.admitted() == {}
+        network.detach(port.ip, port.machine_id)
+        assert network.attached_addresses() == {}
         assert port.ip not in _internet(network)
 
 
 def test_the_way_out_is_taken_back(network):
-    network.admit(Port("m1", _ip(network, 5), OPEN))
-    network.admit(Port("m1", _ip(network, 5), CLOSED))
-    assert network.admitted() == {"m1": _ip(network, 5)}
+    network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
+    network.attach(NetworkPort("m1", _ip(network, 5), CLOSED))
+    assert network.attached_addresses() == {"m1": _ip(network, 5)}
     assert _ip(network, 5) not in _internet(network)
 
 
 def test_an_address_goes_to_its_next_owner_and_the_former_address_is_free(network):
-    former = Port("m1", _ip(network, 5), OPEN)
-    network.admit(former)
-    network.admit(Port("m1", _ip(network, 6), OPEN), former)
-    network.admit(Port("m2", _ip(network, 5), CLOSED))
-    assert network.admitted() == {"m1": _ip(network, 6), "m2": _ip(network, 5)}
+    former = NetworkPort("m1", _ip(network, 5), OPEN)
+    network.attach(former)
+    network.attach(NetworkPort("m1", _ip(network, 6), OPEN), former)
+    network.attach(NetworkPort("m2", _ip(network, 5), CLOSED))
+    assert network.attached_addresses() == {"m1": _ip(network, 6), "m2": _ip(network, 5)}
 
 
 def test_installing_again_holds_exactly_what_is_named(network):
-    network.admit(Port("gone", _ip(network, 9), OPEN))
-    network.install([Port("m1", _ip(network, 5), CLOSED)])
-    assert network.admitted() == {"m1": _ip(network, 5)}
+    network.attach(NetworkPort("gone", _ip(network, 9), OPEN))
+    network.install([NetworkPort("m1", _ip(network, 5), CLOSED)])
+    assert network.attached_addresses() == {"m1": _ip(network, 5)}
     assert _ip(network, 9) not in _internet(network)
 
 
 def test_foreign_and_own_addresses_are_refused(network):
     for ip in ("192.0.2.7", _ip(network, 0), _ip(network, 1), _ip(network, 255)):
         with pytest.raises(BackendUnavailable):
-            network.admit(Port("m1", ip, OPEN))
+            network.attach(NetworkPort("m1", ip, OPEN))
 
 
 def test_one_instance_leaves_the_other_alone(network, tmp_path):
     other = Network(_settings("fe0002", tmp_path / "two"))
     try:
         other.install([])
-        network.admit(Port("m1", _ip(network, 5), OPEN))
-        assert other.admitted() == {}
+        network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
+        assert other.attached_addresses() == {}
     finally:
         other.uninstall()
         other.uninstall()
-    assert network.admitted() == {"m1": _ip(network, 5)}
+    assert network.attached_addresses() == {"m1": _ip(network, 5)}
     assert Path(f"/sys/class/net/{network.bridge}").exists()
     assert not Path(f"/sys/class/net/{other.bridge}").exists()
 
@@ -146,14 +146,14 @@ def _passed(network, guest, **frame):
 
 
 def test_a_frame_of_the_admitted_machine_passes(network, guest):
-    network.admit(Port("m1", _ip(network, 5), OPEN))
+    network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
     assert _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
 
 
 @pytest.mark.parametrize(("mac_of", "number"), [(5, 6), (6, 5), (6, 6)])
 def test_a_frame_under_another_name_is_dropped(network, guest, mac_of, number):
-    network.admit(Port("m1", _ip(network, 5), OPEN))
-    network.admit(Port("m2", _ip(network, 6), OPEN))
+    network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
+    network.attach(NetworkPort("m2", _ip(network, 6), OPEN))
     assert not _passed(network, guest, source_mac=mac_for(_ip(network, mac_of)), source_ip=_ip(network, number))
 
 

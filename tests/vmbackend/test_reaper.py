@@ -12,8 +12,8 @@ import os, subprocess, sys, time
 from pathlib import Path
 from vmbackend.libvirt import reaper
 
-reaper.start()
-reaper.start()
+reaper.start_reaper()
+reaper.start_reaper()
 read, write = os.pipe()
 if os.fork() == 0:
     os.setsid()

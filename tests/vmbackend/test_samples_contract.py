@@ -9,7 +9,7 @@ import pytest
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendUnavailable, GuestUnreachable, InvalidMachineState, MachineNotFound
-from vmbackend.fake import FakeDriver
+from vmbackend.fake.driver import FakeDriver
 from vmbackend.samples import Sample
 
 from .conftest import Harness
@@ -38,7 +38,7 @@ async def _work(session) -> None:
 def worked(harness: Harness, address) -> None:
     harness.pool.call(address, _work)
     if isinstance(harness.driver, FakeDriver):
-        harness.driver.use(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
+        harness.driver.add_usage(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
 
 
 def test_machines_without_a_process_are_left_out(harness: Harness) -> None:
@@ -54,7 +54,7 @@ def test_counters_grow_with_what_a_machine_does(harness: Harness) -> None:
     before = sample_of(harness.driver, address.machine_id)
     worked(harness, address)
     after = sample_of(harness.driver, address.machine_id)
-    assert after.run == before.run != ""
+    assert after.generation == before.generation != ""
     assert after.at > before.at
     assert after.cpu_time_ns > before.cpu_time_ns
     for name in ("disk_write_bytes", "net_rx_bytes", "net_tx_bytes"):
@@ -92,12 +92,12 @@ def test_another_process_is_another_run_whose_counters_begin_anew(harness: Harne
     harness.driver.start(address.machine_id)
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
     second = sample_of(harness.driver, address.machine_id)
-    assert second.run not in ("", first.run)
+    assert second.generation not in ("", first.generation)
     assert second.net_tx_bytes < first.net_tx_bytes
     harness.driver.sleep(address.machine_id)
     assert harness.driver.samples([address.machine_id]) == {}
     harness.driver.start(address.machine_id)
-    assert sample_of(harness.driver, address.machine_id).run not in ("", first.run, second.run)
+    assert sample_of(harness.driver, address.machine_id).generation not in ("", first.generation, second.generation)
 
 
 def test_a_later_driver_sees_the_same_run(harness: Harness) -> None:
@@ -107,7 +107,7 @@ def test_a_later_driver_sees_the_same_run(harness: Harness) -> None:
     before = sample_of(harness.driver, address.machine_id)
     harness.attach_again()
     after = sample_of(harness.driver, address.machine_id)
-    assert after.run == before.run
+    assert after.generation == before.generation
     for name in COUNTERS:
         assert getattr(after, name) >= getattr(before, name), name
 
@@ -118,7 +118,7 @@ def test_a_paused_machine_is_measured_and_uses_nothing(harness: Harness) -> None
     harness.driver.pause(address.machine_id)
     before = sample_of(harness.driver, address.machine_id)
     after = sample_of(harness.driver, address.machine_id)
-    assert (after.run, after.net_tx_bytes) == (before.run, before.net_tx_bytes)
+    assert (after.generation, after.net_tx_bytes) == (before.generation, before.net_tx_bytes)
 
 
 def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: Harness) -> None:
@@ -141,7 +141,7 @@ def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: 
 def test_the_guest_tells_how_full_its_disk_is(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
-    assert harness.driver.agent_answers(address.machine_id, 10)
+    assert harness.driver.agent_responds(address.machine_id, 10)
     before = harness.driver.guest_disk(address.machine_id, 5)
     assert 0 <= before.used_bytes < before.total_bytes <= 64 << 20
     harness.pool.call(address, _work)

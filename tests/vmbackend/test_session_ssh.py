@@ -8,8 +8,8 @@ import pytest
 
 from vmbackend.driver import Boot, MachineSpec
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
-from vmbackend.fake import FakeDriver
-from vmbackend.fake_guest import SSH_CONNECTIONS_FILE, SSH_FILE, fake_sessions
+from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.guest import SSH_CONNECTIONS_FILE, SSH_FILE, fake_sessions
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress
 

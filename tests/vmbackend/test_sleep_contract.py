@@ -8,7 +8,7 @@ import time
 import pytest
 
 from vmbackend.driver import EventKind, MachineState, StopReason
-from vmbackend.errors import InvalidMachineState, NoRoom, SavedMemoryUnusable
+from vmbackend.errors import CapacityExceeded, InvalidMachineState, SavedMemoryUnusable
 from vmbackend.guest.session import GuestAddress
 
 from .conftest import Harness
@@ -37,7 +37,7 @@ async def _get(session):
     return b"".join([chunk async for chunk in session.read("/kept")])
 
 
-async def _names(session):
+async def _maintainer(session):
     entries, _ = await session.list_directory("/")
     return [entry.name for entry in entries]
 
@@ -71,7 +71,7 @@ def test_memory_lives_through_a_sleep(harness: Harness):
     word = told(harness, address)
     harness.driver.sleep(address.machine_id)
     wake(harness, address)
-    harness.driver.freshen(address.machine_id)
+    harness.driver.resync_guest(address.machine_id)
     assert told(harness, address) == word
     assert harness.driver.inventory().saved == frozenset()
 
@@ -99,7 +99,7 @@ def test_the_clock_is_right_after_a_wake(harness: Harness):
     address = harness.asleep()
     time.sleep(harness.nap)
     wake(harness, address)
-    harness.driver.freshen(address.machine_id)
+    harness.driver.resync_guest(address.machine_id)
     before, guest, after = clocks(harness, address)
     assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
 
@@ -120,7 +120,7 @@ def test_a_machine_can_sleep_again_and_again(harness: Harness):
     for _ in range(3):
         harness.driver.sleep(address.machine_id)
         wake(harness, address)
-        harness.driver.freshen(address.machine_id)
+        harness.driver.resync_guest(address.machine_id)
     told(harness, address)
 
 
@@ -142,7 +142,7 @@ def test_memory_that_cannot_be_loaded_is_dropped_and_the_next_start_is_a_cold_on
 def test_without_disk_room_a_machine_goes_on_running(harness: Harness):
     address = harness.running()
     harness.fill_disk(harness.driver)
-    with pytest.raises(NoRoom):
+    with pytest.raises(CapacityExceeded):
         harness.driver.sleep(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
     assert harness.driver.inventory().saved == frozenset()
@@ -164,7 +164,7 @@ def test_ending_a_sleeping_machine_leaves_no_memory(harness: Harness, method: st
 
 def test_what_makes_no_sense_asleep_is_refused(harness: Harness):
     address = harness.asleep()
-    for method in ("pause", "resume", "freshen", "reset_disk"):
+    for method in ("pause", "resume", "resync_guest", "reset_disk"):
         with pytest.raises(InvalidMachineState):
             getattr(harness.driver, method)(address.machine_id)
     with pytest.raises(InvalidMachineState):
@@ -175,7 +175,7 @@ def test_what_makes_no_sense_asleep_is_refused(harness: Harness):
 def test_a_machine_that_is_off_can_neither_sleep_nor_be_freshened(harness: Harness):
     spec = harness.spec()
     harness.driver.prepare(spec)
-    for method in ("sleep", "freshen"):
+    for method in ("sleep", "resync_guest"):
         with pytest.raises(InvalidMachineState):
             getattr(harness.driver, method)(spec.id)
 
@@ -185,9 +185,9 @@ def test_a_paused_machine_is_freshened_after_it_goes_on(harness: Harness):
     address = harness.running()
     harness.driver.pause(address.machine_id)
     with pytest.raises(InvalidMachineState):
-        harness.driver.freshen(address.machine_id)
+        harness.driver.resync_guest(address.machine_id)
     harness.driver.resume(address.machine_id)
-    harness.driver.freshen(address.machine_id)
+    harness.driver.resync_guest(address.machine_id)
 
 
 def test_a_sleeping_machine_survives_the_driver(harness: Harness):
@@ -209,7 +209,7 @@ def test_a_disk_made_anew_is_empty_and_the_machine_the_same(harness: Harness):
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     harness.driver.reset_disk(address.machine_id)
     wake(harness, address)
-    assert "kept" not in harness.pool.call(address, _names)
+    assert "kept" not in harness.pool.call(address, _maintainer)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
     assert identity.ssh_host_key == address.host_key

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
-from vmbackend.fake import FakeDriver
+from vmbackend.fake.driver import FakeDriver
 from vmbackend.guest.session import GuestSession, Terminal, TerminalExit
 
 from .local_dropbear import LocalGuest

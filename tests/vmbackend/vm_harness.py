@@ -15,7 +15,7 @@ from pathlib import Path
 import asyncssh
 
 from vmbackend.driver import Boot
-from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode, generate_host_key
+from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, Kit
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.ssh import SSHGuestSession
@@ -100,7 +100,7 @@ class Machine:
             client.sendall(json.dumps(request).encode() + b"\n")
             return json.loads(client.makefile().readline())
 
-    def freshen(self, entropy: bytes) -> list[str]:
+    def resync_guest(self, entropy: bytes) -> list[str]:
         """The words of the answer to a request for the present time and this randomness."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(10)
@@ -185,7 +185,7 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
         host_key=(folder / "host_key").read_bytes(),
         authorized_key=client_key.export_public_key().decode(),
     )
-    (folder / "config").write_bytes(encode(config))
+    (folder / "config").write_bytes(encode_config(config))
     ports = _free_ports()
     for name in ("events", "agent", "requests", "qmp", "console"):
         (folder / name).unlink(missing_ok=True)
@@ -253,6 +253,8 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
         ports += ["-chardev", f"socket,id={ident},path={folder / ident},server=on,wait=off"]
         ports += ["-device", f"virtserialport,chardev={ident},name={name}"]
     return [
+        # It ends with the process that tests it, however that ends.
+        *("setpriv", "--pdeathsig", "KILL", "--"),
         *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", os.environ.get("KIT_TEST_CPU", "max")),
         *("-m", "256", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),
         *(

@@ -51,7 +51,7 @@ def bring(api: Caller, vmhost: FakeHost, made: str, status: Status) -> None:
         workspace_sleep(workspace=Workspace.objects.get(pk=made), actor="test")
         vmhost.settle()
     elif status is Status.LOST:
-        vmhost.driver.vanish(made)
+        vmhost.driver.lose_machine(made)
         until(lambda: status_of(made) == Status.LOST)
 
 

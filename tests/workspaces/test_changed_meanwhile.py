@@ -23,7 +23,7 @@ from vmbackend.models import Host
 from workspaces import placement
 from workspaces.host.process import reconcile
 from workspaces.host.reconcile import machines
-from workspaces.host.sweep import expire, forget_memory, sweep
+from workspaces.host.sweep import drop_memory, expire_ttl, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
@@ -78,7 +78,7 @@ def test_a_ttl_renewed_while_the_old_one_pauses_it_runs(
     row = temporary(ttl_action=TtlAction.PAUSE)
     scene = Scene(vmhost, monkeypatch, "pause", "complete", row.pk)
     scene.before(lambda: change_ttl(row, ttl=60, ttl_action="remove"))
-    sweep()
+    sweep_due()
     vmhost.settle()
     ends = now(row).ttl_expires_at
     assert now(row).status == "paused"
@@ -92,7 +92,7 @@ def test_an_action_changed_in_the_last_moment_is_the_one_that_is_done(
     row = temporary(ttl_action=TtlAction.REMOVE)
     seen_by_the_sweep = now(row)
     lifecycle.change_ttl(workspace=row, actor="owner", ttl_action="stop")
-    expire(seen_by_the_sweep)
+    expire_ttl(seen_by_the_sweep)
     vmhost.settle()
     assert now(row).status == "stopped"
 
@@ -101,7 +101,7 @@ def test_memory_that_is_to_be_kept_longer_is_kept(vmhost: FakeHost, machine: Cal
     row = machine(Status.SLEEPING, suspend_after=120, memory_expires_at=timezone.now() - timedelta(seconds=1))
     seen_by_the_sweep = now(row)
     lifecycle.set_idle(workspace=row, actor="owner", stop_after=0)
-    assert forget_memory(seen_by_the_sweep) is False
+    assert drop_memory(seen_by_the_sweep) is False
     vmhost.settle()
     assert now(row).status == "sleeping"
 
@@ -111,7 +111,7 @@ def test_an_idle_policy_switched_off_in_the_last_moment_holds_it_awake(
 ) -> None:
     row = machine(suspend_after=120, idle_due_at=timezone.now() - timedelta(seconds=1))
     vmhost.hold()
-    assert sweep() == 1
+    assert sweep_due() == 1
     lifecycle.set_idle(workspace=row, actor="owner", suspend_after=0)
     vmhost.release()
     vmhost.settle()
@@ -121,7 +121,7 @@ def test_an_idle_policy_switched_off_in_the_last_moment_holds_it_awake(
 def test_a_policy_of_no_restarts_ends_one_that_waits(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.STOPPED, restart_policy=RestartPolicy.ALWAYS, restart_due_at=timezone.now())
     lifecycle.make_permanent(workspace=row, actor="owner", restart_policy=RestartPolicy.NO)
-    assert sweep() == 0
+    assert sweep_due() == 0
     vmhost.settle()
     assert (now(row).status, now(row).restart_due_at) == ("stopped", None)
 
@@ -132,11 +132,11 @@ def test_ssh_switched_off_while_it_starts_is_off_when_it_runs(
 ) -> None:
     row = machine(Status.STOPPED, ssh_enabled=True)
     told: list[bool] = []
-    monkeypatch.setattr(ssh, "switch_ssh", lambda row: told.append(row.ssh_enabled))
+    monkeypatch.setattr(ssh, "configure_ssh", lambda row: told.append(row.ssh_enabled))
 
     def switch_off() -> None:
         changed = ssh.ssh_switch(workspace=now(row), actor="owner", enabled=False)
-        assert "next start" in (ssh.bring_to_guest(changed) or "")
+        assert "next start" in (ssh.apply_in_guest(changed) or "")
 
     Scene(vmhost, monkeypatch, "start", step, row.pk).before(switch_off)
     power.workspace_start(workspace=row, actor="owner")
@@ -180,7 +180,7 @@ def test_a_stop_that_ends_while_the_host_is_looked_at_is_no_fault(
         return found
 
     monkeypatch.setattr(vmhost.driver, "inventory", stopped_since)
-    machines.compare(vmhost.side)
+    machines.reconcile_machines(vmhost.side)
     assert set(Activity.objects.filter(workspace_id=row.pk).values_list("event", flat=True)) == {"stopped"}
 
 
@@ -194,7 +194,7 @@ def test_a_machine_that_reconcile_lets_go_on_has_the_right_time(
     vmhost.driver.pause(row.pk)
     reconcile(vmhost.side)
     assert (now(row).status, vmhost.driver.state(row.pk)) == ("running", MachineState.RUNNING)
-    assert vmhost.driver.freshened(row.pk) == 1
+    assert vmhost.driver.resync_count(row.pk) == 1
 
 
 # Another account

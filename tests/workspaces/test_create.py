@@ -136,9 +136,9 @@ def test_retry_of_what_has_not_failed_is_invalid_state(api: Caller, vmhost: Fake
 
 
 def test_a_failed_creation_leaves_no_machine(api: Caller, vmhost: FakeHost) -> None:
-    from vmbackend.errors import NoRoom
+    from vmbackend.errors import CapacityExceeded
 
-    vmhost.driver.fail_next("start", NoRoom("The host has no memory."))
+    vmhost.driver.fail_next("start", CapacityExceeded("The host has no memory."))
     assert api.post("/workspace", {}).status_code == 500
     assert vmhost.driver.inventory().ids() == frozenset()
 

@@ -7,7 +7,7 @@ import pytest
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from vmbackend.backend import machines_dir
-from vmbackend.fake_store import FakeStore
+from vmbackend.fake.store import FakeStore
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)

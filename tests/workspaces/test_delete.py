@@ -79,7 +79,7 @@ def test_deleting_a_creation_in_each_of_its_steps(
         if (kind, name) == ("create", step):
             answers.append(api.delete(f"/workspace/{Workspace.objects.get().pk}"))
 
-    monkeypatch.setattr(faults, "point", delete_now)
+    monkeypatch.setattr(faults, "fault_point", delete_now)
     made = api.post("/workspace", {"wait_ready": False}).json()["id"]
     vmhost.settle()
     assert [answer.status_code for answer in answers] == [202]
@@ -100,7 +100,7 @@ def test_deleting_while_a_start_is_in_flight(
 
             asked.append(workspace_delete(workspace=Workspace.objects.get(), actor="test"))
 
-    monkeypatch.setattr(faults, "point", delete_now)
+    monkeypatch.setattr(faults, "fault_point", delete_now)
     answer = api.post(f"/workspace/{made}/start")
     assert answer.status_code in (404, 409)
     assert len(asked) == 1

@@ -14,7 +14,7 @@ from tests.workspaces.faults.injected import Scene
 from tests.workspaces.moves import make
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, InvalidMachineState
-from workspaces.host.reconcile.operations import expire
+from workspaces.host.reconcile.operations import expire_operations
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.workspace import Mode, TtlAction
@@ -30,7 +30,7 @@ NO = InvalidMachineState("The backend says no.")
 
 def make_overdue() -> None:
     Operation.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
-    assert expire() == 1
+    assert expire_operations() == 1
 
 
 def test_a_failed_creation_that_cannot_be_destroyed_can_still_be_tried_again(api: Caller, vmhost: FakeHost) -> None:

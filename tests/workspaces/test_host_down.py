@@ -14,7 +14,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from vmbackend.driver import MachineState
 from workspaces.host import process as vmhost_process
-from workspaces.host.sweep import sweep
+from workspaces.host.sweep import sweep_due
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
 from workspaces.power import services
@@ -39,7 +39,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
 def restarted(host: FakeHost, row: Workspace) -> Workspace:
     """The row after the sweep that its restart was due for."""
     Workspace.objects.filter(pk=row.pk, restart_due_at__isnull=False).update(restart_due_at=timezone.now())
-    sweep()
+    sweep_due()
     host.settle()
     row.refresh_from_db()
     return row

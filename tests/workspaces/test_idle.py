@@ -15,13 +15,13 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
-from vmbackend.errors import NoRoom
+from vmbackend.errors import CapacityExceeded
 from vmbackend.models import Host
 from workspaces import last_used
 from workspaces.errors import IdleNotSupported
 from workspaces.guests import address_of
 from workspaces.host.steps import sleep
-from workspaces.host.sweep import due, sweep
+from workspaces.host.sweep import due_workspaces, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode
@@ -45,7 +45,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
 
 
 def swept(host: FakeHost, row: Workspace) -> Workspace:
-    sweep()
+    sweep_due()
     host.settle()
     row.refresh_from_db()
     return row
@@ -68,7 +68,7 @@ def test_a_workspace_that_nobody_uses_falls_asleep(vmhost: FakeHost, machine: Ca
 
 def test_a_use_moves_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
-    last_used.touch(row.pk)
+    last_used.record_use(row.pk)
     row = swept(vmhost, row)
     assert row.status == "running"
     assert is_later(row)
@@ -86,9 +86,9 @@ def test_a_use_long_ago_is_none(
     row = machine()
     now = time.time()
     monkeypatch.setattr(last_used.time, "time", lambda: now - IDLE - 5)
-    last_used.touch(row.pk)
+    last_used.record_use(row.pk)
     monkeypatch.undo()
-    found = due(timezone.now()).get()
+    found = due_workspaces(timezone.now()).get()
     assert found.pk == row.pk
 
 
@@ -96,7 +96,7 @@ def test_a_workspace_in_use_stays_awake_and_sleeps_after_it(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine()
-    with last_used.using(row.pk, 3600):
+    with last_used.in_use(row.pk, 3600):
         row = swept(vmhost, row)
         assert row.status == "running"
         assert is_later(row, 3600 + IDLE)
@@ -136,7 +136,7 @@ def test_redis_that_goes_away_between_the_sweep_and_the_last_look_holds_it_awake
 ) -> None:
     row = machine()
     vmhost.hold()
-    sweep()
+    sweep_due()
     vmhost.redis_away = True
     vmhost.release()
     vmhost.settle()
@@ -148,8 +148,8 @@ def test_redis_that_goes_away_between_the_sweep_and_the_last_look_holds_it_awake
 def test_a_use_in_the_last_moment_holds_it_awake(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
     vmhost.hold()
-    sweep()
-    last_used.touch(row.pk)
+    sweep_due()
+    last_used.record_use(row.pk)
     vmhost.release()
     vmhost.settle()
     row.refresh_from_db()
@@ -165,11 +165,11 @@ def test_a_use_after_the_memory_was_written_does_not_undo_it(
     scene = Scene(vmhost, monkeypatch, "sleep", "complete", row.pk)
 
     def die() -> None:
-        last_used.touch(row.pk)
+        last_used.record_use(row.pk)
         raise vmhost.dead()
 
     scene.before(die)
-    sweep()
+    sweep_due()
     vmhost.live()
     row.refresh_from_db()
     assert (row.status, cells.leftovers(vmhost, row.pk)) == ("sleeping", [])
@@ -200,7 +200,7 @@ def test_a_sleep_that_fails_is_tried_after_another_idle_time(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine()
-    vmhost.driver.fail_next("sleep", NoRoom("The host has no room for the memory."))
+    vmhost.driver.fail_next("sleep", CapacityExceeded("The host has no room for the memory."))
     row = swept(vmhost, row)
     assert (row.status, row.ready, row.error_code) == ("running", True, "no_room")
     assert is_later(row)

@@ -14,7 +14,7 @@ from tests.workspaces.moves import make
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from workspaces import last_used
-from workspaces.host.sweep import sweep
+from workspaces.host.sweep import sweep_due
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
 
@@ -91,7 +91,7 @@ def test_an_idle_workspace_sleeps_and_wakes(api: Caller, vmhost: FakeHost) -> No
     api.put(f"/workspace/{made}/lifecycle/idle", {"suspend_after": 120, "stop_after": 3600})
     Workspace.objects.update(idle_due_at=timezone.now())
     redis_client().delete(last_used._key(made))
-    sweep()
+    sweep_due()
     vmhost.settle()
     body = api.get(f"/workspace/{made}/lifecycle").json()
     assert (body["status"], body["uptime"]) == ("sleeping", 0)

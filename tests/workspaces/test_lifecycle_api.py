@@ -18,7 +18,7 @@ from tests.workspaces.moves import make, status_of
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
-from workspaces.host.sweep import sweep
+from workspaces.host.sweep import sweep_due
 from workspaces.models import Workspace
 from workspaces.power.services import workspace_start
 from workspaces.states import Status
@@ -243,7 +243,7 @@ def test_a_ttl_that_is_over_does_what_it_says(api: Caller, vmhost: FakeHost, act
     made = make(api, vmhost, Status.RUNNING, config={"ttl": "1h"})
     assert api.put(f"/workspace/{made}/lifecycle/ttl", {"ttl_action": action}).status_code == 200
     Workspace.objects.update(ttl_expires_at=timezone.now())
-    sweep()
+    sweep_due()
     vmhost.settle()
     answer = api.get(f"/workspace/{made}/lifecycle")
     if after is None:

@@ -136,7 +136,7 @@ def test_progress_is_readable_meanwhile(
     assert api.get(f"/workspace/{made}/resources").json()["resources"]["status"] == shown
     vmhost.release()
     vmhost.settle()
-    assert queue.live(Workspace.objects.get(pk=made)) is None
+    assert queue.live_operation(Workspace.objects.get(pk=made)) is None
     assert status_of(made) != shown
 
 

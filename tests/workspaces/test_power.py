@@ -8,7 +8,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, status_of
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.states import Status
@@ -43,7 +43,7 @@ def test_a_requested_stop_is_told_while_it_goes_on_and_no_more_when_it_fails(
 
     def look_and_refuse(machine_id: str, grace: float) -> bool:
         seen.append(api.get("/workspace/the-box").json()["workspace"]["info"])
-        raise NoRoom("It does not end.")
+        raise CapacityExceeded("It does not end.")
 
     with monkeypatch.context() as patched:
         patched.setattr(vmhost.driver, "shutdown", look_and_refuse)
@@ -83,14 +83,14 @@ def test_a_paused_workspace_can_be_started_and_stopped(api: Caller, vmhost: Fake
 
 
 def test_a_sleeping_workspace_is_woken_by_start(api: Caller, vmhost: FakeHost, made: str) -> None:
-    vmhost.driver.put_to_sleep(made)
+    vmhost.driver.save_externally(made)
     vmhost.settle()
     Workspace.objects.update(status=Status.SLEEPING, ready=False)
     assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
 
 
 def test_a_lost_workspace_can_be_started_again(api: Caller, vmhost: FakeHost, made: str) -> None:
-    vmhost.driver.vanish(made)
+    vmhost.driver.lose_machine(made)
     Workspace.objects.update(status=Status.LOST, ready=False)
     assert api.post("/workspace/the-box/start").json()["workspace"]["info"]["status"] == "running"
     assert vmhost.driver.state(made) is MachineState.RUNNING
@@ -181,7 +181,7 @@ def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: F
     answer = api.post("/workspace/the-box/resume")
     shown = answer.json()["workspace"]
     assert (answer.status_code, shown["info"]["status"], shown["ready"]) == (200, "running", True)
-    assert (shown["start_time"], vmhost.driver.freshened(made)) == (started, 1)
+    assert (shown["start_time"], vmhost.driver.resync_count(made)) == (started, 1)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_suspended_namespace_refuses_what_lets_run(api: Caller, vmhost: FakeHo
 
 def test_a_wake_that_finds_its_memory_spoilt_is_a_cold_start(api: Caller, vmhost: FakeHost) -> None:
     made = make(api, vmhost, Status.SLEEPING)
-    vmhost.driver.spoil_memory(made)
+    vmhost.driver.corrupt_saved_memory(made)
     assert api.post(f"/workspace/{made}/resume").json()["workspace"]["info"]["status"] == "running"
     events = set(Activity.objects.filter(workspace_id=made).values_list("event", flat=True))
     assert {"memory_lost", "started_cold"} <= events

@@ -11,7 +11,7 @@ from django.utils import timezone
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.test_power import made
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.power.services import workspace_start, workspace_stop
@@ -115,7 +115,7 @@ def test_a_suspended_namespace_refuses_creates_and_starts_only(
 
 def test_a_start_that_fails_is_told_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/stop")
-    vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
+    vmhost.driver.fail_next("start", CapacityExceeded("The host has not enough free memory."))
     answer = api.post("/workspace/the-box/start")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     assert answer.json()["message"] == "The host has not enough free memory."
@@ -147,6 +147,6 @@ def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: s
 
 
 def test_a_stubborn_guest_is_ended_hard_and_that_is_told(api: Caller, vmhost: FakeHost, made: str) -> None:
-    vmhost.driver.make_stubborn(made)
+    vmhost.driver.ignore_power_button(made)
     assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
     assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail

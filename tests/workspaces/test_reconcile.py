@@ -144,7 +144,7 @@ def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Calle
 
 @pytest.mark.parametrize("kind", ["directories", "taps", "firewall", "saved"])
 def test_a_leftover_of_each_kind_is_removed(vmhost: FakeHost, kind: str) -> None:
-    vmhost.driver.leave_behind("ws_leftover", kind)
+    vmhost.driver.create_orphans("ws_leftover", kind)
     assert reconcile(vmhost.side) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
@@ -158,9 +158,9 @@ def test_a_machine_of_nobody_that_runs_is_ended_and_removed(api: Caller, vmhost:
 
 def test_leftovers_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     made = cells.machine(vmhost, api.account).pk
-    vmhost.driver.leave_behind("ws_leftover", "directories", "taps", "firewall")
-    vmhost.driver.leave_behind("ws_tap_only", "taps")
-    monkeypatch.setattr(settings.ENV, "leftover_grace_seconds", 0.2)
+    vmhost.driver.create_orphans("ws_leftover", "directories", "taps", "firewall")
+    vmhost.driver.create_orphans("ws_tap_only", "taps")
+    monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.2)
     reconcile(vmhost.side)
     assert vmhost.driver.inventory().ids() == {made, "ws_leftover", "ws_tap_only"}
     time.sleep(0.25)
@@ -171,8 +171,8 @@ def test_leftovers_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkey
 def test_a_leftover_that_found_its_owner_meanwhile_stays(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    vmhost.driver.leave_behind("ws_late", "directories")
-    monkeypatch.setattr(settings.ENV, "leftover_grace_seconds", 0.1)
+    vmhost.driver.create_orphans("ws_late", "directories")
+    monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.1)
     reconcile(vmhost.side)
     make_workspace(api.account, id="ws_late", host=make_host(), status=Status.STOPPED)
     time.sleep(0.15)
@@ -181,9 +181,9 @@ def test_a_leftover_that_found_its_owner_meanwhile_stays(
 
 
 def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings.ENV, "leftover_removals_per_hour", 3)
+    monkeypatch.setattr(settings.ENV, "orphan_removals_per_hour", 3)
     for number in range(5):
-        vmhost.driver.leave_behind(f"ws_{number}", "taps")
+        vmhost.driver.create_orphans(f"ws_{number}", "taps")
     for _ in range(3):
         reconcile(vmhost.side)
         assert len(vmhost.driver.inventory().ids()) == 2
@@ -194,7 +194,7 @@ def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, mo
 
 def test_a_leftover_that_cannot_be_removed_does_not_hold_up_the_others(vmhost: FakeHost) -> None:
     for number in range(3):
-        vmhost.driver.leave_behind(f"ws_{number}", "taps")
+        vmhost.driver.create_orphans(f"ws_{number}", "taps")
     vmhost.driver.fail_next("delete", BackendUnavailable("Not this one."))
     reconcile(vmhost.side)
     assert len(vmhost.driver.inventory().ids()) == 1
@@ -207,7 +207,7 @@ def test_what_belongs_to_a_workspace_of_another_host_here_is_removed_and_that_ro
 ) -> None:
     """A creation that was retried on another host leaves its first place to the sweep."""
     row = make_workspace(api.account, host=make_host("elsewhere"), ip="10.200.0.9")
-    vmhost.driver.leave_behind(row.pk, "taps")
+    vmhost.driver.create_orphans(row.pk, "taps")
     reconcile(vmhost.side)
     assert vmhost.driver.inventory().ids() == frozenset()
     row.refresh_from_db()

@@ -10,12 +10,12 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, status_of
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
-AWAY, FULL = BackendUnavailable("The hypervisor is away."), NoRoom("The host is full.")
+AWAY, FULL = BackendUnavailable("The hypervisor is away."), CapacityExceeded("The host is full.")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIK4MFt2ycVx9YX+gzAd1DaI0QjCpl95MCppG4xK/2tZn me@box"
 
 

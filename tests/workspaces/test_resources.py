@@ -13,7 +13,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import make, nobody_waits, status_of
 from tests.workspaces.resizing import SIZES, change, machine, resources
 from tests.workspaces.rows import make_workspace
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Workspace
 from workspaces.power.services import workspace_stop
@@ -153,8 +153,8 @@ def test_saving_is_possible_while_something_goes_on(api: Caller, vmhost: FakeHos
 
 FAILURES = [
     ("shutdown", BackendUnavailable("The hypervisor is away."), 3, "running"),
-    ("prepare", NoRoom("The host is full."), 1, "running"),
-    ("start", NoRoom("The host has no memory."), 1, "stopped"),
+    ("prepare", CapacityExceeded("The host is full."), 1, "running"),
+    ("start", CapacityExceeded("The host has no memory."), 1, "stopped"),
 ]
 
 

@@ -14,8 +14,8 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from vmbackend.errors import BackendUnavailable
-from workspaces.host.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, delay
-from workspaces.host.sweep import sweep
+from workspaces.host.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, restart_delay
+from workspaces.host.sweep import sweep_due
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
 from workspaces.power import services
@@ -31,7 +31,7 @@ ENDS: dict[str, tuple[Callable[[FakeHost, str], Any], str, int | None]] = {
     "exit 1": (lambda host, key: host.driver.exit(key, 1), "exited", 1),
     "kill": (lambda host, key: host.driver.kill(key), "crashed", None),
     "panic": (lambda host, key: host.driver.panic(key), "panicked", None),
-    "lost": (lambda host, key: host.driver.vanish(key), "lost", None),
+    "lost": (lambda host, key: host.driver.lose_machine(key), "lost", None),
 }
 RESTARTS = {NO: set(), ALWAYS: set(ENDS), UNLESS_STOPPED: set(ENDS), ON_FAILURE: set(ENDS) - {"exit 0"}}
 
@@ -60,7 +60,7 @@ def ended(host: FakeHost, row: Workspace) -> Workspace:
 def restarted(host: FakeHost, row: Workspace) -> Workspace:
     """The row after the sweep that its restart was due for."""
     Workspace.objects.filter(pk=row.pk, restart_due_at__isnull=False).update(restart_due_at=timezone.now())
-    sweep()
+    sweep_due()
     host.settle()
     row.refresh_from_db()
     return row
@@ -96,7 +96,7 @@ def test_what_its_owner_stopped_stays_so(
     assert (restarted(vmhost, row).status, row.user_requested_stop) == ("stopped", True)
 
 
-@pytest.mark.parametrize(("end", "status"), [("kill", "stopped"), ("vanish", "lost")])
+@pytest.mark.parametrize(("end", "status"), [("kill", "stopped"), ("lose_machine", "lost")])
 def test_a_stop_ends_a_restart_that_waits(
     vmhost: FakeHost, machine: Callable[..., Workspace], end: str, status: str
 ) -> None:
@@ -120,7 +120,7 @@ def test_remove_on_exit_beats_the_restart(vmhost: FakeHost, machine: Callable[..
 
 
 def test_the_delay_grows_to_its_limit() -> None:
-    delays = [delay(count) for count in range(20)]
+    delays = [restart_delay(count) for count in range(20)]
     assert delays[:4] == [FIRST_DELAY, 2, 4, 8]
     assert delays == sorted(delays)
     assert delays[-1] == LONGEST_DELAY
@@ -135,7 +135,7 @@ def test_each_restart_in_a_row_waits_longer_and_is_in_the_history(
         row = ended(vmhost, row)
         assert row.restart_due_at is not None
         waits = (row.restart_due_at - timezone.now()).total_seconds()
-        assert delay(count) - 1 < waits <= delay(count)
+        assert restart_delay(count) - 1 < waits <= restart_delay(count)
         row = restarted(vmhost, row)
     assert [entry["exit_code"] for entry in row.restart_history] == [0, 1, 2]
     assert row.restart_count == 3

@@ -15,8 +15,8 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import make
 from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
-from vmbackend.fake_guest import SSH_FILE
-from vmbackend.fake_store import FakeStore
+from vmbackend.fake.guest import SSH_FILE
+from vmbackend.fake.store import FakeStore
 from workspaces.models import Activity, Workspace
 from workspaces.ssh.services import MAX_KEYS
 from workspaces.states import Status

@@ -169,7 +169,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Hold]
 
     def at(kind: str, step: str) -> Hold:
         made.append(Hold(kind, step))
-        monkeypatch.setattr(faults, "point", made[-1])
+        monkeypatch.setattr(faults, "fault_point", made[-1])
         return made[-1]
 
     yield at

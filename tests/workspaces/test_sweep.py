@@ -17,7 +17,7 @@ from tests.workspaces.faults import cells
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
-from workspaces.host.sweep import BATCH, due, expire, sweep
+from workspaces.host.sweep import BATCH, due_workspaces, expire_ttl, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import DUE_COLUMNS, Mode, TtlAction
@@ -52,7 +52,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
 
 
 def swept(host: FakeHost) -> int:
-    done = sweep()
+    done = sweep_due()
     host.settle()
     return done
 
@@ -74,7 +74,7 @@ def test_the_ttl_does_its_action_once_from_every_state(
     swept(vmhost)
     ends = AFTER_TTL[action].get(status, status)
     assert (status_of(row), cells.leftovers(vmhost, row.pk)) == (ends, [])
-    assert not due(timezone.now()).exists()
+    assert not due_workspaces(timezone.now()).exists()
     if ends is None or ends is not status:
         assert Activity.objects.filter(workspace_id=row.pk, actor="ttl", detail__startswith="The time to live").exists()
     if ends is not None:
@@ -105,9 +105,9 @@ def test_nothing_happens_before_its_time(vmhost: FakeHost, machine: Callable[...
 
 def test_a_renewal_between_the_query_and_the_action_wins(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(ttl_action=TtlAction.REMOVE, ttl_expires_at=ago())
-    found = due(timezone.now()).get()
+    found = due_workspaces(timezone.now()).get()
     lifecycle.ping(workspace=row, actor="owner")
-    assert expire(found) is False
+    assert expire_ttl(found) is False
     vmhost.settle()
     assert status_of(row) == "running"
     assert swept(vmhost) == 0
@@ -128,7 +128,7 @@ def test_a_ttl_that_is_over_while_an_operation_goes_on_is_done_after_it(
 
 
 def swept_held() -> int:
-    return sweep()
+    return sweep_due()
 
 
 @pytest.mark.parametrize(("action", "method"), [(TtlAction.STOP, "shutdown"), (TtlAction.PAUSE, "pause")])
@@ -153,7 +153,7 @@ def test_a_workspace_that_becomes_permanent_while_its_ttl_action_fails_has_no_en
     row = machine(ttl_action=TtlAction.STOP, ttl_expires_at=ago())
     vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
     vmhost.hold()
-    assert sweep() == 1
+    assert sweep_due() == 1
     lifecycle.make_permanent(workspace=row, actor="owner")
     vmhost.release()
     vmhost.settle()
@@ -213,7 +213,7 @@ def test_rows_of_a_silent_host_stay_due_and_hold_nobody_up(
     assert waiting.count() == 2 * BATCH
     Host.objects.filter(name="silent").update(last_seen_at=timezone.now())
     vmhost.hold()
-    assert sweep() == BATCH
+    assert sweep_due() == BATCH
     assert vmhost.held is not None
     vmhost.held.clear()
 
@@ -227,14 +227,14 @@ def test_rows_that_cannot_be_handled_hold_nobody_up(
     closed = api.account.namespaces.create(slug="closed", status="suspended", suspended_by_hand=True)
     Workspace.objects.update(namespace=closed)
     row = machine(ttl_expires_at=ago())
-    sweep()
-    sweep()
+    sweep_due()
+    sweep_due()
     vmhost.settle()
     assert status_of(row) == "stopped"
     assert Workspace.objects.filter(restart_due_at__gt=timezone.now()).count() == BATCH + 50
     assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50
     Workspace.objects.filter(restart_due_at__isnull=False).update(restart_due_at=ago())
-    sweep()
+    sweep_due()
     assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50  # told once
 
 
@@ -249,7 +249,7 @@ def test_a_sweep_with_nothing_due_is_one_query_over_the_indexes(
             with connection.cursor() as cursor:
                 cursor.execute("ANALYZE")
         with django_assert_num_queries(1) as asked:
-            assert sweep() == 0
+            assert sweep_due() == 0
         plan = explained(asked.captured_queries[0]["sql"])
         assert [column for column in DUE_COLUMNS if f"workspace_{column}" not in plan] == []
         assert "SCAN workspaces_workspace" not in plan

@@ -15,11 +15,11 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
-from vmbackend.errors import BackendUnavailable, NoRoom
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
 from workspaces.power import services
-from workspaces.power.wake import let_in
+from workspaces.power.wake import ensure_running
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,7 +52,7 @@ def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
     row = machine(Status.SLEEPING, started_at=started)
     seen: list[bool] = []
     scene = Scene(vmhost, monkeypatch, "wake", "complete", row.pk)
-    scene.before(lambda: seen.append(vmhost.driver.freshened(row.pk) == 1 and not Workspace.objects.get().ready))
+    scene.before(lambda: seen.append(vmhost.driver.resync_count(row.pk) == 1 and not Workspace.objects.get().ready))
     wake(workspace=row, actor="owner")
     vmhost.settle()
     row.refresh_from_db()
@@ -81,7 +81,7 @@ def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
-    vmhost.driver.spoil_memory(row.pk)
+    vmhost.driver.corrupt_saved_memory(row.pk)
     services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
@@ -94,7 +94,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
-    vmhost.driver.spoil_memory(row.pk)
+    vmhost.driver.corrupt_saved_memory(row.pk)
     Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.dead()))
     services.workspace_wake(workspace=row, actor="edge")
     vmhost.live()
@@ -105,7 +105,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
 
 def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
-    vmhost.driver.fail_next("start", NoRoom("The host has not enough free memory."))
+    vmhost.driver.fail_next("start", CapacityExceeded("The host has not enough free memory."))
     services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
@@ -116,7 +116,7 @@ def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_told(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(Status.SLEEPING)
-    vmhost.driver.fail_next("freshen", BackendUnavailable("The agent is silent."))
+    vmhost.driver.fail_next("resync_guest", BackendUnavailable("The agent is silent."))
     services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
@@ -142,7 +142,7 @@ def test_a_request_that_comes_while_it_falls_asleep_wakes_it(
     row = machine()
     vmhost.driver.delays = {"sleep": 0.3}
     services.workspace_sleep(workspace=row, actor="test")
-    assert let_in(Workspace.objects.get(pk=row.pk), 10) is True
+    assert ensure_running(Workspace.objects.get(pk=row.pk), 10) is True
     vmhost.settle()
     assert vmhost.driver.state(row.pk) is MachineState.RUNNING
 
@@ -153,4 +153,4 @@ def test_a_request_does_not_wait_longer_than_it_may_for_one_that_falls_asleep(
     row = machine()
     vmhost.hold()
     services.workspace_sleep(workspace=row, actor="test")
-    assert let_in(Workspace.objects.get(pk=row.pk), 0.1) is False
+    assert ensure_running(Workspace.objects.get(pk=row.pk), 0.1) is False

@@ -1,4 +1,4 @@
-"""What lies in the initramfs: the kit's programs with their own libraries, its services, its device nodes."""
+"""The content of the initramfs: the kit's programs with their libraries, its services and device nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest import cpio
-from vmbackend.guest.tools import run
+from vmbackend.guest.tools import run_tool
 
 PROGRAM_PACKAGES = (
     "busybox-static",
@@ -46,42 +46,42 @@ KIT = "run/kit"
 C_FLAGS = ("-Os", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 
 
-def build(sources: Path, root: Path, scratch: Path, modules: Iterable[Path]) -> bytes:
+def build_initramfs(sources: Path, root: Path, scratch: Path, modules: Iterable[Path]) -> bytes:
     """The archive. `root` holds the unpacked packages; `scratch` receives what is compiled and patched."""
     guest, lookup = _compile(sources, scratch)
     programs = {name: _patched(root / path, scratch / name) for name, path in DYNAMIC_PROGRAMS.items()}
-    run("patchelf", "--add-needed", lookup.name, str(programs["sftp-server"]))
+    run_tool("patchelf", "--add-needed", lookup.name, str(programs["sftp-server"]))
     nodes = [cpio.program(f"{KIT}/bin/{name}", path) for name, path in programs.items()]
     nodes += [cpio.program(f"{KIT}/bin/{name}", root / path) for name, path in STATIC_PROGRAMS.items()]
     libraries = _closure(root, [*programs.values(), lookup]) | {lookup.name: lookup}
     nodes += [cpio.program(f"{KIT}/lib/{name}", path) for name, path in libraries.items()]
     nodes += [cpio.program(f"{KIT}/bin/guest", guest), cpio.symlink("init", f"{KIT}/bin/guest")]
-    return cpio.archive([*nodes, *_furniture(), *_services(), *_modules(modules)])
+    return cpio.archive([*nodes, *_base_files(), *_services(), *_modules(modules)])
 
 
 def _compile(sources: Path, scratch: Path) -> tuple[Path, Path]:
     guest, lookup = scratch / "guest", scratch / "libkitlookup.so"
     files = sorted(str(path) for path in sources.glob("*.c") if path.name != "lookup.c")
-    run("musl-gcc", "-static", "-s", *C_FLAGS, "-o", str(guest), *files)
-    run("gcc", "-shared", "-fPIC", "-nostdlib", "-s", *C_FLAGS, "-o", str(lookup), str(sources / "lookup.c"))
+    run_tool("musl-gcc", "-static", "-s", *C_FLAGS, "-o", str(guest), *files)
+    run_tool("gcc", "-shared", "-fPIC", "-nostdlib", "-s", *C_FLAGS, "-o", str(lookup), str(sources / "lookup.c"))
     return guest, lookup
 
 
 def _patched(source: Path, target: Path) -> Path:
-    """RPATH and not RUNPATH: it also serves the libraries that the program's libraries need."""
+    """Sets RPATH instead of RUNPATH: it also applies to the libraries of the program's libraries."""
     target.write_bytes(source.read_bytes())
     target.chmod(0o755)
-    run("patchelf", "--set-interpreter", f"/{KIT}/lib/{LOADER}", str(target))
-    run("patchelf", "--force-rpath", "--set-rpath", f"/{KIT}/lib", str(target))
+    run_tool("patchelf", "--set-interpreter", f"/{KIT}/lib/{LOADER}", str(target))
+    run_tool("patchelf", "--force-rpath", "--set-rpath", f"/{KIT}/lib", str(target))
     return target
 
 
 def _closure(root: Path, programs: Iterable[Path]) -> dict[str, Path]:
-    """Every library that `programs` need, directly or not, by the name they are asked for with."""
+    """All libraries that `programs` need, directly or not, by name."""
     found = {LOADER: _library(root, LOADER)}
     pending = list(programs)
     while pending:
-        for name in run("patchelf", "--print-needed", str(pending.pop())).decode().split():
+        for name in run_tool("patchelf", "--print-needed", str(pending.pop())).decode().split():
             if name not in found and not name.startswith("libkit"):
                 found[name] = _library(root, name)
                 pending.append(found[name])
@@ -91,15 +91,15 @@ def _closure(root: Path, programs: Iterable[Path]) -> dict[str, Path]:
 def _library(root: Path, name: str) -> Path:
     for folder in LIBRARY_FOLDERS:
         path = root / folder / name
-        # An absolute link leads out of the unpacked packages, to the building machine's library.
+        # An absolute link would lead to the build host's library.
         if path.is_symlink() and path.readlink().is_absolute():
             path = root / path.readlink().relative_to("/")
         if path.exists():
             return path
-    raise BackendUnavailable(f"The kit's packages hold no {name}: LIBRARY_PACKAGES is incomplete.")
+    raise BackendUnavailable(f"The kit's packages do not contain {name}: LIBRARY_PACKAGES is incomplete.")
 
 
-def _furniture() -> list[cpio.Node]:
+def _base_files() -> list[cpio.Node]:
     shell, login = f"/{KIT}/bin/shell", f"/{KIT}/bin/login"
     return [
         cpio.Node("dev/console", stat.S_IFCHR | 0o600, device=(5, 1)),
@@ -120,7 +120,7 @@ def _furniture() -> list[cpio.Node]:
 
 
 def _services() -> list[cpio.Node]:
-    """runit's service directories. `down`: the stage starts the main process, once the agent serves."""
+    """runit's service directories. `down`: the stage starts the main process, once the agent runs."""
     service = f"{KIT}/service"
     return [
         _script(f"{service}/agent/run", "agent"),
@@ -132,7 +132,7 @@ def _services() -> list[cpio.Node]:
 
 
 def _script(path: str, applet: str) -> cpio.Node:
-    """No shell: the kernel starts the applet itself, which saves its start-up in every boot."""
+    """Without a shell: the kernel starts the applet directly, which is faster."""
     return cpio.regular(path, f"#!/{KIT}/bin/guest {applet}\n".encode(), 0o755)
 
 

@@ -11,27 +11,27 @@ from pathlib import Path
 from posixpath import basename
 
 from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
+from vmbackend.guest.communicate import BoundedBuffer, communicate
 
 from . import commands, listing, records, transfer
-from .attend import Kept, attend
 from .commands import KitPaths, RemoteCommand
 from .connection import CommandConnections, Connection, ConnectionSettings
-from .listing import check_path, entry
+from .listing import check_path, make_entry
 from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
 from .sftp import FileChannel
 from .terminal import open_terminal
 
-# How much longer than the guest's own deadline we wait for the helper to say that it passed, in seconds.
+# Seconds beyond the guest's own deadline to wait for the helper's report of it.
 DEADLINE_SLACK = 5.0
 SSH_PORT = 22  # of the users' own server
 HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
-KERNEL_SECONDS = 15.0  # to list a large directory, to read a file of the kernel's
+KERNEL_SECONDS = 15.0  # to list a large directory, to read a virtual file
 MAX_NAMES = 8 << 20  # bytes of a directory's names
-MAX_MADE_UP = 16 << 20
+MAX_VIRTUAL_FILE = 16 << 20
 
 
 class SSHGuestSession(GuestSession):
-    """One guest over kept-open connections: one for files, one for each command at a time.
+    """One guest over persistent connections: one for files, one for each concurrent command.
 
     Belongs to the event loop that first uses it.
     """
@@ -64,11 +64,13 @@ class SSHGuestSession(GuestSession):
         timeout: float = 30.0,
         max_output: int = 1 << 20,
     ) -> ExecResult:
-        remote = commands.build(self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout)
+        remote = commands.build_command(
+            self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout
+        )
         result = await self._run(remote, stdin, timeout, max_output)
-        refusal = commands.refusal(result.exit_code, result.stderr)
-        if refusal is not None:
-            raise GuestCommandInvalid(f"The command cannot be started: {refusal}")
+        failure = commands.start_failure(result.exit_code, result.stderr)
+        if failure is not None:
+            raise GuestCommandInvalid(f"The command cannot be started: {failure}")
         return result
 
     async def open_terminal(
@@ -86,30 +88,30 @@ class SSHGuestSession(GuestSession):
 
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         if (await self.stat(path)).type != "directory":
-            raise GuestPathInvalid(f"{path!r} is no directory.")
+            raise GuestPathInvalid(f"{path!r} is not a directory.")
         return await listing.list_directory(self._files, self._names, path, limit, after)
 
     async def stat(self, path: str) -> Entry:
         check_path(path)
         client = await self._files.client()
         found, system = await asyncio.gather(
-            self._files.ask(client.stat(path), path), self._files.ask(client.statvfs(path), path)
+            self._files.request(client.stat(path), path), self._files.request(client.statvfs(path), path)
         )
-        told = entry(basename(path.rstrip("/")) or "/", path, found)
-        # File systems without a single block are the kernel's own: proc, sysfs, cgroups, tracing.
-        return replace(told, made_up=told.type == "file" and system.blocks == 0)
+        attributes_entry = make_entry(basename(path.rstrip("/")) or "/", path, found)
+        # File systems without blocks are virtual: proc, sysfs, cgroups, tracing.
+        return replace(attributes_entry, is_virtual=attributes_entry.type == "file" and system.blocks == 0)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         seen = await self.stat(path)
         if seen.type != "file":
-            raise GuestPathInvalid(f"{path!r} is no regular file.")
-        if seen.made_up:
-            data = await self._made_up(path)
+            raise GuestPathInvalid(f"{path!r} is not a regular file.")
+        if seen.is_virtual:
+            data = await self._read_virtual(path)
             end = len(data) if length is None else offset + length
             for start in range(offset, min(end, len(data)), transfer.BLOCK):
                 yield data[start : min(start + transfer.BLOCK, end)]
             return
-        async with aclosing(transfer.read(self._files, path, offset, length)) as chunks:
+        async with aclosing(transfer.read_file(self._files, path, offset, length)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -117,11 +119,11 @@ class SSHGuestSession(GuestSession):
         check_path(path)
         if path.endswith("/"):
             raise GuestPathInvalid(f"{path!r} names a directory.")
-        return await transfer.write(self._files, path, chunks, mode)
+        return await transfer.write_file(self._files, path, chunks, mode)
 
     async def disk_usage(self) -> DiskUsage:
         client = await self._files.client()
-        found = await self._files.ask(client.statvfs(self._kit.data), self._kit.data)
+        found = await self._files.request(client.statvfs(self._kit.data), self._kit.data)
         unit = found.frsize
         return DiskUsage(
             total_bytes=found.blocks * unit,
@@ -137,68 +139,67 @@ class SSHGuestSession(GuestSession):
         await self._helper("ssh on" if enabled else "ssh off", lines)
 
     async def ssh_connections(self) -> int:
-        said = await self._helper(f"connections {SSH_PORT}", b"")
+        output = await self._helper(f"connections {SSH_PORT}", b"")
         try:
-            return int(said)
+            return int(output)
         except ValueError as error:
-            raise GuestUnreachable("The machine did not tell its connections.") from error
+            raise GuestUnreachable("The machine did not report its connections.") from error
 
     async def sync(self) -> None:
         result = await self._run(RemoteCommand(f"{self._kit.busybox} sync", b""), b"", 60.0, 1024)
         if result.exit_code != 0:
-            raise GuestUnreachable("The machine did not write its disk out.")
+            raise GuestUnreachable("The machine did not flush its disk.")
 
     async def close(self) -> None:
-        self._files.drop()
+        self._files.reset()
         await self._connection.close()
         await self._commands.close()
 
     async def _names(self, path: str) -> bytes:
-        """The names in a directory as `find` prints them."""
+        """The names in a directory in the format of `find -print0`."""
         command = [self._kit.busybox, "find", ".", "-maxdepth", "1", "-mindepth", "1", "-print0"]
         try:
             result = await self.execute(command, working_dir=path, timeout=KERNEL_SECONDS, max_output=MAX_NAMES)
         except GuestCommandInvalid as error:
             raise GuestPathNotFound(f"There is no {path!r} inside the machine any more.") from error
         if result.truncated:
-            raise GuestPathInvalid(f"{path!r} holds more names than can be listed.")
+            raise GuestPathInvalid(f"{path!r} contains more names than can be listed.")
         if result.timed_out:
             raise GuestUnreachable("The machine did not list the directory in time.")
         return result.stdout
 
-    async def _made_up(self, path: str) -> bytes:
-        """The content of a file of the kernel's, some of which block for ever or never end.
+    async def _read_virtual(self, path: str) -> bytes:
+        """The content of a virtual file, some of which block for ever or never end.
 
-        Read by a command of its own with an end in time and size, for the file server would hang with all its
-        transfers.
+        Read by a separate command with limits of time and size, as the file server would hang with all its transfers.
         """
-        command = [self._kit.busybox, "head", "-c", str(MAX_MADE_UP + 1), path]
-        result = await self.execute(command, timeout=KERNEL_SECONDS, max_output=MAX_MADE_UP)
+        command = [self._kit.busybox, "head", "-c", str(MAX_VIRTUAL_FILE + 1), path]
+        result = await self.execute(command, timeout=KERNEL_SECONDS, max_output=MAX_VIRTUAL_FILE)
         if result.timed_out:
-            raise GuestPathInvalid(f"{path!r} gives nothing more to read, and no end.")
+            raise GuestPathInvalid(f"{path!r} blocks while it is read.")
         if result.truncated:
-            raise GuestPathInvalid(f"{path!r} is made up by the kernel and has more than {MAX_MADE_UP >> 20} MiB.")
+            raise GuestPathInvalid(f"{path!r} is a virtual file of more than {MAX_VIRTUAL_FILE >> 20} MiB.")
         if result.exit_code != 0:
-            raise GuestPathInvalid(f"The machine does not let {path!r} be read.")
+            raise GuestPathInvalid(f"The machine does not allow {path!r} to be read.")
         return result.stdout
 
     async def _helper(self, words: str, stdin: bytes) -> bytes:
-        """What the kit's helper prints. Raises GuestCommandInvalid with its sentence where it refuses."""
+        """The output of the kit's helper. Raises GuestCommandInvalid with the helper's message if it fails."""
         result = await self._run(RemoteCommand(f"{self._kit.helper} {words}", b""), stdin, HELPER_TIMEOUT, 4096)
-        refused = commands.refusal(result.exit_code, result.stderr)
-        if refused is not None:
-            raise GuestCommandInvalid(f"The machine refused: {refused}")
+        failure = commands.start_failure(result.exit_code, result.stderr)
+        if failure is not None:
+            raise GuestCommandInvalid(f"The machine failure: {failure}")
         if result.exit_code != 0:
-            raise GuestUnreachable("The machine did not do what it was told.")
+            raise GuestUnreachable("The machine did not carry out the request.")
         return result.stdout
 
     async def _run(self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int) -> ExecResult:
         started = time.monotonic()
-        out, err = Kept(max_output), Kept(max_output)
+        out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
         async with self._commands.channel(remote.line) as channel:
             try:
                 async with asyncio.timeout(timeout + DEADLINE_SLACK):
-                    code = await attend(channel, remote.preamble + stdin, out, err)
+                    code = await communicate(channel, remote.preamble + stdin, out, err)
             except TimeoutError:
                 code = commands.TIMED_OUT
         elapsed = time.monotonic() - started
@@ -208,6 +209,6 @@ class SSHGuestSession(GuestSession):
             stderr=bytes(err.data),
             duration_ms=int(elapsed * 1000),
             truncated=out.truncated or err.truncated,
-            # A command may exit with 124 of its own; only past the deadline is it the helper's word.
+            # A command may itself exit with 124; only after the deadline it is the helper's code.
             timed_out=code == commands.TIMED_OUT and elapsed >= timeout,
         )

@@ -1,4 +1,4 @@
-"""A guest's terminal over SSH, on a connection of its own."""
+"""A guest's terminal over SSH, on a dedicated connection."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from . import commands
 from .commands import RemoteCommand
 from .connection import Channel, Connection
 from .session import Terminal, TerminalExit, terminal_size
-from .translate import UNREACHABLE, translated
+from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024
-# The helper's word that it awaits its arguments, and again that the command starts (guest/src/terminal.c).
+# Sent by the helper when it expects its arguments, and again when the command starts (guest/src/terminal.c).
 _NEXT = b"\0"
 _MAX_REFUSAL = 4096
 
@@ -22,13 +22,13 @@ _MAX_REFUSAL = 4096
 async def open_terminal(
     connection: Connection, remote: RemoteCommand, size: tuple[int, int], timeout: float
 ) -> SSHTerminal:
-    """Start the command on `connection`, which is the terminal's from here on and closed on any failure.
+    """Start the command on `connection`, which the terminal owns from here on; it is closed on any failure.
 
-    `timeout`, in seconds, is that of the start. Raises GuestCommandInvalid, GuestUnreachable.
+    `timeout`: of the start, in seconds. Raises GuestCommandInvalid, GuestUnreachable.
     """
     try:
-        channel = await connection.keep(remote.line, terminal=terminal_size(*size))
-        with translated():
+        channel = await connection.open_channel(remote.line, terminal=terminal_size(*size))
+        with translate_errors():
             async with asyncio.timeout(timeout):
                 rest = await _start(channel, remote.preamble)
     except BaseException:
@@ -38,7 +38,7 @@ async def open_terminal(
 
 
 async def _start(channel: Channel, preamble: bytes) -> bytes:
-    """Hand the arguments over; returns what the command said already."""
+    """Send the arguments; returns the command's first output."""
     before, rest = await _until_next(channel, b"")
     if before is None:
         raise _refused(rest)
@@ -52,7 +52,7 @@ async def _start(channel: Channel, preamble: bytes) -> bytes:
 
 
 async def _until_next(channel: Channel, said: bytes) -> tuple[bytes | None, bytes]:
-    """What came before the mark (None where the output ended without it), and what came after."""
+    """The output before the mark (None if the output ended without it), and after it."""
     while _NEXT not in said:
         block = await channel.process.stdout.read(_CHUNK)
         if not block or len(said) > _MAX_REFUSAL:
@@ -63,14 +63,14 @@ async def _until_next(channel: Channel, said: bytes) -> tuple[bytes | None, byte
 
 
 def _refused(said: bytes) -> BackendError:
-    reason = commands.refusal(126, said.replace(b"\r\n", b"\n"))
+    reason = commands.start_failure(126, said.replace(b"\r\n", b"\n"))
     if reason is None:
         return GuestUnreachable(UNREACHABLE)
     return GuestCommandInvalid(f"The command cannot be started: {reason}")
 
 
 class SSHTerminal(Terminal):
-    """One channel. What is in flight is bounded by SSH's window towards us and by asyncssh's write buffer from us."""
+    """One channel. Unread output is limited by SSH's window, unsent input by asyncssh's write buffer."""
 
     def __init__(self, connection: Connection, channel: Channel, said: bytes) -> None:
         self._connection = connection
@@ -85,7 +85,7 @@ class SSHTerminal(Terminal):
             said, self._said = self._said, b""
             if said or self._hung_up:
                 return said
-            with translated():
+            with translate_errors():
                 return await self._channel.process.stdout.read(_CHUNK)
 
     async def write(self, data: bytes) -> None:
@@ -95,23 +95,23 @@ class SSHTerminal(Terminal):
                 if self._ended():
                     return
                 try:
-                    with translated():
+                    with translate_errors():
                         stdin.write(data[start : start + _CHUNK])
                         await stdin.drain()
                 except GuestUnreachable:
-                    # The end may have come between the question and the write.
+                    # The command may have ended between the check and the write.
                     if not self._ended():
                         raise
 
     async def resize(self, cols: int, rows: int) -> None:
         if self._ended():
             return
-        with translated():
+        with translate_errors():
             self._channel.process.change_terminal_size(*terminal_size(cols, rows))
 
     async def wait(self) -> TerminalExit:
         process = self._channel.process
-        with translated():
+        with translate_errors():
             await process.channel.wait_closed()
         if process.exit_signal is not None:
             name = f"SIG{process.exit_signal[0]}"

@@ -1,4 +1,4 @@
-"""Images made on this host for the local store: of a directory, and the default image from Debian."""
+"""Images built on this host for the local store: from a directory, and the default image from Debian."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vmbackend.errors import ImageBroken, ImageNotFound
-from vmbackend.images.layout import blob, find_local, publish, read_index
+from vmbackend.images.layout import blob_path, find_local, publish_image, read_index
 from vmbackend.images.locks import wait_lock
-from vmbackend.images.process import Finished, run
+from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import parse_reference
-from vmbackend.images.types import ImageConfig, Job, never
+from vmbackend.images.types import ImageConfig, Job, never_cancelled
 
 DEFAULT_NAME = "localhost/workspace:latest"
 SUITE = "bookworm"
@@ -47,23 +47,23 @@ _HOST_SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/debian.source
 _CONFIG = ImageConfig(cmd=("/bin/bash",), env={"PATH": PATH, "LANG": "C.UTF-8"}, working_dir="/root")
 
 
-def _silent(_percent: int, _sentence: str) -> None:
+def _silent(_percent: int, _message: str) -> None:
     """For callers that need no progress."""
 
 
 def add_directory_image(
     local_store: Path, name: str, rootfs_dir: Path, config: ImageConfig, *, arch: str = "amd64"
 ) -> str:
-    """Put a directory into the local store as an image of one layer; returns the manifest's digest.
+    """Add a directory to the local store as an image of one layer; returns the manifest's digest.
 
     Owners, modes, xattrs, hard links and devices are kept. Replaces an image of that name.
-    Raises ImageBroken; on failure the store is as it was.
+    Raises ImageBroken; on failure the store is unchanged.
     """
-    job = Job(_silent, time.monotonic() + BUILD_SECONDS, never)
+    job = Job(_silent, time.monotonic() + BUILD_SECONDS, never_cancelled)
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
         options = ["--create", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--sort=name"]
-        _checked(run(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch))
+        _checked(run_tool(["tar", *options, "--file", layer, "--directory", rootfs_dir, "."], job=job, tmp=scratch))
         return _add_layer(local_store, _local_name(name), scratch, layer=layer, config=config, arch=arch, job=job)
 
 
@@ -75,26 +75,26 @@ def build_default_image(
     rebuild: bool = False,
     arch: str = "amd64",
 ) -> str:
-    """Make the default image (Debian, with what an agent's workspace needs) and return its digest.
+    """Build the default image (Debian with common tools) and return its digest.
 
-    Returns at once where the store has one of the same recipe, unless `rebuild` (for Debian's newer
-    packages). Takes about a minute and needs root and a Debian mirror: the host's own, else
-    deb.debian.org. Raises ImageBroken, DeadlineExceeded, BackendUnavailable; on failure the store is as
-    it was, after a death scratch is left that the next build removes.
+    Returns at once if the store has one of the same recipe, unless `rebuild` (for Debian's newer packages). Takes
+    about a minute and needs root and a Debian mirror: the host's own, else deb.debian.org. Raises ImageBroken,
+    DeadlineExceeded, BackendUnavailable; on failure the store is unchanged; scratch of a process that died is removed
+    by the next build.
     """
-    job = Job(progress, time.monotonic() + BUILD_SECONDS, never)
+    job = Job(progress, time.monotonic() + BUILD_SECONDS, never_cancelled)
     full_name = _local_name(name)
     recipe = _recipe(arch)
     if not rebuild and (digest := _present(local_store, full_name, recipe)):
-        job.report(100, "The default image is there.")
+        job.report_progress(100, "The default image is up to date.")
         return digest
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
         _bootstrap(scratch, layer, arch, job)
-        job.report(85, "Packing the default image.")
+        job.report_progress(85, "Packing the default image.")
         config = ImageConfig(_CONFIG.entrypoint, _CONFIG.cmd, _CONFIG.env, "/root", labels={RECIPE_LABEL: recipe})
         digest = _add_layer(local_store, full_name, scratch, layer=layer, config=config, arch=arch, job=job)
-    job.report(100, "The default image is built.")
+    job.report_progress(100, "The default image is built.")
     return digest
 
 
@@ -104,9 +104,9 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
     started = time.monotonic()
 
     def tick() -> None:
-        # The bootstrapper says nothing countable; one of a minute is usual.
+        # The bootstrapper reports no progress; it usually takes a minute.
         share = 1 - 0.5 ** ((time.monotonic() - started) / 30)
-        job.report(5 + 75 * share, "Installing Debian into the default image.")
+        job.report_progress(5 + 75 * share, "Installing Debian into the default image.")
 
     argv: list[str | Path] = [
         *("mmdebstrap", "--quiet", "--mode=root", "--variant=apt", f"--architectures={arch}", "--format=tar"),
@@ -120,11 +120,11 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
         layer,
         *_host_sources(),
     ]
-    _checked(run(argv, job=job, tmp=scratch, tick=tick))
+    _checked(run_tool(argv, job=job, tmp=scratch, tick=tick))
 
 
 def _host_sources() -> list[str]:
-    """The host's own mirrors where it runs the same suite: those are known to be reachable."""
+    """The host's own mirrors if it runs the same suite: they are known to be reachable."""
     paths = (Path(name) for name in _HOST_SOURCES)
     return [str(path) for path in paths if path.is_file() and SUITE in path.read_text(errors="replace")]
 
@@ -143,8 +143,8 @@ def _add_layer(
         ["umoci", "gc", "--layout", image],
     ]
     for step in steps:
-        _checked(run(step, job=job, tmp=scratch))
-    return publish(local_store, name, image, job)
+        _checked(run_tool(step, job=job, tmp=scratch))
+    return publish_image(local_store, name, image, job)
 
 
 def _config_options(config: ImageConfig) -> list[str]:
@@ -159,11 +159,11 @@ def _config_options(config: ImageConfig) -> list[str]:
 
 @contextmanager
 def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
-    """One build at a time; what a died build left is removed first. On the store's file system."""
+    """A scratch directory on the store's file system. One build at a time; scratch of dead builds is removed first."""
     local_store.mkdir(parents=True, exist_ok=True)
-    with wait_lock(local_store / ".build.lock", job.check):
-        for leftover in local_store.glob(".build-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+    with wait_lock(local_store / ".build.lock", job.check_cancelled):
+        for stale in local_store.glob(".build-*"):
+            shutil.rmtree(stale, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store))
         try:
             yield scratch
@@ -177,13 +177,13 @@ def _recipe(arch: str) -> str:
 
 
 def _present(local_store: Path, name: str, recipe: str) -> str | None:
-    """The digest of the image of that name, if it was made by that recipe."""
+    """The digest of the image of that name, if it was built by that recipe."""
     if not read_index(local_store):
         return None
     try:
         digest = find_local(local_store, parse_reference(name))
-        manifest = json.loads(blob(local_store, digest).read_bytes())
-        document = json.loads(blob(local_store, manifest["config"]["digest"]).read_bytes())
+        manifest = json.loads(blob_path(local_store, digest).read_bytes())
+        document = json.loads(blob_path(local_store, manifest["config"]["digest"]).read_bytes())
         labels: Mapping[str, str] = document["config"]["Labels"]
     except (ImageNotFound, OSError, ValueError, KeyError, TypeError):
         return None
@@ -197,6 +197,6 @@ def _local_name(name: str) -> str:
     return reference.tagged
 
 
-def _checked(finished: Finished) -> None:
+def _checked(finished: CompletedTool) -> None:
     if finished.returncode != 0:
         raise ImageBroken(f"The image could not be built: {finished.stderr.strip()[-500:]}")

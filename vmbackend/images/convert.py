@@ -1,4 +1,4 @@
-"""From a source to a finished entry of the cache, all inside one scratch directory that the caller owns."""
+"""Conversion of a source to an entry of the cache, within a scratch directory of the caller."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from vmbackend.errors import ImageBroken, ImageError, NoRoom
+from vmbackend.errors import CapacityExceeded, ImageBroken, ImageError
 from vmbackend.images.layout import sync_directory, write_synced
-from vmbackend.images.process import Finished, run
-from vmbackend.images.registry import Source, download, fetch_config, layer_bytes
+from vmbackend.images.limits import UsageLimit, check_free_space, image_too_large, tree_bytes
+from vmbackend.images.process import CompletedTool, run_tool
+from vmbackend.images.registry import Source, download_image, fetch_config, layer_bytes
 from vmbackend.images.types import ImageConfig, ImageSettings, Job
-from vmbackend.images.watch import Watch, check_room, too_large, tree_bytes
 
 log = logging.getLogger(__name__)
 SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet"]
-TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free room and progress only
-OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download
+TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
+OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
 
 
-def convert(
+def convert_image(
     source: Source, manifest: dict[str, Any], scratch: Path, settings: ImageSettings, job: Job
 ) -> tuple[Path, dict[str, Any]]:
     """Download, unpack and pack; returns the squashfs (synced) and the image's configuration.
 
-    Raises every ImageError, NoRoom and DeadlineExceeded; whatever was written lies in `scratch`.
+    Raises ImageError, CapacityExceeded and DeadlineExceeded; partial results remain in `scratch`.
     """
     packed = layer_bytes(manifest)
     if packed > settings.max_unpacked_bytes:
-        raise too_large(settings)
-    check_room(scratch, packed * (1 + TYPICAL_RATIO), settings)
+        raise image_too_large(settings)
+    check_free_space(scratch, packed * (1 + TYPICAL_RATIO), settings)
     config = fetch_config(source, settings, job, scratch)
-    job.report(5, "Downloading the image.")
+    job.report_progress(5, "Downloading the image.")
 
     def downloaded(used: int) -> None:
-        job.report(5 + 45 * min(1.0, used / max(1, packed)), "Downloading the image.")
+        job.report_progress(5 + 45 * min(1.0, used / max(1, packed)), "Downloading the image.")
 
-    download(source, scratch / "oci", settings, job, Watch(scratch, packed + OVERHEAD, settings, downloaded))
+    download_image(source, scratch / "oci", settings, job, UsageLimit(scratch, packed + OVERHEAD, settings, downloaded))
     _unpack(scratch, packed, settings, job)
     _pack(scratch, settings, job)
     return scratch / "rootfs.squashfs", config
@@ -51,10 +51,10 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
 
     def unpacked(used: int) -> None:
         share = min(1.0, used / max(1, packed * TYPICAL_RATIO))
-        job.report(50 + 30 * share, "Unpacking the image.")
+        job.report_progress(50 + 30 * share, "Unpacking the image.")
 
-    job.report(50, "Unpacking the image.")
-    watch = Watch(rootfs, settings.max_unpacked_bytes, settings, unpacked)
+    job.report_progress(50, "Unpacking the image.")
+    limit = UsageLimit(rootfs, settings.max_unpacked_bytes, settings, unpacked)
     argv: list[str | Path] = [
         "umoci",
         "--log=error",
@@ -64,43 +64,43 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
         f"{scratch / 'oci'}:image",
         rootfs,
     ]
-    finished = run(argv, job=job, tmp=scratch, tick=watch.look, max_file_bytes=settings.max_unpacked_bytes)
+    finished = run_tool(argv, job=job, tmp=scratch, tick=limit.check_usage, max_file_bytes=settings.max_unpacked_bytes)
     if finished.returncode != 0:
         raise _failed(finished, "The image's layers could not be unpacked.")
     if tree_bytes(rootfs) > settings.max_unpacked_bytes:
-        raise too_large(settings)
+        raise image_too_large(settings)
     shutil.rmtree(scratch / "oci")
 
 
 def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
-    job.report(80, "Writing the base disk.")
+    job.report_progress(80, "Writing the base disk.")
     target = scratch / "rootfs.squashfs"
 
     def tick() -> None:
-        check_room(scratch, 0, settings)
+        check_free_space(scratch, 0, settings)
 
-    finished = run(["mksquashfs", scratch / "rootfs", target, *SQUASHFS_OPTIONS], job=job, tmp=scratch, tick=tick)
+    finished = run_tool(["mksquashfs", scratch / "rootfs", target, *SQUASHFS_OPTIONS], job=job, tmp=scratch, tick=tick)
     if finished.returncode != 0:
         raise _failed(finished, "The image's base disk could not be written.")
     with target.open("rb+") as handle:
         os.fsync(handle.fileno())
 
 
-def _failed(finished: Finished, sentence: str) -> ImageError | NoRoom:
-    log.warning("%s %s", sentence, finished.stderr[-2000:].strip())
+def _failed(finished: CompletedTool, message: str) -> ImageError | CapacityExceeded:
+    log.warning("%s %s", message, finished.stderr[-2000:].strip())
     if "no space left" in finished.stderr.lower():
-        return NoRoom("The host has no disk room left for this image.")
-    return ImageBroken(sentence)
+        return CapacityExceeded("The host has no disk space left for this image.")
+    return ImageBroken(message)
 
 
 def write_entry(directory: Path, metadata: dict[str, Any]) -> None:
-    """Write the metadata beside the squashfs, durably."""
+    """Write the metadata next to the squashfs, synced to disk."""
     write_synced(directory / "image.json", json.dumps(metadata, indent=1).encode())
     sync_directory(directory)
 
 
 def parse_config(document: dict[str, Any]) -> ImageConfig:
-    """What we keep of an image's untrusted configuration. Raises ImageBroken."""
+    """The used part of an image's untrusted configuration. Raises ImageBroken."""
     inner = document.get("config") or {}
     if not isinstance(inner, dict):
         raise ImageBroken("The image's configuration is damaged.")

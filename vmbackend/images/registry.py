@@ -1,4 +1,4 @@
-"""What an image reference leads to, asked through skopeo; its errors become ours here and nowhere else."""
+"""Queries to registries through skopeo, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import (
+    CapacityExceeded,
     ImageBroken,
     ImageError,
     ImageNotFound,
     ImageUnreachable,
     ImageWrongPlatform,
-    NoRoom,
 )
 from vmbackend.images.addresses import require_public
-from vmbackend.images.process import Finished, run
+from vmbackend.images.limits import UsageLimit
+from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import Reference
 from vmbackend.images.types import ImageSettings, Job
-from vmbackend.images.watch import Watch
 
 log = logging.getLogger(__name__)
 MAX_DOCUMENT = 4 << 20  # bytes of a manifest or configuration
@@ -45,7 +45,7 @@ _NETWORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where skopeo reads an image from, the options it needs, and how to speak of it."""
+    """Where skopeo reads an image from, the options it needs, and the reference for messages."""
 
     location: str
     options: tuple[str, ...]  # of `copy`, prefixed with --src-; `inspect` takes them without
@@ -56,7 +56,7 @@ class Source:
 
 
 def registry_source(reference: Reference, settings: ImageSettings, digest: str | None = None) -> Source:
-    """The source of a reference in a registry, pinned to `digest` where given. Raises ImageUnreachable."""
+    """The source of a reference in a registry, by `digest` if given. Raises ImageUnreachable."""
     domain = settings.registry_mirrors.get(reference.domain, reference.domain)
     require_public(domain, settings)
     pinned = digest or reference.digest
@@ -68,16 +68,16 @@ def registry_source(reference: Reference, settings: ImageSettings, digest: str |
 
 
 def fetch_manifest(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> tuple[str, dict[str, Any]]:
-    """Digest and content of what the source names, a manifest or a list. Raises ImageError's family."""
+    """Digest and content of the source's manifest or manifest list. Raises ImageError and its subclasses."""
     raw = _inspect(source, settings, job, tmp, what="--raw")
     manifest = _json(raw)
     if str(manifest.get("mediaType", "")).startswith(_OLD_MANIFEST) or manifest.get("schemaVersion") != 2:
-        raise ImageBroken(f"The image {source.reference} is of a kind too old to be used.")
+        raise ImageBroken(f"The image {source.reference} has an unsupported old format.")
     return f"sha256:{hashlib.sha256(raw).hexdigest()}", manifest
 
 
 def fetch_config(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> dict[str, Any]:
-    """The image's configuration. Raises ImageWrongPlatform where it is meant for another machine."""
+    """The image's configuration. Raises ImageWrongPlatform for another platform."""
     config = _json(_inspect(source, settings, job, tmp, what="--config"))
     found = f"{config.get('os')}/{config.get('architecture')}"
     if found != f"linux/{settings.arch}":
@@ -86,7 +86,7 @@ def fetch_config(source: Source, settings: ImageSettings, job: Job, tmp: Path) -
 
 
 def platform_digest(manifest: dict[str, Any], settings: ImageSettings, reference: Reference) -> str | None:
-    """The entry of a manifest list for our platform; None where it is no list. Raises ImageWrongPlatform."""
+    """The entry of a manifest list for this platform; None if it is not a list. Raises ImageWrongPlatform."""
     if "manifests" not in manifest:
         return None
     offered: list[str] = []
@@ -101,60 +101,60 @@ def platform_digest(manifest: dict[str, Any], settings: ImageSettings, reference
 
 
 def layer_bytes(manifest: dict[str, Any]) -> int:
-    """Sum of the layers' packed sizes as the manifest says. Raises ImageBroken."""
+    """Sum of the layers' packed sizes in the manifest. Raises ImageBroken."""
     sizes = [layer.get("size") for layer in _objects(manifest.get("layers"))]
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise ImageBroken("The image's manifest is damaged.")
     return sum(size for size in sizes if size)
 
 
-def download(source: Source, layout: Path, settings: ImageSettings, job: Job, watch: Watch) -> None:
+def download_image(source: Source, layout: Path, settings: ImageSettings, job: Job, limit: UsageLimit) -> None:
     """Copy the image into the layout directory as `image`, layers as gzip (umoci reads no zstd).
 
-    Raises ImageUnreachable after `pull_timeout` and whatever `watch` raises.
+    Raises ImageUnreachable after `pull_timeout` and whatever `limit` raises.
     """
     until = time.monotonic() + settings.pull_timeout
     argv = ["skopeo", "copy", "--quiet", *source.options, "--dest-compress-format=gzip", source.location]
 
     def tick() -> None:
-        watch.look()
+        limit.check_usage()
         if time.monotonic() > until:
-            raise _unreachable(source.reference, "was too slow in sending the image")
+            raise _unreachable(source.reference, "took too long to send the image")
 
-    finished = run([*argv, f"oci:{layout}:image"], job=job, tmp=watch.directory, tick=tick)
+    finished = run_tool([*argv, f"oci:{layout}:image"], job=job, tmp=limit.directory, tick=tick)
     if finished.returncode != 0:
-        raise translate(finished, source.reference)
+        raise translate_error(finished, source.reference)
 
 
 def checked_digest(value: object) -> str:
-    """A digest out of untrusted JSON. Raises ImageBroken."""
+    """Validate a digest from untrusted JSON. Raises ImageBroken."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise ImageBroken("The image's manifest is damaged.")
     return value
 
 
-def translate(finished: Finished, reference: Reference) -> ImageError | NoRoom:
-    """The error skopeo's words mean. They are logged; the sentence holds nothing of them."""
-    said = finished.stderr
-    log.warning("skopeo failed for %s: %s", reference, said[-2000:].strip())
+def translate_error(finished: CompletedTool, reference: Reference) -> ImageError | CapacityExceeded:
+    """Translate skopeo's error output, which is logged and not part of the message."""
+    output = finished.stderr
+    log.warning("skopeo failed for %s: %s", reference, output[-2000:].strip())
     for pattern, error in _meanings(reference):
-        if pattern.search(said):
+        if pattern.search(output):
             return error
     return _unreachable(reference, "answered with an error")
 
 
-def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | NoRoom]]:
-    """In the order in which they are tried: some answers hold words of several."""
+def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | CapacityExceeded]]:
+    """In order of precedence: some outputs match several patterns."""
     host = "The local image store" if reference.is_local else reference.domain
-    private = f"{host} does not give out {reference}: it may be private, or the name may be wrong."
+    private = f"{host} does not provide {reference}: it may be private, or the name may be wrong."
     return [
-        (_FULL, NoRoom("The host has no disk room left for this image.")),
-        (_LIMITED, _unreachable(reference, "asks us to wait (too many requests)")),
+        (_FULL, CapacityExceeded("The host has no disk space left for this image.")),
+        (_LIMITED, _unreachable(reference, "limits the rate of requests")),
         (_PRIVATE, ImageNotFound(private)),
-        (_TLS, _unreachable(reference, "did not prove who it is (TLS)")),
+        (_TLS, _unreachable(reference, "failed TLS verification")),
         (_NETWORK, _unreachable(reference, "did not answer")),
         (_ABSENT, ImageNotFound(f"{host} has no image {reference}.")),
-        (_CORRUPT, ImageBroken(f"What {host} sent of {reference} is damaged.")),
+        (_CORRUPT, ImageBroken(f"The data that {host} sent for {reference} is damaged.")),
     ]
 
 
@@ -166,9 +166,9 @@ def _inspect(source: Source, settings: ImageSettings, job: Job, tmp: Path, *, wh
             raise _unreachable(source.reference, "did not answer in time")
 
     argv = ["skopeo", "inspect", what, *source.inspect_options(), source.location]
-    finished = run(argv, job=job, tmp=tmp, tick=tick, max_stdout=MAX_DOCUMENT)
+    finished = run_tool(argv, job=job, tmp=tmp, tick=tick, max_stdout=MAX_DOCUMENT)
     if finished.returncode != 0:
-        raise translate(finished, source.reference)
+        raise translate_error(finished, source.reference)
     if finished.truncated:
         raise ImageBroken("The image's description is too large.")
     return finished.stdout

@@ -1,4 +1,4 @@
-"""Writing a console's log (`vmbackend.bootlog`) within a given number of bytes."""
+"""Writing a console log (`vmbackend.bootlog`) of limited size."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from vmbackend.bootlog import former, stamp
+from vmbackend.bootlog import rotated_path, timestamp_prefix
 
 log = logging.getLogger(__name__)
 
 
 class BootLog:
-    """Appends console output; at the bound the older file goes. Readers may open the files at any time."""
+    """Appends console output; at the size limit the older file is dropped. Readers may open the files at any time."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._path = path
         self._half = limit // 2
 
     def append(self, data: bytes) -> None:
-        """The files hold at most `limit` bytes before and after; a reader that has one open keeps what it opened.
+        """Append console output.
 
-        One call at a time. What a full disk refuses is lost, as are the bytes of a call in which the process dies.
+        Both files together never exceed `limit` bytes; open readers keep reading the rotated file. Not thread-safe.
+        Output is lost if the disk is full or the process dies during the call.
         """
         try:
             self._append(data)
@@ -34,15 +35,15 @@ class BootLog:
         stamped = self._stamped(data, fresh=last == b"\n")
         if size and size + len(stamped) > self._half:
             with suppress(FileNotFoundError):  # cleared just now
-                self._path.replace(former(self._path))
-            # Each file begins with a stamp, also in the middle of a line: nobody could tell what stands there else.
+                self._path.replace(rotated_path(self._path))
+            # Each file begins with a timestamp, also in the middle of a line, so that a reader can rely on it.
             stamped = self._stamped(data, fresh=True)
         descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "ab") as file:
             file.write(_newest(stamped, self._half))
 
     def _end(self) -> tuple[int, bytes]:
-        """The file's size and its last byte; a file that is empty or missing ends with a line."""
+        """The file's size and its last byte; an empty or missing file counts as ending with a newline."""
         try:
             with self._path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -52,15 +53,15 @@ class BootLog:
             return 0, b"\n"
 
     def _stamped(self, data: bytes, *, fresh: bool) -> bytes:
-        now = stamp()
-        # A line that is empty gets one too: a guest could otherwise choose what stands where a stamp is looked for.
+        now = timestamp_prefix()
+        # Empty lines get one, too: otherwise a guest could forge a timestamp.
         whole = (now if fresh else b"") + data.replace(b"\n", b"\n" + now)
         return whole.removesuffix(now) if data.endswith(b"\n") else whole
 
 
 def _newest(data: bytes, size: int) -> bytes:
-    """The last `size` bytes at most, from the start of a line where there is one, else from a stamp."""
+    """At most the last `size` bytes, from the beginning of a line if there is one, else after a new timestamp."""
     if len(data) <= size:
         return data
-    kept, now = data[-size:], stamp()
-    return kept.split(b"\n", 1)[-1] if b"\n" in kept[:-1] else now + kept[len(now) :]
+    tail, now = data[-size:], timestamp_prefix()
+    return tail.split(b"\n", 1)[-1] if b"\n" in tail[:-1] else now + tail[len(now) :]

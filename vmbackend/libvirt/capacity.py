@@ -1,4 +1,4 @@
-"""The host's size and what is free of it, by the kernel's own figures: no call of libvirt's, which may block."""
+"""The host's size and free resources, from the kernel: libvirt calls may block."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from vmbackend.driver import Capacity
-from vmbackend.errors import NoRoom
+from vmbackend.errors import CapacityExceeded
 from vmbackend.libvirt import disks
 from vmbackend.libvirt.settings import LibvirtSettings
 
@@ -16,7 +16,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def capacity(settings: LibvirtSettings, *, accelerated: bool) -> Capacity:
-    """As `Driver.capacity`; what is kept for the host itself is not free."""
+    """As `Driver.capacity`; the host's reserve does not count as free."""
     memory = _meminfo()
     return Capacity(
         arch=_ARCHITECTURES.get(os.uname().machine, os.uname().machine),
@@ -26,17 +26,17 @@ def capacity(settings: LibvirtSettings, *, accelerated: bool) -> Capacity:
         memory_free_mb=max(0, memory["MemAvailable"] - settings.memory_reserve_mb),
         disk_mb=disks.total_mb(settings.machines_dir),
         disk_free_mb=max(0, disks.free_mb(settings.machines_dir) - settings.disk_reserve_mb),
-        # No machine has a device that its memory could not be saved without.
+        # Every machine's devices can be saved.
         snapshots=True,
         boot_id=_BOOT_ID.read_text().strip(),
     )
 
 
 def require_memory(settings: LibvirtSettings, needed_mb: int) -> None:
-    """Raises NoRoom."""
+    """Raises CapacityExceeded."""
     free = _meminfo()["MemAvailable"] - settings.memory_reserve_mb
     if needed_mb > free:
-        raise NoRoom(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
+        raise CapacityExceeded(f"The host has no memory for {needed_mb} MiB ({max(0, free)} MiB are free).")
 
 
 def _meminfo() -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The writable disk of a machine: a sparse raw file that holds one ext4 file system.
 
-`mkfs.ext4` on a sparse file takes 10 ms for 10 GiB when told that the file reads as zeros, which is less than
-copying a template, and leaves no inode table for the guest's first minutes to initialise.
+`mkfs.ext4` on a sparse file takes 10 ms for 10 GiB with the option that the file reads as zeros, which is less than
+copying a template, and leaves no lazy initialization of inode tables to the guest.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vmbackend.errors import BackendUnavailable, NoRoom
-from vmbackend.libvirt.process import run
+from vmbackend.errors import BackendUnavailable, CapacityExceeded
+from vmbackend.libvirt.process import run_tool
 
 DISK_MIN_MB = 64
 DISK_MAX_MB = 1048576
 MIB = 1 << 20
 
-# What an empty file system takes of the host while the old disk is still there.
+# What an empty file system needs on the host while the old disk still exists.
 _EMPTY_DISK_MB = 32
 # e2fsck: 1 and 2 mean "errors were corrected".
 _E2FSCK_OK = (0, 1, 2)
-# Checking and growing a disk reads its metadata only, yet a guest can have written much of that.
+# Checking and growing read metadata only, but a guest can have created much of it.
 _CHECK_SECONDS = 600.0
 
 
 def free_mb(directory: Path) -> int:
-    """Room that an unprivileged writer has on the directory's file system."""
+    """Free MiB of the directory's file system for an unprivileged writer."""
     stat = os.statvfs(directory)
     return stat.f_bavail * stat.f_frsize // MIB
 
@@ -35,63 +35,66 @@ def total_mb(directory: Path) -> int:
     return stat.f_blocks * stat.f_frsize // MIB
 
 
-def require_room(directory: Path, needed_mb: int, reserve_mb: int) -> None:
-    """Raises NoRoom where less than `needed_mb` is free beside the reserve. Sparse files promise; this keeps it."""
+def require_free_space(directory: Path, needed_mb: int, reserve_mb: int) -> None:
+    """Raises CapacityExceeded unless `needed_mb` MiB are free besides the reserve.
+
+    Sparse files do not reserve space.
+    """
     free = free_mb(directory) - reserve_mb
     if needed_mb > free:
-        raise NoRoom(f"The host has no room for a disk of {needed_mb} MiB ({max(0, free)} MiB are free).")
+        raise CapacityExceeded(f"The host lacks space for a disk of {needed_mb} MiB ({max(0, free)} MiB are free).")
 
 
-def check_size(size_mb: int) -> None:
-    """Raises NoRoom for a size that no host offers."""
+def check_disk_size(size_mb: int) -> None:
+    """Raises CapacityExceeded for an unsupported size."""
     if not DISK_MIN_MB <= size_mb <= DISK_MAX_MB:
-        raise NoRoom(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} were asked for.")
+        raise CapacityExceeded(f"A disk has between {DISK_MIN_MB} and {DISK_MAX_MB} MiB; {size_mb} MiB were requested.")
 
 
-def size_mb(path: Path) -> int:
-    """The disk's size as the guest sees it, 0 where there is none."""
+def disk_size_mb(path: Path) -> int:
+    """The disk's size in MiB; 0 if it does not exist."""
     try:
         return path.stat().st_size // MIB
     except FileNotFoundError:
         return 0
 
 
-def create(path: Path, megabytes: int) -> None:
-    """Make the disk with its file system. Written aside: `path` is whole or absent; the aside file is overwritten."""
+def create_disk(path: Path, megabytes: int) -> None:
+    """Create the disk with its file system. Atomic: `path` is complete or absent; a temporary file may remain."""
     aside = path.with_suffix(".new")
     with aside.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         file.truncate(megabytes * MIB)
     options = "assume_storage_prezeroed=1,nodiscard"
-    run(["mkfs.ext4", "-q", "-F", "-m", "0", "-L", "data", "-E", options, str(aside)])
+    run_tool(["mkfs.ext4", "-q", "-F", "-m", "0", "-L", "data", "-E", options, str(aside)])
     aside.replace(path)
 
 
-def reset(path: Path, megabytes: int) -> None:
-    """Replace the disk by an empty one, in one step. Raises NoRoom, BackendUnavailable; the old one stays then."""
-    require_room(path.parent, _EMPTY_DISK_MB, 0)
+def reset_disk(path: Path, megabytes: int) -> None:
+    """Replace the disk by an empty one, atomically. On CapacityExceeded or BackendUnavailable the old one stays."""
+    require_free_space(path.parent, _EMPTY_DISK_MB, 0)
     try:
-        create(path, megabytes)
+        create_disk(path, megabytes)
     except OSError as error:
         raise BackendUnavailable("The host could not write the machine's disk.") from error
     finally:
         path.with_suffix(".new").unlink(missing_ok=True)
 
 
-def grow(path: Path, megabytes: int) -> None:
-    """Enlarge a disk that no process uses. Never shrinks.
+def grow_disk(path: Path, megabytes: int) -> None:
+    """Grow a disk that no process uses, with its file system. Never shrinks.
 
-    A death between the steps leaves a larger file around the smaller file system: call it again with the same size,
-    resize2fs then fills the file. The caller remembers the size only after this returned.
+    If the process dies in between, the file is larger than its file system: calling again with the same size completes
+    the resize. The caller records the size only after this returned.
     """
-    if size_mb(path) < megabytes:
+    if disk_size_mb(path) < megabytes:
         os.truncate(path, megabytes * MIB)
-    run(["e2fsck", "-f", "-y", str(path)], ok=_E2FSCK_OK, timeout=_CHECK_SECONDS)
-    run(["resize2fs", str(path)], timeout=_CHECK_SECONDS)
+    run_tool(["e2fsck", "-f", "-y", str(path)], ok=_E2FSCK_OK, timeout=_CHECK_SECONDS)
+    run_tool(["resize2fs", str(path)], timeout=_CHECK_SECONDS)
 
 
 def direct_io_works(directory: Path) -> bool:
-    """Whether the file system takes O_DIRECT (tmpfs and some overlays do not); QEMU's cache=none needs it."""
+    """Whether the file system supports O_DIRECT, which QEMU's cache=none needs (tmpfs and some overlays do not)."""
     probe = directory / ".direct"
     try:
         descriptor = os.open(probe, os.O_CREAT | os.O_RDWR | os.O_DIRECT, 0o600)
@@ -103,8 +106,8 @@ def direct_io_works(directory: Path) -> bool:
     return True
 
 
-def write_aside(path: Path, data: bytes) -> None:
-    """Replace a small file by one only its owner can read; readers see the old or the new one."""
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a small file atomically by one that only its owner can read. Raises BackendUnavailable."""
     aside = path.with_name(path.name + ".new")
     descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""Operations on libvirt domains. The one place where libvirt's errors become errors of this package."""
+"""Operations on libvirt domains, and the translation of libvirt's errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import libvirt
 
 from vmbackend.driver import MachineState, StopReason
 from vmbackend.errors import BackendUnavailable, InvalidMachineState, MachineNotFound
-from vmbackend.libvirt.domainxml import machine_of
+from vmbackend.libvirt.domainxml import machine_id_from_xml
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ _UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | libvirt.VIR_DOMAIN_UNDEFI
 
 
 def is_connection_error(error: Any) -> bool:
-    """Whether libvirt was not reached, rather than asked in vain."""
+    """Whether the connection failed, rather than the call."""
     return error.get_error_code() in _CONNECTION
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
-    """libvirt's error as ours; libvirt's own words, which name paths of the host, go to the log."""
+def translate_errors(what: str) -> Iterator[None]:
+    """Raise libvirt's errors as BackendError; libvirt's messages, which contain paths of the host, are logged only."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -62,13 +62,13 @@ def translated(what: str) -> Iterator[None]:
             raise InvalidMachineState(f"The machine's state does not allow to {what} it.") from error
         raise BackendUnavailable(f"The hypervisor could not {what} the machine.") from error
     except SystemError as error:
-        # libvirt's binding cannot make an exception of a message with bytes of a guest in it that are no UTF-8.
+        # The binding raises this for a message that contains a guest's bytes which are not UTF-8.
         log.exception("libvirt: %s", what)
         raise BackendUnavailable(f"The hypervisor could not {what} the machine.") from error
 
 
 def uuid_for(instance: str, machine_id: str) -> str:
-    """The same for one machine at all times, so a redefinition replaces and a lookup needs no list."""
+    """Derived from the machine's id, so that a new definition replaces the old one and a lookup needs no list."""
     return str(uuid.uuid5(_UUID_NAMESPACE, f"{instance}/{machine_id}"))
 
 
@@ -77,14 +77,14 @@ def name_for(instance: str, machine_id: str) -> str:
 
 
 class Domains:
-    """The domains of one instance, over a connection that the caller passes each time (it may be a new one)."""
+    """The domains of one instance. The caller passes the present connection to each call."""
 
     def __init__(self, instance: str) -> None:
         self._instance = instance
 
     def find(self, connection: Any, machine_id: str) -> Any:
         """Raises MachineNotFound."""
-        with translated("find"):
+        with translate_errors("find"):
             return connection.lookupByUUIDString(uuid_for(self._instance, machine_id))
 
     def find_or_none(self, connection: Any, machine_id: str) -> Any:
@@ -94,8 +94,8 @@ class Domains:
             return None
 
     def list(self, connection: Any) -> dict[str, Any]:
-        """Machine id -> domain, of this instance only."""
-        with translated("list"):
+        """The domains of this instance by machine id."""
+        with translate_errors("list"):
             domains = connection.listAllDomains()
         found = {}
         for domain in domains:
@@ -105,7 +105,7 @@ class Domains:
         return found
 
     def machine_id(self, domain: Any) -> str | None:
-        """From the name alone, so that it works for a domain that is gone."""
+        """From the domain's name, so that it works for a removed domain."""
         prefix = name_for(self._instance, "")
         name = str(domain.name())
         return name.removeprefix(prefix) if name.startswith(prefix) else None
@@ -114,15 +114,15 @@ class Domains:
         if self.machine_id(domain) is None:
             return None
         try:
-            return machine_of(domain.XMLDesc(0), self._instance)
+            return machine_id_from_xml(domain.XMLDesc(0), self._instance)
         except libvirt.libvirtError:
             return None  # undefined since it was listed
 
 
 def state_of(domain: Any) -> MachineState:
-    """The state as libvirt knows it; ABSENT where the domain went meanwhile."""
+    """The state in libvirt; ABSENT if the domain was removed."""
     try:
-        with translated("ask for"):
+        with translate_errors("query"):
             state = _STATES.get(domain.state()[0])
             if state is not None:
                 return state
@@ -132,49 +132,49 @@ def state_of(domain: Any) -> MachineState:
 
 
 def stop_reason_of(domain: Any) -> StopReason:
-    """Why a domain that is off is off. What libvirt does not know (a host that went down) is a crash."""
-    with translated("ask for"):
+    """Why a domain is off. If libvirt does not know (the host was restarted), it is a crash."""
+    with translate_errors("query"):
         return _SHUTOFF_REASONS.get(domain.state()[1], StopReason.CRASHED)
 
 
-def define(connection: Any, xml: str) -> None:
-    with translated("define"):
+def define_domain(connection: Any, xml: str) -> None:
+    with translate_errors("define"):
         connection.defineXML(xml)
 
 
-def start(domain: Any, flags: int) -> None:
-    """Harmless where it has a process. On failure it is off. With VIR_DOMAIN_START_PAUSED its CPUs stay stopped."""
+def start_domain(domain: Any, flags: int) -> None:
+    """Idempotent. On failure the domain is off. With VIR_DOMAIN_START_PAUSED its CPUs stay stopped."""
     try:
-        with translated("start"):
+        with translate_errors("start"):
             domain.createWithFlags(flags)
     except InvalidMachineState:
         if state_of(domain) not in (MachineState.RUNNING, MachineState.PAUSED):
             raise BackendUnavailable("The hypervisor could not start the machine.") from None
 
 
-def go_on(domain: Any) -> None:
-    """Let the CPUs of a machine that was brought up with them stopped go on."""
-    with translated("resume"):
+def resume_domain(domain: Any) -> None:
+    """Let the CPUs of a paused domain continue."""
+    with translate_errors("resume"):
         if state_of(domain) is MachineState.PAUSED:
             domain.resume()
 
 
-def destroy(domain: Any) -> None:
-    """End the process and drop saved memory. Off or gone succeeds."""
+def destroy_domain(domain: Any) -> None:
+    """End the process and drop managed saved memory. Idempotent."""
     try:
         if domain.isActive():
             domain.destroy()
     except libvirt.libvirtError as error:
         if error.get_error_code() not in {*_GONE, libvirt.VIR_ERR_OPERATION_INVALID}:
-            with translated("end"):
+            with translate_errors("stop"):
                 raise
     drop_saved_memory(domain)
 
 
 def has_saved_memory(domain: Any) -> bool:
-    """Whether libvirt keeps a managed image of it. None and gone have none."""
+    """Whether libvirt has a managed save image of the domain. False for None and a removed domain."""
     try:
-        with translated("ask for"):
+        with translate_errors("query"):
             return domain is not None and bool(domain.hasManagedSaveImage())
     except MachineNotFound:
         return False
@@ -182,32 +182,32 @@ def has_saved_memory(domain: Any) -> bool:
 
 def drop_saved_memory(domain: Any) -> None:
     try:
-        with translated("forget the saved memory of"):
+        with translate_errors("drop the saved memory of"):
             if domain.hasManagedSaveImage():
                 domain.managedSaveRemove()
     except MachineNotFound:
         return
 
 
-def undefine(domain: Any) -> None:
+def undefine_domain(domain: Any) -> None:
     try:
-        with translated("undefine"):
+        with translate_errors("undefine"):
             domain.undefineFlags(_UNDEFINE)
     except MachineNotFound:
         return
 
 
-def power_button(domain: Any) -> None:
-    """Press it. A machine that is off already does not mind."""
+def press_power_button(domain: Any) -> None:
+    """Press the power button. No effect on a machine that is off."""
     try:
-        with translated("shut down"):
+        with translate_errors("shut down"):
             domain.shutdown()
     except (MachineNotFound, InvalidMachineState):
         return
 
 
-def limit_cpu(domain: Any, cpus: float) -> bool:
-    """A quota on the whole process. False where the host's cgroups do not allow it: it runs without."""
+def set_cpu_quota(domain: Any, cpus: float) -> bool:
+    """Set a CPU quota on the whole process. False if the host's cgroups do not support it; the machine runs without."""
     quota = {"global_period": _QUOTA_PERIOD_US, "global_quota": max(1000, int(cpus * _QUOTA_PERIOD_US))}
     try:
         domain.setSchedulerParametersFlags(quota, libvirt.VIR_DOMAIN_AFFECT_LIVE)

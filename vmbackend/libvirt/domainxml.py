@@ -1,7 +1,7 @@
-"""Machine -> libvirt domain XML. No policy, no I/O: what is decided elsewhere is written down here.
+"""Rendering of a machine's libvirt domain XML. No decisions and no I/O.
 
-The devices sit on the root bus with fixed addresses: behind a pcie-root-port each would cost a bridge to enumerate, and
-a spare root port costs every boot 15 ms under emulation.
+Devices are on the root bus at fixed addresses: a pcie-root-port for each would add a bridge to enumerate, and a spare
+root port costs every boot 15 ms under emulation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ET.register_namespace("qemu", QEMU)
 
 @dataclass(frozen=True, slots=True)
 class DomainDefinition:
-    """All that goes into the XML of one machine."""
+    """The values of one machine's XML."""
 
     name: str
     uuid: str
@@ -52,13 +52,13 @@ class DomainDefinition:
 
 
 def vcpus_for(cpus: float) -> int:
-    """Whole virtual CPUs that a fractional number of CPUs needs; the rest is a quota."""
+    """The number of virtual CPUs for a fractional number of CPUs; the fraction is enforced by a quota."""
     return max(1, math.ceil(cpus))
 
 
-def to_xml(d: DomainDefinition) -> str:
-    """The domain's XML, with everything escaped."""
-    # libvirt's mock hypervisor knows Xen's machine only, and neither channels nor fw_cfg.
+def domain_xml(d: DomainDefinition) -> str:
+    """The domain's XML, with all values escaped."""
+    # libvirt's mock hypervisor supports Xen's machine only, and neither channels nor fw_cfg.
     domain = ET.Element("domain", type=d.domain_type)
     _text(domain, "name", d.name)
     _text(domain, "uuid", d.uuid)
@@ -75,16 +75,16 @@ def to_xml(d: DomainDefinition) -> str:
 
 
 def _capabilities(domain: ET.Element) -> None:
-    """Let libvirt look at the guest's CPU by its feature words instead of asking for each of 400 properties.
+    """Let libvirt read the guest's CPU by its feature words instead of querying each of 400 properties.
 
-    Those questions take 270 ms of every start; the answers only decide what a migration would need.
+    The queries take 270 ms of every start; their results only matter for migration.
     """
     capabilities = ET.SubElement(domain, f"{{{QEMU}}}capabilities")
     ET.SubElement(capabilities, f"{{{QEMU}}}del", capability="cpu-unavailable-features")
 
 
-def machine_of(xml: str, instance: str) -> str | None:
-    """The machine id in a domain's XML, None where the domain is not of this instance."""
+def machine_id_from_xml(xml: str, instance: str) -> str | None:
+    """The machine id in a domain's XML; None for a domain of another instance."""
     element = ET.fromstring(xml).find(f"metadata/{{{NAMESPACE}}}machine")  # noqa: S314 - libvirt's own output
     if element is None or element.get("instance") != instance:
         return None
@@ -117,13 +117,14 @@ def _behaviour(domain: ET.Element, d: DomainDefinition) -> None:
     ET.SubElement(features, "acpi")
     ET.SubElement(features, "apic")
     if d.domain_type == "kvm":
-        # Migratable: what cannot be migrated (an invariant TSC) keeps QEMU from saving the machine's memory too.
+        # Migratable: features that cannot be migrated (an invariant TSC) prevent QEMU from saving the machine's
+        # memory, too.
         ET.SubElement(domain, "cpu", mode="host-passthrough", migratable="on")
     elif d.domain_type == "qemu":
         ET.SubElement(domain, "cpu", mode="maximum")
     clock = ET.SubElement(domain, "clock", offset="utc")
     ET.SubElement(clock, "timer", name="hpet", present="no")
-    # Whether a machine comes back is the platform's decision, never the hypervisor's.
+    # Restarts are the platform's decision, never the hypervisor's.
     for what in ("on_poweroff", "on_reboot", "on_crash"):
         _text(domain, what, "destroy")
 
@@ -174,7 +175,7 @@ def _interface(devices: ET.Element, d: DomainDefinition) -> None:
     ET.SubElement(interface, "source", bridge=d.bridge)
     ET.SubElement(interface, "target", dev=d.tap)
     ET.SubElement(interface, "model", type="virtio")
-    # libvirt isolates the port before the tap is up, so there is no moment in which guests see each other.
+    # libvirt isolates the port before the tap is up, so guests never see each other.
     ET.SubElement(interface, "port", isolated="yes")
     ET.SubElement(interface, "rom", enabled="no")
     _pci(interface, 4)

@@ -22,22 +22,22 @@ from vmbackend.errors import (
 from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.guest.kit import find_kit
 from vmbackend.libvirt import agent, disks, domain, sockets
-from vmbackend.libvirt.admission import Admission
+from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capacity import capacity, require_memory
+from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
 from vmbackend.libvirt.events import Events
-from vmbackend.libvirt.freshen import freshen
-from vmbackend.libvirt.host import Host, warm_capabilities
-from vmbackend.libvirt.machines import Preparer
+from vmbackend.libvirt.inventory import HostInventory
 from vmbackend.libvirt.meters import Meters
-from vmbackend.libvirt.names import NamesKeeper, port_of
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
 from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import probe_kvm
+from vmbackend.libvirt.provisioner import Provisioner
 from vmbackend.libvirt.record import MachineDir, Record
+from vmbackend.libvirt.resync import resync_clock_and_entropy
+from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.libvirt.sleep import Sleeper
-from vmbackend.libvirt.stock import Stock
-from vmbackend.libvirt.watch import Watch
+from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.policy import NetworkPolicy
 from vmbackend.samples import GuestDisk, Sample
 
@@ -52,166 +52,166 @@ class LibvirtDriver(Driver):
         self._events = Events(settings.boot_log_bytes)
         self._network = Network(settings)
         self._domains = domain.Domains(settings.instance)
-        self._sleeper = Sleeper(settings)
-        self._watch = Watch(self._domains, self._events, self._sleeper)
-        self._host = Host(settings, self._connected, self._watch.unregister)
-        self._power = Power(settings, self._host, self._events, self._sleeper)
-        self._stock = Stock(settings, self._network, self._sleeper)
-        self._admission = Admission(self._network, self._stock, without=settings.is_test)
-        self._preparer = Preparer(settings, self._network, self._domains, self._sleeper)
-        self._names = NamesKeeper(self._network, self._stock.directories)
-        self._meters = Meters(self._host, self._domains, self._stock.files)
+        self._saved_state = SavedStateManager(settings)
+        self._watch = EventWatcher(self._domains, self._events, self._saved_state)
+        self._libvirt = LibvirtConnection(settings, self._connected, self._watch.unregister)
+        self._power = Power(settings, self._libvirt, self._events, self._saved_state)
+        self._inventory = HostInventory(settings, self._network, self._saved_state)
+        self._attachment = NetworkAttachment(self._network, self._inventory, disabled=settings.is_test)
+        self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state)
+        self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs)
+        self._meters = Meters(self._libvirt, self._domains, self._inventory.machine_dir)
 
     def open(self, on_event: Callable[[Event], None]) -> None:
         self._settings.check()
         self._settings.machines_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._preparer.domain_type = self._domain_type()
+        self._provisioner.domain_type = self._domain_type()
         self._events.start(on_event)
         try:
-            # Before libvirt: it may end a machine that was powering off, and with it what its pipes hold.
-            for files in self._stock.directories():
+            # Before libvirt, which may end a machine that was powering off, and with it the content of its pipes.
+            for files in self._inventory.machine_dirs():
                 if files.read_status().running:
-                    self._events.attach(files)
+                    self._events.adopt(files)
             if not self._settings.is_test:
-                self._network.install(port_of(record) for record in self._stock.records())
-                self._names.start()
-            self._host.open()
+                self._network.install(port_for(record) for record in self._inventory.records())
+                self._maintainer.start()
+            self._libvirt.open()
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
                 log.exception("open")
-                raise BackendUnavailable("The host refused what the hypervisor needs (is this root?).") from error
+                raise BackendUnavailable("The hypervisor cannot be set up on this host (is this root?).") from error
             raise
 
     def close(self) -> None:
-        self._names.stop()
-        self._host.close()
+        self._maintainer.stop()
+        self._libvirt.close()
         self._events.stop()
 
     def uninstall(self) -> None:
-        """Remove bridge, taps and firewall tables. Machines lose their network: for tear-down, after all are gone."""
+        """Remove bridge, taps and firewall tables. For tear-down: running machines lose their network."""
         self._network.uninstall()
 
     def capacity(self) -> Capacity:
-        return capacity(self._settings, accelerated=self._preparer.domain_type == "kvm")
+        return capacity(self._settings, accelerated=self._provisioner.domain_type == "kvm")
 
     def prepare(self, spec: MachineSpec) -> MachineIdentity:
         self._watch.deleting.discard(spec.id)
-        return self._preparer.prepare(self._host.connection, spec)
+        return self._provisioner.prepare(self._libvirt.connection, spec)
 
     def start(self, machine_id: str) -> None:
-        target, record = self._known(machine_id)
-        files = self._stock.files(machine_id)
-        state = self._sleeper.state(target, files)
+        target, record = self._find_machine(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        state = self._saved_state.state(target, files)
         if state is MachineState.RUNNING:
             return
         if state is MachineState.PAUSED:
-            # Perhaps by a wake that was given up after its loading, and whose clean-up was refused.
-            self._admission.admit(record, record)
-            self._sleeper.forget_loaded(files)
+            # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
+            self._attachment.attach(record, record)
+            self._saved_state.drop_loaded_memory(files)
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        admit = partial(self._admission.admit, record, record)
-        self._power.start(target, files, admit, asleep=state is MachineState.ASLEEP)
+        attach = partial(self._attachment.attach, record, record)
+        self._power.start(target, files, attach, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
-        _, record = self._known(machine_id)
+        _, record = self._find_machine(machine_id)
         self._events.raise_if_exited(machine_id)
         if self._settings.is_test:
-            return  # its machines have no guest
+            return  # the mock hypervisor's machines have no guest
         if not self._events.was_adopted(machine_id):
-            # The guest says it when its control port listens. Asking the port too would cost it a process.
+            # The guest reports it once its control port listens. Probing the port, too, would cost the guest a process.
             self._events.wait_ready(machine_id, deadline)
-            self._limit(machine_id)
+            self._apply_cpu_quota(machine_id)
             return
-        while not _shows_banner(record.ip, min(2.0, deadline - time.monotonic())):
+        while not _has_ssh_banner(record.ip, min(2.0, deadline - time.monotonic())):
             self._events.raise_if_exited(machine_id)
             if time.monotonic() >= deadline:
                 raise DeadlineExceeded("The machine was not ready in time.")
             self._events.wait_stopped(machine_id, 0.02)
-        self._limit(machine_id)
+        self._apply_cpu_quota(machine_id)
 
     def shutdown(self, machine_id: str, grace: float) -> bool:
         state = self.state(machine_id)
         if state in (MachineState.OFF, MachineState.ABSENT):
             return True
-        went = state is MachineState.ASLEEP or self._went_by_itself(machine_id, state, grace)
+        powered_off = state is MachineState.ASLEEP or self._powers_off(machine_id, state, grace)
         self.destroy(machine_id)
-        return went
+        return powered_off
 
     def destroy(self, machine_id: str) -> None:
-        target = self._domains.find_or_none(self._host.connection, machine_id)
-        self._power.destroy(target, self._stock.files(machine_id))
+        target = self._domains.find_or_none(self._libvirt.connection, machine_id)
+        self._power.destroy(target, self._inventory.machine_dir(machine_id))
 
     def delete(self, machine_id: str) -> None:
-        target = self._domains.find_or_none(self._host.connection, machine_id)
-        files = self._stock.files(machine_id)
+        target = self._domains.find_or_none(self._libvirt.connection, machine_id)
+        files = self._inventory.machine_dir(machine_id)
         if target is not None:
             self._watch.deleting.add(machine_id)
             self.destroy(machine_id)
-            domain.undefine(target)
-        self._sleeper.drop(files)
-        self._admission.leave(machine_id, files.read_record())
-        self._events.forget(machine_id)
+            domain.undefine_domain(target)
+        self._saved_state.drop_all(files)
+        self._attachment.detach(machine_id, files.read_record())
+        self._events.remove_run(machine_id)
         _remove(files)
 
     def pause(self, machine_id: str) -> None:
-        target = self._domains.find(self._host.connection, machine_id)
+        target = self._domains.find(self._libvirt.connection, machine_id)
         self._require_process(target)
-        with domain.translated("pause"):
+        with domain.translate_errors("pause"):
             if domain.state_of(target) is MachineState.RUNNING:
                 target.suspend()
 
     def resume(self, machine_id: str) -> None:
-        target = self._domains.find(self._host.connection, machine_id)
+        target = self._domains.find(self._libvirt.connection, machine_id)
         self._require_process(target)
-        with domain.translated("resume"):
+        with domain.translate_errors("resume"):
             if domain.state_of(target) is MachineState.PAUSED:
                 target.resume()
 
     def sleep(self, machine_id: str) -> None:
-        target, record = self._known(machine_id)
-        files = self._stock.files(machine_id)
-        if self._sleeper.state(target, files) is MachineState.ASLEEP:
+        target, record = self._find_machine(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        if self._saved_state.state(target, files) is MachineState.ASLEEP:
             return
         self._require_process(target)
-        self._sleeper.save(target, files, record.memory_mb)
-        self._power.await_stop(machine_id)
+        self._saved_state.save_memory(target, files, record.memory_mb)
+        self._power.wait_until_stopped(machine_id)
 
-    def freshen(self, machine_id: str) -> None:
-        target = self._domains.find(self._host.connection, machine_id)
+    def resync_guest(self, machine_id: str) -> None:
+        target = self._domains.find(self._libvirt.connection, machine_id)
         if domain.state_of(target) is not MachineState.RUNNING:
             raise InvalidMachineState("The machine does not run.")
         try:
-            freshen(self._stock.files(machine_id))
+            resync_clock_and_entropy(self._inventory.machine_dir(machine_id))
         finally:
-            self._limit(machine_id)
+            self._apply_cpu_quota(machine_id)
 
     def reset_disk(self, machine_id: str) -> None:
-        target, record = self._known(machine_id)
-        files = self._stock.files(machine_id)
-        if self._sleeper.state(target, files) is not MachineState.OFF:
+        target, record = self._find_machine(machine_id)
+        files = self._inventory.machine_dir(machine_id)
+        if self._saved_state.state(target, files) is not MachineState.OFF:
             raise InvalidMachineState("The machine is not off.")
-        disks.reset(files.data_disk, record.disk_mb)
+        disks.reset_disk(files.data_disk, record.disk_mb)
 
     def set_network(self, machine_id: str, policy: NetworkPolicy) -> None:
-        self._known(machine_id)
-        self._admission.change(machine_id, policy)
+        self._find_machine(machine_id)
+        self._attachment.change_policy(machine_id, policy)
 
-    def open_connections(self, machine_id: str) -> int:
-        record = self._stock.files(machine_id).read_record()
-        return sockets.count(record.ip) if record else 0
+    def count_connections(self, machine_id: str) -> int:
+        record = self._inventory.machine_dir(machine_id).read_record()
+        return sockets.count_connections(record.ip) if record else 0
 
-    def end_connections(self, machine_id: str, ports: Collection[int]) -> None:
-        record = self._stock.files(machine_id).read_record()
+    def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
+        record = self._inventory.machine_dir(machine_id).read_record()
         if record:
-            sockets.end(record.ip, ports)
+            sockets.close_connections(record.ip, ports)
 
-    def agent_answers(self, machine_id: str, timeout: float) -> bool:
-        target = self._domains.find(self._host.connection, machine_id)
-        return domain.state_of(target) is MachineState.RUNNING and agent.answers(target, timeout)
+    def agent_responds(self, machine_id: str, timeout: float) -> bool:
+        target = self._domains.find(self._libvirt.connection, machine_id)
+        return domain.state_of(target) is MachineState.RUNNING and agent.responds(target, timeout)
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         return self._meters.samples(machine_ids)
@@ -220,28 +220,32 @@ class LibvirtDriver(Driver):
         return self._meters.guest_disk(machine_id, timeout)
 
     def state(self, machine_id: str) -> MachineState:
-        target = self._domains.find_or_none(self._host.connection, machine_id)
-        return MachineState.ABSENT if target is None else self._sleeper.state(target, self._stock.files(machine_id))
+        target = self._domains.find_or_none(self._libvirt.connection, machine_id)
+        return (
+            MachineState.ABSENT
+            if target is None
+            else self._saved_state.state(target, self._inventory.machine_dir(machine_id))
+        )
 
     def inventory(self) -> Inventory:
-        return self._stock.inventory(self._domains.list(self._host.connection))
+        return self._inventory.read_inventory(self._domains.list(self._libvirt.connection))
 
     def boot_log(self, machine_id: str) -> Path:
-        return self._stock.files(machine_id).boot_log
+        return self._inventory.machine_dir(machine_id).boot_log
 
     def definition(self, machine_id: str) -> dict[str, object]:
-        target, record = self._known(machine_id)
-        with domain.translated("describe"):
+        target, record = self._find_machine(machine_id)
+        with domain.translate_errors("describe"):
             return {"format": "libvirt-domain", "xml": target.XMLDesc(0), "machine": asdict(record)}
 
     def _connected(self, connection: Any) -> None:
         self._watch.register(connection)
         if not self._settings.is_test:
-            warm_capabilities(connection, self._preparer.domain_type)
-        self._watch.settle(connection, self._stock.directories())
+            probe_capabilities(connection, self._provisioner.domain_type)
+        self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
 
-    def _limit(self, machine_id: str) -> None:
-        self._power.limit(*self._known(machine_id))
+    def _apply_cpu_quota(self, machine_id: str) -> None:
+        self._power.apply_cpu_quota(*self._find_machine(machine_id))
 
     def _domain_type(self) -> Any:
         if self._settings.is_test:
@@ -249,12 +253,12 @@ class LibvirtDriver(Driver):
         if self._settings.accel != "auto":
             return self._settings.accel
         report = probe_kvm(find_kit(self._settings.kit_dir).kernel, self._settings.machines_dir / ".probe")
-        log.info("%s", report.sentence)
+        log.info("%s", report.message)
         return "kvm" if report.works else "qemu"
 
-    def _known(self, machine_id: str) -> tuple[Any, Record]:
-        target = self._domains.find(self._host.connection, machine_id)
-        record = self._stock.files(machine_id).read_record()
+    def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
+        target = self._domains.find(self._libvirt.connection, machine_id)
+        record = self._inventory.machine_dir(machine_id).read_record()
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")
         return target, record
@@ -263,13 +267,15 @@ class LibvirtDriver(Driver):
         if domain.state_of(target) not in UP:
             raise InvalidMachineState("The machine does not run.")
 
-    def _went_by_itself(self, machine_id: str, state: MachineState, grace: float) -> bool:
+    def _powers_off(self, machine_id: str, state: MachineState, grace: float) -> bool:
         try:
             if state is MachineState.PAUSED:
                 self.resume(machine_id)
-            return self._power.press(self._domains.find(self._host.connection, machine_id), machine_id, grace)
+            return self._power.press_power_button(
+                self._domains.find(self._libvirt.connection, machine_id), machine_id, grace
+            )
         except BackendError:
-            # Its process died and libvirt has not noticed, or hangs: the destroy that follows ends it either way.
+            # Its process died unnoticed by libvirt, or hangs: the destroy that follows handles both.
             return False
 
 
@@ -280,8 +286,8 @@ def _remove(files: MachineDir) -> None:
         raise BackendUnavailable("The machine's files could not be removed.") from error
 
 
-def _shows_banner(ip: str, seconds: float) -> bool:
-    """Whether an SSH server answers on the control port."""
+def _has_ssh_banner(ip: str, seconds: float) -> bool:
+    """Whether an SSH server answers on the control port within `seconds`."""
     try:
         with socket.create_connection((ip, CONTROL_PORT), timeout=max(0.05, seconds)) as connection:
             return connection.recv(4) == b"SSH-"

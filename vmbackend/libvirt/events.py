@@ -1,15 +1,15 @@
-"""What machines say and what becomes of them, told in order by one thread.
+"""Events of machines, delivered in order by one thread.
 
-**Channels.** A machine's events port and its console are named pipes, read as `channels.py` tells.
+**Channels.** A machine's events port and its console are named pipes, read by `channels.py`.
 
-**Death of the driver.** QEMU holds its pipes open for reading too, so what is said while nobody listens stays in
-them. The next driver opens the pipes before it opens libvirt (which may end a QEMU that was powering off) and reads
-on. What was read is put down in status.json before it is told: a `ready` said long ago is known to every later
-driver. Between the read and that write lie microseconds; a `ready` lost in them is made good by `wait_ready`, which
-takes a banner of the control port alone for a machine that ran already when the driver opened.
+**Death of the driver.** QEMU has its pipes open for reading, too, so data that is written without a driver stays in
+them. The next driver opens the pipes before libvirt (which may end a QEMU that was powering off) and continues to
+read. Data is stored in status.json before it is reported: every later driver knows an earlier `ready`. A driver that
+dies in the microseconds between the read and that write loses the `ready`; therefore `wait_ready` accepts a banner of
+the control port for a machine that was running when the driver opened.
 
-**Order.** libvirt's callbacks only queue; this thread reads the pipes empty before it tells of a stop, so
-`main_exited` always comes before `stopped`.
+**Order.** libvirt's callbacks only queue; this thread drains the pipes before it reports a stop, so `main_exited`
+always comes before `stopped`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import replace
 from vmbackend.driver import Event, EventKind, StopReason
 from vmbackend.errors import BackendUnavailable, DeadlineExceeded, MachineExited
 from vmbackend.libvirt.bootlog import BootLog
-from vmbackend.libvirt.channels import Channels, Run
+from vmbackend.libvirt.channels import Channels, MachineRun
 from vmbackend.libvirt.record import MachineDir, Status
 
 log = logging.getLogger(__name__)
@@ -33,11 +33,11 @@ _LINE_MAX = 256
 
 
 class Events:
-    """The thread, and the state it keeps. Methods may be called from any thread."""
+    """The thread and its state. Methods may be called from any thread."""
 
     def __init__(self, boot_log_bytes: int) -> None:
         self._boot_log_bytes = boot_log_bytes
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, MachineRun] = {}
         self._queue: deque[Callable[[], list[Event]]] = deque()
         self._changed = threading.Condition(threading.RLock())
         self._on_event: Callable[[Event], None] | None = None
@@ -47,11 +47,11 @@ class Events:
     def start(self, on_event: Callable[[Event], None]) -> None:
         self._on_event = on_event
         self._open_channels = Channels()
-        self._thread = threading.Thread(target=self._work, name="machine-events", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="machine-events", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell nothing any more and close the channels; machines keep what they say in their pipes."""
+        """Stop reporting and close the channels; further output of machines stays in their pipes."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -64,37 +64,39 @@ class Events:
             self._channels.close()
             self._open_channels = None
 
-    def attach(self, files: MachineDir) -> Run:
-        """Take up the channels of a machine that may run; known ones stay as they are."""
+    def adopt(self, files: MachineDir) -> MachineRun:
+        """Open the channels of a machine that may be running. Idempotent."""
         with self._changed:
             run = self._runs.get(files.id)
             if run is None:
-                run = Run(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), adopted=True)
+                run = MachineRun(
+                    files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), adopted=True
+                )
                 self._runs[files.id] = run
                 self._channels.open_run(run)
             return run
 
-    def begin(self, files: MachineDir, *, wake: bool) -> None:
-        """A start follows. What an earlier start left in the channels is dropped; a waking guest is ready already."""
+    def begin_start(self, files: MachineDir, *, wake: bool) -> None:
+        """Prepare for a start: output of an earlier start is dropped. A machine that wakes keeps its `ready` status."""
         with self._changed:
-            self.forget(files.id)
-            run = Run(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), starting=True)
+            self.remove_run(files.id)
+            run = MachineRun(files, files.read_status(), BootLog(files.boot_log, self._boot_log_bytes), starting=True)
             run.former = replace(run.status, running=False)
             run.status = Status(running=True, ready=wake and run.status.ready)
             files.write_status(run.status)
             self._runs[files.id] = run
-            # A waking guest may have spoken just before it slept.
+            # A guest may have written just before its memory was saved.
             self._channels.open_run(run, fresh=not wake)
 
-    def abandon(self, machine_id: str, *, asleep: bool = False) -> None:
-        """The start failed: the machine is off, or asleep as before, and was never told of."""
+    def cancel_start(self, machine_id: str, *, asleep: bool = False) -> None:
+        """The start failed: the machine is off, or asleep as before. Nothing is reported."""
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None:
                 run.files.write_status(run.former if asleep else Status())
-            self.forget(machine_id)
+            self.remove_run(machine_id)
 
-    def forget(self, machine_id: str) -> None:
+    def remove_run(self, machine_id: str) -> None:
         with self._changed:
             run = self._runs.pop(machine_id, None)
             if run is not None:
@@ -111,21 +113,21 @@ class Events:
             run = self._runs.get(machine_id)
             return bool(run and run.adopted)
 
-    def started(self, machine_id: str) -> None:
+    def report_started(self, machine_id: str) -> None:
         self._put(lambda: self._mark_started(machine_id))
 
-    def was_reset(self, machine_id: str) -> None:
+    def report_reset(self, machine_id: str) -> None:
         self._put(lambda: self._mark_reset(machine_id))
 
-    def stopped(self, machine_id: str, reason: StopReason) -> None:
-        self._put(lambda: self._tell_stopped(machine_id, reason))
+    def report_stopped(self, machine_id: str, reason: StopReason) -> None:
+        self._put(lambda: self._stopped_events(machine_id, reason))
 
-    def repeat_ready(self, machine_id: str) -> None:
-        """Tell again that an adopted machine is ready: its READY may have been lost with the former driver."""
+    def report_ready_again(self, machine_id: str) -> None:
+        """Report again that an adopted machine is ready: its READY may have been lost with the former driver."""
         self._put(lambda: [Event(machine_id, EventKind.READY)])
 
     def wait_ready(self, machine_id: str, deadline: float) -> None:
-        """Until the guest said `ready`; `deadline` on the monotonic clock.
+        """Wait until the guest has reported `ready`; `deadline` on the monotonic clock.
 
         Raises MachineExited, DeadlineExceeded.
         """
@@ -138,7 +140,7 @@ class Events:
                     raise DeadlineExceeded("The machine was not ready in time.")
 
     def wait_stopped(self, machine_id: str, seconds: float) -> bool:
-        """True as soon as the machine's stop was told, False after `seconds`."""
+        """True as soon as the machine's stop was reported, False after `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.status(machine_id).running, seconds)
 
@@ -146,9 +148,9 @@ class Events:
         with self._changed:
             status = self.status(machine_id)
         if not status.running:
-            raise MachineExited("The machine ended before it was ready.", exit_code=status.exit_code)
+            raise MachineExited("The machine stopped before it was ready.", exit_code=status.exit_code)
 
-    # What follows runs on the events thread, or under the lock.
+    # The methods below run on the events thread or with the lock held.
 
     @property
     def _channels(self) -> Channels:
@@ -162,62 +164,62 @@ class Events:
         if channels is not None:
             channels.wake()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while self._thread is threading.current_thread():
             try:
-                self._turn()
+                self._process_once()
             except Exception:
                 log.exception("machine events")
-                time.sleep(1)  # an unforeseen error must not become a busy loop
+                time.sleep(1)  # limits the rate of an unexpected error
 
-    def _turn(self) -> None:
+    def _process_once(self) -> None:
         channels = self._channels
         for run, fd in channels.wait():
             with self._changed:
                 events = self._read(run, fd) if fd in run.fds else []
-            self._tell(events)
+            self._deliver(events)
         with self._changed:
-            channels.rouse_consoles()
+            channels.resume_consoles()
         while self._queue:
             work = self._queue.popleft()
             with self._changed:
                 events = work()
-            self._tell(events)
+            self._deliver(events)
 
-    def _tell(self, events: list[Event]) -> None:
+    def _deliver(self, events: list[Event]) -> None:
         for event in events:
             try:
                 if self._on_event is not None and self._thread is not None:
                     self._on_event(event)
             except Exception:
                 log.exception("the receiver of %s failed", event)
-            # Only now: a driver that dies before this tells of the stop again at its next start.
+            # After the delivery: a driver that dies before this reports the stop again at its next start.
             if event.kind is EventKind.STOPPED:
-                self._settle_stopped(event.machine_id)
+                self._store_stopped(event.machine_id)
 
-    def _read(self, run: Run, fd: int) -> list[Event]:
+    def _read(self, run: MachineRun, fd: int) -> list[Event]:
         data = self._channels.read(run, fd)
         return self._lines(run, data) if data else []
 
-    def _lines(self, run: Run, data: bytes) -> list[Event]:
+    def _lines(self, run: MachineRun, data: bytes) -> list[Event]:
         *lines, run.line = (run.line + data).split(b"\n")
         run.line = run.line[-_LINE_MAX:]
-        events = [event for line in lines if (event := self._understand(run, line))]
+        events = [event for line in lines if (event := self._parse_line(run, line))]
         self._changed.notify_all()
         return events
 
-    def _understand(self, run: Run, line: bytes) -> Event | None:
+    def _parse_line(self, run: MachineRun, line: bytes) -> Event | None:
         words = line.strip().split()
         if words == [b"ready"]:
-            self._note(run, replace(run.status, ready=True))
+            self._update_status(run, replace(run.status, ready=True))
             return Event(run.files.id, EventKind.READY)
         if len(words) >= 2 and words[0] == b"exit" and words[1].isdigit() and len(words[1]) <= 3:
             code = int(words[1])
-            self._note(run, replace(run.status, exit_code=code))
+            self._update_status(run, replace(run.status, exit_code=code))
             return Event(run.files.id, EventKind.MAIN_EXITED, exit_code=code)
         return None
 
-    def _note(self, run: Run, status: Status) -> None:
+    def _update_status(self, run: MachineRun, status: Status) -> None:
         run.status = status
         if run.files.path.exists():
             run.files.write_status(status)
@@ -232,7 +234,7 @@ class Events:
             self._runs[machine_id].reset = True
         return []
 
-    def _tell_stopped(self, machine_id: str, reason: StopReason) -> list[Event]:
+    def _stopped_events(self, machine_id: str, reason: StopReason) -> list[Event]:
         run = self._runs.get(machine_id)
         if run is None or run.starting:
             return [Event(machine_id, EventKind.STOPPED, reason=reason)]
@@ -241,18 +243,18 @@ class Events:
             reason = StopReason.PANICKED
         return [*events, Event(machine_id, EventKind.STOPPED, reason=reason)]
 
-    def _drain(self, run: Run) -> list[Event]:
-        # Twice a pipe's size at most: nobody writes any more, unless the guest still runs.
+    def _drain(self, run: MachineRun) -> list[Event]:
+        # At most twice a pipe's size: there are no writers any more, unless the guest still runs.
         events: list[Event] = []
         for fd in run.fds:
             for _ in range(2):
-                events += [] if run.talks_too_much else self._read(run, fd)
+                events += [] if run.exceeded_limit else self._read(run, fd)
         return events
 
-    def _settle_stopped(self, machine_id: str) -> None:
+    def _store_stopped(self, machine_id: str) -> None:
         with self._changed:
             run = self._runs.get(machine_id)
             if run is not None and not run.starting:
-                self._note(run, replace(run.status, running=False))
+                self._update_status(run, replace(run.status, running=False))
                 self._channels.close_run(run)
             self._changed.notify_all()

@@ -1,24 +1,25 @@
-"""The text of the nftables tables: what holds for all machines, and what a machine's own policy adds.
+"""The nftables rules: those common to all machines, and those of each machine's policy.
 
 Two tables, both named `mvm_<instance>`:
 
 * `bridge`: a frame from a tap passes only if (tap, MAC, IPv4 address) is an element of `guests`, for ARP as for IPv4.
-  Everything else a guest may utter (IPv6, foreign addresses, other protocols) is dropped.
-* `inet`: guests in `outward` may go out to public addresses, masqueraded, as far as their own chain lets them; nobody
-  comes in by routing; the host takes from guests only replies to its own connections, a few pings, and questions to
-  the resolver on the bridge's address.
+  Everything else that a guest may send (IPv6, spoofed addresses, other protocols) is dropped.
+* `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; no routed
+traffic
+  comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to the
+  resolver on the bridge's address.
 
-A machine's policy is up to four chains and two sets of its own, found by its address in the maps `out_of`, `dns_of`,
-`ask_of` and `in_of`, so what one packet costs does not depend on how many machines there are:
+A machine's policy is up to four chains and two sets, found by its address in the maps `out_of`, `dns_of`, `ask_of` and
+`in_of`, so the cost per packet does not depend on the number of machines:
 
-* `out_X`: the ports, networks and learned addresses that it reaches. Private networks are dropped before it is asked.
-* `n0_X`, `n1_X`: the addresses that its resolver learned. Each answer goes into both, and they are emptied in turns:
-  an element that is there already does not get a new time from nftables, so one set alone would forget an address that
-  was answered a moment ago. A connection that began while its address was known is marked, and goes on.
-* `dns_X`, `ask_X`: its questions go to its own resolver, and reach no other.
+* `out_X`: the ports, networks and learned addresses that it reaches. Private networks are dropped before.
+* `n0_X`, `n1_X`: the addresses that its resolver learned. Each answer is added to both, and they are flushed in turn:
+  nftables does not refresh the timeout of an existing element, so a single set would expire an address that was
+  answered a moment ago. A connection that began while its address was known is marked and continues.
+* `dns_X`, `ask_X`: its DNS queries are redirected to its own resolver, and reach no other.
 * `in_X`: the ports on which the host and the edge reach it.
 
-Deleting what is absent fails a transaction, adding what is present does not: so removals add first.
+Deleting an absent object fails a transaction, adding a present one does not: so every removal is preceded by an add.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.policy import PRIVATE_NETWORKS, NetworkPolicy
 
-# How long a guest may use a name's address, at most; a learned address is let through for one to two times as long.
+# Maximum DNS time to live for guests; a learned address is allowed for one to two times as long.
 NAME_SECONDS = 60
 SSH_PORT = 22
-# Questions a second from one guest, so that none of them keeps the resolver from the others.
-_QUESTIONS = 200
+# Limit per guest, so that one guest cannot starve the others of the resolver.
+_QUERIES_PER_SECOND = 200
 _KINDS = ("out", "dns", "ask", "in")
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
-    """A machine's place in the network. `dns_port` is its own resolver's, where it reaches some names only."""
+class NetworkPort:
+    """A machine's network port and its policy. `dns_port`: of its own resolver, with a policy for some names only."""
 
     machine_id: str
     ip: str
@@ -56,7 +57,7 @@ def mac_for(ip: str) -> str:
 
 
 class Firewall:
-    """Lines for `nft -f`. Knows the settings and nothing of what is installed."""
+    """Renders lines for `nft -f`, from the settings only; does not know what is installed."""
 
     def __init__(self, settings: LibvirtSettings, *, bridge: str, table: str, tap_prefix: str) -> None:
         self._settings = settings
@@ -64,22 +65,22 @@ class Firewall:
         self.table = table
         self._tap_prefix = tap_prefix
 
-    def place(self, ip: str) -> str:
-        """The address's place in the subnet: what a machine's tap, chains and sets are named by."""
+    def slot(self, ip: str) -> str:
+        """The address's index in the subnet, in hexadecimal: part of the names of a machine's tap, chains and sets."""
         return f"{int(IPv4Address(ip)) - int(self._settings.subnet.network_address):x}"
 
     def learned_sets(self, ip: str) -> tuple[str, str]:
-        """The sets of addresses that the machine's resolver learned."""
-        return f"n0_{self.place(ip)}", f"n1_{self.place(ip)}"
+        """The names of the sets of addresses that the machine's resolver learned."""
+        return f"n0_{self.slot(ip)}", f"n1_{self.slot(ip)}"
 
-    def admit(self, port: Port, *, keep_learned: bool) -> list[str]:
-        """A machine with its policy, whatever it had before."""
-        place, table = self.place(port.ip), f"inet {self.table}"
+    def attach_rules(self, port: NetworkPort, *, keep_learned: bool) -> list[str]:
+        """Add a machine with its policy, replacing a former one."""
+        slot, table = self.slot(port.ip), f"inet {self.table}"
         chains = {
-            f"out_{place}": self._out(port) if port.policy.reaches_out else [],
-            f"dns_{place}": [f"meta l4proto {{ tcp, udp }} redirect to :{port.dns_port}"] if port.dns_port else [],
-            f"ask_{place}": [f"th dport {port.dns_port} accept"] if port.dns_port else [],
-            f"in_{place}": _in(port.policy),
+            f"out_{slot}": self._out(port) if port.policy.reaches_out else [],
+            f"dns_{slot}": [f"meta l4proto {{ tcp, udp }} redirect to :{port.dns_port}"] if port.dns_port else [],
+            f"ask_{slot}": [f"th dport {port.dns_port} accept"] if port.dns_port else [],
+            f"in_{slot}": _in(port.policy),
         }
         lines = self._clear(port.ip)
         for name in self.learned_sets(port.ip):
@@ -92,24 +93,24 @@ class Firewall:
             lines.append(found if rules else f"delete chain {table} {chain}")
         return lines + [f"add element {where} {{ {key} }}" for where, key in self._memberships(port)]
 
-    def revoke(self, ip: str) -> list[str]:
-        """Nothing of what an address was given is left."""
+    def detach_rules(self, ip: str) -> list[str]:
+        """Remove everything of an address."""
         table = f"inet {self.table}"
-        chains = [f"delete chain {table} {kind}_{self.place(ip)}" for kind in _KINDS]
+        chains = [f"delete chain {table} {kind}_{self.slot(ip)}" for kind in _KINDS]
         return [*self._clear(ip), *chains, *(f"delete set {table} {name}" for name in self.learned_sets(ip))]
 
-    def learn(self, ip: str, name: str, addresses: Sequence[tuple[str, int]]) -> list[str]:
-        """Addresses with the seconds that they are let through for still."""
+    def learned_address_rules(self, ip: str, name: str, addresses: Sequence[tuple[str, int]]) -> list[str]:
+        """Add learned addresses with their remaining seconds."""
         elements = ", ".join(f"{address} timeout {seconds}s" for address, seconds in addresses if seconds > 0)
         return [f"add element inet {self.table} {name} {{ {elements} }}"] if elements else []
 
-    def key(self, ip: str) -> str:
+    def guest_element(self, ip: str) -> str:
         """The element of `guests`."""
-        return f'"{self._tap_prefix}{self.place(ip)}" . {mac_for(ip)} . {ip}'
+        return f'"{self._tap_prefix}{self.slot(ip)}" . {mac_for(ip)} . {ip}'
 
-    def _memberships(self, port: Port) -> list[tuple[str, str]]:
+    def _memberships(self, port: NetworkPort) -> list[tuple[str, str]]:
         table = f"inet {self.table}"
-        found = [(f"bridge {self.table} guests", f'{self.key(port.ip)} comment "{port.machine_id}"')]
+        found = [(f"bridge {self.table} guests", f'{self.guest_element(port.ip)} comment "{port.machine_id}"')]
         if port.policy.reaches_out:
             found.append((f"{table} outward", port.ip))
         if port.policy.allow_internet:
@@ -117,11 +118,11 @@ class Firewall:
         return found
 
     def _clear(self, ip: str) -> list[str]:
-        """No memberships; chains and sets are there, the chains empty."""
-        place, table, lines = self.place(ip), f"inet {self.table}", list[str]()
-        keys = {f"bridge {self.table} guests": self.key(ip), f"{table} outward": ip, f"{table} internet": ip}
+        """Remove the memberships; create chains and sets, flush the chains."""
+        slot, table, lines = self.slot(ip), f"inet {self.table}", list[str]()
+        keys = {f"bridge {self.table} guests": self.guest_element(ip), f"{table} outward": ip, f"{table} internet": ip}
         for kind in _KINDS:
-            chain = f"{kind}_{place}"
+            chain = f"{kind}_{slot}"
             lines += [f"add chain {table} {chain}", f"flush chain {table} {chain}"]
             lines.append(f"add element {table} {kind}_of {{ {ip} : goto {chain} }}")
             lines.append(f"delete element {table} {kind}_of {{ {ip} }}")
@@ -132,7 +133,7 @@ class Firewall:
     def _learned_set(self, name: str) -> list[str]:
         return [f"add set inet {self.table} {name} {{ type ipv4_addr; timeout {2 * NAME_SECONDS}s; }}"]
 
-    def _out(self, port: Port) -> list[str]:
+    def _out(self, port: NetworkPort) -> list[str]:
         policy, rules = port.policy, list[str]()
         if policy.egress_ports:
             rules.append(f"meta l4proto {{ tcp, udp }} th dport != {_ports(policy.egress_ports)} drop")
@@ -147,8 +148,8 @@ class Firewall:
             rules.append(f"ip daddr {{ {', '.join(map(str, collapse_addresses(policy.networks)))} }} accept")
         return [*rules, "drop"]
 
-    def tables(self) -> list[str]:
-        """Both tables made anew, without machines."""
+    def table_rules(self) -> list[str]:
+        """Replace both tables by ones without machines."""
         both = [f"{verb} table {family} {self.table}" for family in ("inet", "bridge") for verb in ("add", "delete")]
         return [*both, self._bridge_table(), self._inet_table()]
 
@@ -183,7 +184,7 @@ table inet {self.table} {{
 }}"""
 
     def _forward_chains(self) -> str:
-        """Between machines and the world outside."""
+        """Between machines and external networks."""
         private = [n for n in PRIVATE_NETWORKS if not _covered(n, self._settings.allowed_private)]
         allowed = ", ".join(self._settings.allowed_private)
         return f"""
@@ -203,8 +204,9 @@ table inet {self.table} {{
   }}"""
 
     def _host_chains(self) -> str:
-        """Between machines and this host. A policy is asked of each packet that a machine began to send, so that a flow
-        that was let in before does not outlive it.
+        """Between machines and this host.
+
+        A policy is evaluated for each packet in the original direction, so that established flows follow a new policy.
         """
         return f"""
   chain input {{
@@ -218,7 +220,7 @@ table inet {self.table} {{
     drop
   }}
   chain questions {{
-    add @asking {{ ip saddr limit rate over {_QUESTIONS}/second burst {_QUESTIONS} packets }} drop
+    add @asking {{ ip saddr limit rate over {_QUERIES_PER_SECOND}/second burst {_QUERIES_PER_SECOND} packets }} drop
     ip saddr @internet th dport 53 accept
     ip saddr vmap @ask_of
   }}
@@ -244,7 +246,7 @@ def _in(policy: NetworkPolicy) -> list[str]:
     if not policy.ingress_ports:
         return []
     ports = _ports({*policy.ingress_ports, SSH_PORT, CONTROL_PORT})
-    # Answers to what the guest itself asked (its names) are no way in.
+    # Replies to the guest's own queries (DNS) are not ingress.
     return [
         "ct direction reply accept",
         f"tcp dport != {ports} reject with tcp reset",

@@ -1,7 +1,7 @@
-"""What machines use, by one masked libvirt call over cached handles; disk use by the guest's agent.
+"""Metering of machines by one masked libvirt call over cached handles; disk usage by the guest's agent.
 
-Calls that concern every domain (lists, all statistics) wait for each that is being saved or ended, seconds at times.
-This one asks for exactly the machines it is given.
+Calls that concern every domain (lists, statistics of all) wait for each domain that is being saved or stopped, for
+seconds at times. This call names exactly the given machines.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from vmbackend.driver import MachineState
 from vmbackend.errors import GuestUnreachable, InvalidMachineState, MachineNotFound
 from vmbackend.guest.commands import KitPaths
 from vmbackend.libvirt import agent
-from vmbackend.libvirt.domain import Domains, state_of, translated
-from vmbackend.libvirt.host import Host
+from vmbackend.libvirt.connection import LibvirtConnection
+from vmbackend.libvirt.domain import Domains, state_of, translate_errors
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.samples import GuestDisk, Sample
 
@@ -28,7 +28,7 @@ _WHAT = (
     | libvirt.VIR_DOMAIN_STATS_INTERFACE
     | libvirt.VIR_DOMAIN_STATS_BLOCK
 )
-# What cannot be had without waiting for somebody else's job is left out of the answer.
+# Statistics that would wait for another job of the domain are omitted.
 _HOW = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 _HAS_PROCESS = {
     libvirt.VIR_DOMAIN_RUNNING,
@@ -42,45 +42,45 @@ _DATA_MOUNT = KitPaths().data
 
 
 class Meters:
-    """Of one instance's machines. `files` gives a machine's directory."""
+    """Meters of one instance's machines. `files` returns a machine's directory."""
 
-    def __init__(self, host: Host, domains: Domains, files: Callable[[str], MachineDir]) -> None:
-        self._host = host
+    def __init__(self, connection: LibvirtConnection, domains: Domains, files: Callable[[str], MachineDir]) -> None:
+        self._libvirt = connection
         self._domains = domains
         self._files = files
         self._handles: dict[str, Any] = {}
-        self._connection: Any = None  # whose handles those are
+        self._connection: Any = None  # the connection of these handles
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """As `Metered.samples`."""
         handles = self._handles_of(machine_ids)
         if not handles:
             return {}
-        with translated("measure"):
-            answers = self._host.connection.domainListGetStats(handles, _WHAT, _HOW)
+        with translate_errors("measure"):
+            answers = self._libvirt.connection.domainListGetStats(handles, _WHAT, _HOW)
         now = time.time()
         found = {}
         for handle, stats in answers:
             machine_id = self._domains.machine_id(handle)
-            # Of a machine that is off libvirt tells some CPU time, too.
+            # libvirt also returns a CPU time for a machine that is off.
             if machine_id is not None and "cpu.time" in stats and stats.get("state.state") in _HAS_PROCESS:
-                found[machine_id] = _sample(now, self._run(machine_id), stats)
+                found[machine_id] = _sample(now, self._generation(machine_id), stats)
         return found
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
         """As `Metered.guest_disk`."""
-        target = self._domains.find(self._host.connection, machine_id)
+        target = self._domains.find(self._libvirt.connection, machine_id)
         if state_of(target) is not MachineState.RUNNING:
-            raise InvalidMachineState("The machine does not run.")
+            raise InvalidMachineState("The machine does not generation.")
         record = self._files(machine_id).read_record()
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")
-        mounts = agent.ask(target, "guest-get-fsinfo", timeout)
+        mounts = agent.send_command(target, "guest-get-fsinfo", timeout)
         return _data_disk(mounts, record.disk_mb << 20)
 
     def _handles_of(self, machine_ids: Collection[str]) -> list[Any]:
-        """Looked up once for each machine and connection. A handle names its machine for ever, there or not."""
-        connection = self._host.connection
+        """Handles, looked up once per machine and connection. A handle stays valid even if its machine is removed."""
+        connection = self._libvirt.connection
         if connection is not self._connection:
             self._connection, self._handles = connection, {}
         known, found = self._handles, {}
@@ -90,11 +90,11 @@ class Meters:
                 found[machine_id] = handle
         known.update(found)
         if len(known) > _SPARE_HANDLES + 2 * len(found):
-            self._handles = found  # mostly of machines that are gone
+            self._handles = found  # most of the others are of deleted machines
         return list(found.values())
 
-    def _run(self, machine_id: str) -> str:
-        """Every process makes its agent's socket anew, and nothing touches it after."""
+    def _generation(self, machine_id: str) -> str:
+        """Identifies the process by its agent's socket, which each process creates and never changes."""
         try:
             made = self._files(machine_id).agent_socket.stat()
         except OSError:
@@ -102,11 +102,11 @@ class Meters:
         return f"{made.st_ino:x}.{made.st_mtime_ns:x}"
 
 
-def _sample(now: float, run: str, stats: Mapping[str, Any]) -> Sample:
+def _sample(now: float, generation: str, stats: Mapping[str, Any]) -> Sample:
     used, total = _memory(stats)
     return Sample(
         at=now,
-        run=run,
+        generation=generation,
         cpu_time_ns=int(stats["cpu.time"]),
         disk_read_bytes=_total(stats, "block", "rd.bytes"),
         disk_write_bytes=_total(stats, "block", "wr.bytes"),
@@ -122,7 +122,7 @@ def _total(stats: Mapping[str, Any], kind: str, what: str) -> int:
 
 
 def _memory(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """In use and in all, as the guest's balloon driver says (KiB there): never beyond what the machine has."""
+    """Used and total bytes as the guest's balloon driver reports (in KiB), limited to the machine's memory."""
     if "balloon.available" not in stats or "balloon.maximum" not in stats:
         return None, None
     total = max(0, min(int(stats["balloon.available"]), int(stats["balloon.maximum"])))
@@ -133,11 +133,11 @@ def _memory(stats: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _data_disk(mounts: object, size: int) -> GuestDisk:
-    """From the agent's list of file systems. Raises GuestUnreachable where it is no such list."""
+    """Usage from the agent's list of file systems. Raises GuestUnreachable if the list is invalid."""
     for mount in mounts if isinstance(mounts, Iterable) else ():
         if isinstance(mount, Mapping) and mount.get("mountpoint") == _DATA_MOUNT:
             used, total = mount.get("used-bytes"), mount.get("total-bytes")
             if isinstance(used, int) and isinstance(total, int):
                 total = max(0, min(total, size))
                 return GuestDisk(used_bytes=max(0, min(used, total)), total_bytes=total)
-    raise GuestUnreachable("The machine's agent does not tell of its disk.")
+    raise GuestUnreachable("The machine's agent does not report its disk.")

@@ -1,8 +1,8 @@
-"""The machines' network on the host: an own bridge, the firewall (`firewall.py`) and the resolvers (`resolver.py`).
+"""The machines' network on the host: a bridge, the firewall (`firewall.py`) and the resolvers (`resolver.py`).
 
-Guests do not see each other: their bridge ports are isolated (libvirt does that before a tap is up) and routing from
-the bridge back to it is dropped. What a machine may do is changed in one transaction, and each `guests` element carries
-the machine's id as its comment, so the firewall itself tells whose it is. Tables of other names are never touched.
+Guests do not reach each other: their bridge ports are isolated (by libvirt, before a tap is up), and routing from the
+bridge back to it is dropped. A machine's rules change in one transaction. Each `guests` element has the machine's id as
+its comment, so the firewall itself tells the owner. Tables of other names are never changed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.firewall import NAME_SECONDS, Firewall, Port, mac_for
-from vmbackend.libvirt.process import run
+from vmbackend.libvirt.firewall import NAME_SECONDS, Firewall, NetworkPort, mac_for
+from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.record import MachineDir
-from vmbackend.libvirt.resolver import Resolver, end_others
+from vmbackend.libvirt.resolver import Resolver, stop_other_resolvers
 from vmbackend.libvirt.settings import LibvirtSettings
 
 log = logging.getLogger(__name__)
 
 _NET = Path("/sys/class/net")
 _IP_FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
-# No machine's id begins with a dot.
+# Not a valid machine id.
 _SHARED = ".network"
 
 
 class Network:
-    """One instance's bridge, firewall and resolvers. Every method may be called again after it failed."""
+    """One instance's bridge, firewall and resolvers. Every method may be retried after a failure."""
 
     def __init__(self, settings: LibvirtSettings) -> None:
         self._settings = settings
@@ -40,116 +40,117 @@ class Network:
         self.table = f"mvm_{settings.instance}"
         self._tap_prefix = f"mvt{settings.instance}"
         self._firewall = Firewall(settings, bridge=self.bridge, table=self.table, tap_prefix=self._tap_prefix)
-        # Against the keeper's turns, which look at all machines.
+        # Held by the maintenance thread, which reads all machines.
         self.lock = threading.RLock()
 
     def tap_for(self, ip: str) -> str:
-        """The tap's name: the address's place in the subnet, so at most 14 characters."""
-        return f"{self._tap_prefix}{self._firewall.place(ip)}"
+        """The tap's name, of at most 14 characters."""
+        return f"{self._tap_prefix}{self._firewall.slot(ip)}"
 
     def check_address(self, ip: str) -> None:
-        """Raises BackendUnavailable for an address that no machine of this host can have."""
+        """Raises BackendUnavailable for an address that is not available to machines of this host."""
         subnet = self._settings.subnet
         taken = (subnet.network_address, subnet.broadcast_address, IPv4Address(self._settings.gateway))
         if IPv4Address(ip) not in subnet or IPv4Address(ip) in taken:
             raise BackendUnavailable(f"The address {ip} does not belong to this host's machines.")
 
-    def install(self, ports: Iterable[Port]) -> None:
-        """Bridge, forwarding, resolvers and both tables, holding exactly `ports`.
+    def install(self, ports: Iterable[NetworkPort]) -> None:
+        """Set up bridge, forwarding, resolvers and both tables, for exactly `ports`.
 
-        The tables are made anew in one transaction, so there is no unguarded moment; what resolvers learned is kept.
+        The tables are replaced in one transaction, so rules apply at all times; learned addresses are kept.
         """
         with self.lock:
             self._make_bridge()
             if _IP_FORWARD.read_text().strip() != "1":
                 _IP_FORWARD.write_text("1\n")
-            resolved = [self._resolved_or_closed(port) for port in ports]
+            resolved = [self._resolved_or_without_names(port) for port in ports]
             learned = [line for port in resolved if port.dns_port for line in self._learned(port.ip)]
-            elements = [line for port in resolved for line in self._admission(port, None)]
-            self._nft([*self._firewall.tables(), *elements, *learned])
-            self.keep_resolvers(resolved)
+            elements = [line for port in resolved for line in self._attach_rules(port, None)]
+            self._nft([*self._firewall.table_rules(), *elements, *learned])
+            self.sync_resolvers(resolved)
         for tap in self.taps():
-            run(["bridge", "link", "set", "dev", tap, "isolated", "on"])
+            run_tool(["bridge", "link", "set", "dev", tap, "isolated", "on"])
 
-    def guard(self, ports: Sequence[Port]) -> None:
-        """Install anew where a table is gone: a restart of the host's own firewall drops all tables, and what was left
-        would neither keep the machines apart nor let them out. Nothing happens while both are there.
+    def restore_missing_tables(self, ports: Sequence[NetworkPort]) -> None:
+        """Install again if a table is missing; no effect otherwise.
+
+        A restart of the host's own firewall drops all tables, which removes isolation and internet access of machines.
         """
         with self.lock:
-            there = run(["nft", "list", "tables"]).split("\n")
-            if not {f"table {family} {self.table}" for family in ("inet", "bridge")} <= set(there):
-                log.error("somebody removed the firewall's tables; they are made anew")
+            existing = run_tool(["nft", "list", "tables"]).split("\n")
+            if not {f"table {family} {self.table}" for family in ("inet", "bridge")} <= set(existing):
+                log.error("the firewall's tables were removed by another program; installing them again")
                 self.install(ports)
 
-    def admit(self, port: Port, former: Port | None = None) -> None:
-        """Let a machine's frames through as its policy says; what `former` had is taken back."""
+    def attach(self, port: NetworkPort, former: NetworkPort | None = None) -> None:
+        """Apply a machine's policy; the rules of `former` are removed."""
         with self.lock:
             resolved = self._resolved(port)
-            moved = self._firewall.revoke(former.ip) if former and former.ip != port.ip else []
-            self._nft([*moved, *self._admission(resolved, former)])
+            moved = self._firewall.detach_rules(former.ip) if former and former.ip != port.ip else []
+            self._nft([*moved, *self._attach_rules(resolved, former)])
             if not resolved.dns_port:
-                self._resolver(port.machine_id).end()
+                self._resolver(port.machine_id).stop()
 
-    def revoke(self, ip: str, machine_id: str) -> None:
-        """Take back everything an address and its machine were given."""
+    def detach(self, ip: str, machine_id: str) -> None:
+        """Remove all rules of an address and stop its machine's resolver."""
         with self.lock:
-            self._nft(self._firewall.revoke(ip))
-            self._resolver(machine_id).end()
+            self._nft(self._firewall.detach_rules(ip))
+            self._resolver(machine_id).stop()
 
-    def forget_old_names(self, ip: str, turn: int) -> None:
-        """One of the two sets of learned addresses begins anew; called with the next number every NAME_SECONDS."""
+    def expire_learned_addresses(self, ip: str, turn: int) -> None:
+        """Flush one of the two sets of learned addresses; called with the next number every NAME_SECONDS."""
         self._nft([f"flush set inet {self.table} {self._firewall.learned_sets(ip)[turn % 2]}"])
 
-    def keep_resolvers(self, ports: Iterable[Port]) -> None:
-        """The common resolver runs, and each that these machines need; those of nobody end.
+    def sync_resolvers(self, ports: Iterable[NetworkPort]) -> None:
+        """Start the common resolver and those that these machines need; stop all others.
 
-        One that cannot be started is told in the log, and tried again by the next call: its machines do without names.
+        A resolver that cannot be started is logged and retried by the next call; its machines cannot resolve names.
         """
         wanted = {self._shared.conf}
         for port in ports:
             if port.policy.names:
                 wanted.add(self._resolver(port.machine_id).conf)
-                self._keep_resolver(port)
-        end_others(self._settings.machines_dir, wanted)
+                self._restart_resolver_if_down(port)
+        stop_other_resolvers(self._settings.machines_dir, wanted)
         try:
             self._start_shared()
         except (BackendUnavailable, OSError) as error:
             log.error(
-                "the guests' resolver does not start (does another one hold port 53 of all addresses?): %s", error
+                "the guests' resolver does not start (does another one listen on port 53 of all addresses?): %s", error
             )
 
-    def _keep_resolver(self, port: Port) -> None:
-        if self._resolver(port.machine_id).is_up():
+    def _restart_resolver_if_down(self, port: NetworkPort) -> None:
+        if self._resolver(port.machine_id).is_running():
             return
         log.warning("machine %s: its resolver is started again", port.machine_id)
         try:
-            self.admit(port, port)
+            self.attach(port, port)
         except BackendUnavailable as error:
             log.error("machine %s: its resolver does not start: %s", port.machine_id, error)
 
     def taps(self) -> list[str]:
-        """Names of this instance's taps that exist."""
+        """Names of this instance's existing taps."""
         return sorted(path.name for path in _NET.glob(self._tap_prefix + "*"))
 
     def remove_tap(self, tap: str) -> None:
-        """Remove a tap that outlived its process (they normally go with it)."""
+        """Remove a tap that outlived its process (normally it is removed with the process)."""
         if (_NET / tap).exists() and tap.startswith(self._tap_prefix):
-            run(["ip", "link", "delete", tap], ok=(0, 1))
+            run_tool(["ip", "link", "delete", tap], ok=(0, 1))
 
-    def admitted(self) -> dict[str, str]:
-        """Machine id -> address, as the firewall holds it."""
+    def attached_addresses(self) -> dict[str, str]:
+        """The addresses in the firewall by machine id."""
         found = map(_guest, self._elements("bridge", "guests"))
         return {machine: ip for machine, ip in found if machine}
 
     def uninstall(self) -> None:
-        """Remove resolvers, taps, bridge and both tables; harmless where they are not there."""
-        end_others(self._settings.machines_dir, ())
+        """Remove resolvers, taps, bridge and both tables. Idempotent."""
+        stop_other_resolvers(self._settings.machines_dir, ())
         for tap in self.taps():
             self.remove_tap(tap)
         if (_NET / self.bridge).exists():
-            run(["ip", "link", "delete", self.bridge])
+            run_tool(["ip", "link", "delete", self.bridge])
         for family in ("inet", "bridge"):
-            # add before delete: deleting what is absent would be an error.
+            # add before delete: deleting an absent table is an error.
             self._nft([f"add table {family} {self.table}", f"delete table {family} {self.table}"])
 
     @property
@@ -159,62 +160,63 @@ class Network:
     def _start_shared(self) -> None:
         shared = self._shared
         shared.conf.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shared.shared(self._settings.gateway, self._settings.dns)
+        shared.start_shared(self._settings.gateway, self._settings.dns)
 
     def _resolver(self, machine_id: str) -> Resolver:
         return Resolver(MachineDir(self._settings.machines_dir, machine_id).resolver)
 
-    def _resolved(self, port: Port) -> Port:
-        """The same with its resolver running, where its policy needs one."""
+    def _resolved(self, port: NetworkPort) -> NetworkPort:
+        """The port with its resolver running, if its policy needs one."""
         if not port.policy.names:
             return replace(port, dns_port=0)
         sets = [f"inet#{self.table}#{name}" for name in self._firewall.learned_sets(port.ip)]
         resolver = self._resolver(port.machine_id)
         return replace(
-            port, dns_port=resolver.named(self._settings.gateway, port.policy.names, sets, max_ttl=NAME_SECONDS)
+            port,
+            dns_port=resolver.start_for_names(self._settings.gateway, port.policy.names, sets, max_ttl=NAME_SECONDS),
         )
 
-    def _resolved_or_closed(self, port: Port) -> Port:
-        """One machine's resolver must not keep all others from their network."""
+    def _resolved_or_without_names(self, port: NetworkPort) -> NetworkPort:
+        """As `_resolved`; a resolver that fails only affects its own machine."""
         try:
             return self._resolved(port)
         except BackendUnavailable as error:
             log.error("machine %s: its resolver does not start: %s", port.machine_id, error)
             return replace(port, dns_port=0)
 
-    def _admission(self, port: Port, former: Port | None) -> list[str]:
+    def _attach_rules(self, port: NetworkPort, former: NetworkPort | None) -> list[str]:
         self.check_address(port.ip)
         same = former is not None and (former.ip, former.generation) == (port.ip, port.generation)
-        return self._firewall.admit(port, keep_learned=same)
+        return self._firewall.attach_rules(port, keep_learned=same)
 
     def _learned(self, ip: str) -> list[str]:
         lines = []
         for name in self._firewall.learned_sets(ip):
             known = [_learned_address(element) for element in self._elements("inet", name)]
-            lines += self._firewall.learn(ip, name, known)
+            lines += self._firewall.learned_address_rules(ip, name, known)
         return lines
 
     def _elements(self, family: str, name: str) -> list[Any]:
-        """Elements of a set; none where there is no such set."""
-        listed = run(["nft", "-j", "list", "set", family, self.table, name], ok=(0, 1))
+        """Elements of a set; empty if it does not exist."""
+        listed = run_tool(["nft", "-j", "list", "set", family, self.table, name], ok=(0, 1))
         rows = json.loads(listed)["nftables"] if listed else []
         return [element for row in rows if "set" in row for element in row["set"].get("elem", [])]
 
     def _make_bridge(self) -> None:
         gateway, prefix = self._settings.gateway, self._settings.subnet.prefixlen
         if not (_NET / self.bridge).exists():
-            # A fixed MAC: else the bridge takes that of its lowest port, and guests' ARP entries break.
+            # A fixed MAC: otherwise the bridge takes that of a port, and guests' ARP entries become invalid.
             mac = mac_for(gateway)
-            run(["ip", "link", "add", self.bridge, "address", mac, "type", "bridge", "stp_state", "0",
+            run_tool(["ip", "link", "add", self.bridge, "address", mac, "type", "bridge", "stp_state", "0",
                  "forward_delay", "0", "mcast_snooping", "0"])  # fmt: skip
         no_ipv6 = Path(f"/proc/sys/net/ipv6/conf/{self.bridge}/disable_ipv6")
         if no_ipv6.exists():
             no_ipv6.write_text("1\n")
-        run(["ip", "address", "replace", f"{gateway}/{prefix}", "dev", self.bridge])
-        run(["ip", "link", "set", self.bridge, "up"])
+        run_tool(["ip", "address", "replace", f"{gateway}/{prefix}", "dev", self.bridge])
+        run_tool(["ip", "link", "set", self.bridge, "up"])
 
     def _nft(self, lines: Sequence[str]) -> None:
-        run(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
+        run_tool(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
 
 
 def _guest(element: dict[str, Any]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Starting and ending a machine's process."""
+"""Starting and stopping a machine's process."""
 
 from __future__ import annotations
 
@@ -14,100 +14,103 @@ import libvirt
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, SavedMemoryUnusable
 from vmbackend.libvirt import domain
+from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.events import Events
-from vmbackend.libvirt.host import Host
-from vmbackend.libvirt.memory import SavedMemory
 from vmbackend.libvirt.record import MachineDir, Record
+from vmbackend.libvirt.saved_memory import SavedMemory
+from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.libvirt.sleep import Sleeper
 
 log = logging.getLogger(__name__)
 
-_TOLD_SECONDS = 1.0
+_STOP_EVENT_SECONDS = 1.0
 
 UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
 class Power:
-    """Of one instance's machines; which of them, and whether they may, is the driver's to know."""
+    """Of one instance's machines. The driver checks states before."""
 
-    def __init__(self, settings: LibvirtSettings, host: Host, events: Events, sleeper: Sleeper) -> None:
+    def __init__(
+        self, settings: LibvirtSettings, connection: LibvirtConnection, events: Events, saved_state: SavedStateManager
+    ) -> None:
         self._settings = settings
-        self._host = host
+        self._libvirt = connection
         self._events = events
-        self._sleeper = sleeper
+        self._saved_state = saved_state
         self._quota_works = True
 
-    def start(self, target: Any, files: MachineDir, admit: Callable[[], None], *, asleep: bool) -> None:
-        """Cold, or from saved memory; `admit` lets the machine into its network and has come to its end before it runs.
+    def start(self, target: Any, files: MachineDir, attach: Callable[[], None], *, asleep: bool) -> None:
+        """Cold start, or restore of saved memory.
 
-        Raises SavedMemoryUnusable, BackendUnavailable and what `admit` does.
+        `attach` adds the machine to its network; it completes before CPUs run. Raises SavedMemoryUnusable,
+        BackendUnavailable and the errors of `attach`.
         """
-        self._events.begin(files, wake=asleep)
+        self._events.begin_start(files, wake=asleep)
         try:
             if asleep:
-                self._sleeper.wake(self._host.connection, target, files, admit)
+                self._saved_state.restore_memory(self._libvirt.connection, target, files, attach)
             else:
-                SavedMemory(files).drop()  # a part that a save left whose process died in it
-                self._start(target, admit)
+                SavedMemory(files).drop()  # partial, of a save during which the process died
+                self._start(target, attach)
         except BaseException as error:
-            self._give_up(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
+            self._roll_back_start(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
 
-    def _start(self, target: Any, admit: Callable[[], None]) -> None:
-        """Process and network come up beside each other. A death in between leaves a paused machine that never ran."""
-        flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED  # which the mock does not know
-        with ThreadPoolExecutor(1) as beside:
-            admitted = beside.submit(admit)
-            domain.start(target, flags)
-        admitted.result()
-        domain.go_on(target)
+    def _start(self, target: Any, attach: Callable[[], None]) -> None:
+        """Start process and network concurrently. A death in between leaves a paused machine that never ran."""
+        flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED  # not supported by the mock
+        with ThreadPoolExecutor(1) as executor:
+            attaching = executor.submit(attach)
+            domain.start_domain(target, flags)
+        attaching.result()
+        domain.resume_domain(target)
 
-    def press(self, target: Any, machine_id: str, grace: float) -> bool:
-        """Press the power button of a machine that runs; whether it went by itself within `grace` seconds.
+    def press_power_button(self, target: Any, machine_id: str, grace: float) -> bool:
+        """Press the power button of a running machine; returns whether it powered off within `grace` seconds.
 
         Raises BackendUnavailable.
         """
         deadline = time.monotonic() + grace
-        domain.power_button(target)
+        domain.press_power_button(target)
         while domain.state_of(target) in UP:
             if time.monotonic() >= deadline:
                 return False
-            # The event wakes this; the second is for one that was lost with a connection.
+            # Woken by the event; the timeout is for an event that was lost with a connection.
             self._events.wait_stopped(machine_id, min(1.0, max(0.01, deadline - time.monotonic())))
         return True
 
     def destroy(self, target: Any, files: MachineDir) -> None:
-        """End the process, drop saved memory. `target` None: libvirt does not know the machine."""
-        # First, so that a wake of another thread finds nothing to try again with; last, for a sleep of another thread.
+        """End the process and drop saved memory. `target` None: libvirt does not know the machine."""
+        # First, so that a concurrent wake has nothing to retry with; again below, for a concurrent sleep.
         SavedMemory(files).drop()
         if target is not None:
-            domain.destroy(target)
+            domain.destroy_domain(target)
             SavedMemory(files).drop()
-            self.await_stop(files.id)
+            self.wait_until_stopped(files.id)
 
-    def await_stop(self, machine_id: str) -> None:
-        """Until the stop that was just made was told: a start that follows must not take it for its own.
+    def wait_until_stopped(self, machine_id: str) -> None:
+        """Wait until the stop was reported: a start that follows must not take it for its own.
 
-        At most a moment, for the word of it may be lost with a connection.
+        Limited in time, as the event may be lost with a connection.
         """
-        self._events.wait_stopped(machine_id, _TOLD_SECONDS)
+        self._events.wait_stopped(machine_id, _STOP_EVENT_SECONDS)
 
-    def _give_up(self, target: Any, files: MachineDir, *, asleep: bool) -> None:
-        """The start failed. `asleep`: it was, and its memory was not found wanting."""
+    def _roll_back_start(self, target: Any, files: MachineDir, *, asleep: bool) -> None:
+        """Clean up after a failed start. `asleep`: it was asleep, and its saved memory is usable."""
         state = None
         with suppress(BackendError):
-            state = self._sleeper.state(target, files)
+            state = self._saved_state.state(target, files)
         if asleep and state in UP:
-            return  # loaded, and stopped just before it went on: it is a paused machine now
-        self._events.abandon(files.id, asleep=asleep and state is not MachineState.OFF)
+            return  # restored, but its CPUs did not start: a paused machine
+        self._events.cancel_start(files.id, asleep=asleep and state is not MachineState.OFF)
         if not asleep:
-            domain.destroy(target)
+            domain.destroy_domain(target)
 
-    def limit(self, target: Any, record: Record) -> None:
-        """Hold the machine to its share of CPUs, from when it is ready: the emulator's own threads count in it too."""
+    def apply_cpu_quota(self, target: Any, record: Record) -> None:
+        """Apply the CPU quota. Called once it is ready, as the emulator's own threads count, too."""
         if self._settings.is_test or not self._quota_works:
             return
-        self._quota_works = domain.limit_cpu(target, record.cpus)
+        self._quota_works = domain.set_cpu_quota(target, record.cpus)
         if not self._quota_works:
-            log.warning("This host's cgroups take no CPU quota: fractions of a CPU are not held.")
+            log.warning("This host's cgroups do not support CPU quotas: fractions of a CPU are not enforced.")

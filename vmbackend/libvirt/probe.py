@@ -1,4 +1,4 @@
-"""Does KVM boot here? Only a boot tells: nested variants open /dev/kvm and never run a kernel."""
+"""Probing whether KVM works, by booting a kernel: with some nested variants /dev/kvm opens and no kernel runs."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.disks import write_atomically
 
 _DEVICE = Path("/dev/kvm")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-_SECONDS = 6.0  # a kernel under KVM panics for want of a root disk within one
+_SECONDS = 6.0  # a kernel under KVM panics without a root disk within one second
 
 
 @dataclass(frozen=True, slots=True)
 class KvmReport:
-    """`sentence` is for a person: what was found and, where it fails, what follows from it."""
+    """`message`: the result and, on failure, its consequence."""
 
     works: bool
-    sentence: str
+    message: str
 
 
 def probe_kvm(kernel: Path, workdir: Path) -> KvmReport:
-    """Boot `kernel` without a disk under KVM and see whether it comes to its panic; 6 seconds at most.
+    """Boot `kernel` without a disk under KVM and check that it reaches its panic; takes at most 6 seconds.
 
-    The answer is kept in `workdir` until the host boots anew, the kernel changes or /dev/kvm comes or goes.
-    Raises BackendUnavailable where QEMU is missing.
+    The result is cached in `workdir` until the host reboots, the kernel changes or /dev/kvm appears or disappears.
+    Raises BackendUnavailable if QEMU is missing.
     """
     cache = workdir / "kvm.json"
     key = _key(kernel)
     try:
-        kept = json.loads(cache.read_bytes())
-        if kept["key"] == key:
-            return KvmReport(bool(kept["works"]), str(kept["sentence"]))
+        cached = json.loads(cache.read_bytes())
+        if cached["key"] == key:
+            return KvmReport(bool(cached["works"]), str(cached["message"]))
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # no answer, or none that can be read: probe
+        pass  # no readable result: probe
     report = _probe(kernel)
     workdir.mkdir(parents=True, exist_ok=True)
-    write_aside(cache, json.dumps({"key": key, **asdict(report)}).encode())
+    write_atomically(cache, json.dumps({"key": key, **asdict(report)}).encode())
     return report
 
 
@@ -56,11 +56,11 @@ def _probe(kernel: Path) -> KvmReport:
         return KvmReport(False, "/dev/kvm may not be opened by this user: machines run under software emulation.")
     if _boots(kernel):
         return KvmReport(True, "KVM boots a kernel: machines run at full speed.")
-    return KvmReport(False, "/dev/kvm is there but boots no kernel: machines run under (slow) software emulation.")
+    return KvmReport(False, "/dev/kvm exists but boots no kernel: machines run under (slow) software emulation.")
 
 
 def _boots(kernel: Path) -> bool:
-    # No root disk: the kernel's own panic, and -no-reboot, end QEMU as soon as it has proved that it runs.
+    # Without a root disk the kernel's panic, with -no-reboot, ends QEMU.
     command = [
         "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-machine", "q35,accel=kvm", "-cpu", "host",
         "-m", "128", "-display", "none", "-serial", "stdio", "-no-reboot",

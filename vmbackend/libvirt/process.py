@@ -1,4 +1,4 @@
-"""Runs the host's tools. The one place where their failures become errors of this package."""
+"""Running the host's tools, and the translation of their failures."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ log = logging.getLogger(__name__)
 _NO_LOCALE = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
-def run(command: Sequence[str], *, stdin: str | None = None, ok: Collection[int] = (0,), timeout: float = 60.0) -> str:
-    """The standard output of a tool; `timeout` in seconds.
+def run_tool(
+    command: Sequence[str], *, stdin: str | None = None, ok: Collection[int] = (0,), timeout: float = 60.0
+) -> str:
+    """Run a tool and return its standard output; `timeout` in seconds.
 
-    Raises BackendUnavailable: the sentence names the tool only, its own words go to the log.
+    Raises BackendUnavailable. The message names the tool only; the tool's output is logged.
     """
     tool = command[0]
     try:

@@ -1,8 +1,8 @@
 """Reaping the QEMUs of an embedded libvirt.
 
-libvirt detaches them, so that they outlive this process, and at their end waits until they are gone: until somebody has
-reaped them. That is PID 1's work, and a container's PID 1 does it late (2 s were seen) or never. So this process takes
-them as its own children (PR_SET_CHILD_SUBREAPER) and reaps them at once; should it die, PID 1 has them as before.
+libvirt detaches them, so that they outlive this process, and when one ends waits until it has been reaped. That is PID
+1's task, and a container's PID 1 does it late (2 s were observed) or never. So this process adopts them
+(PR_SET_CHILD_SUBREAPER) and reaps them at once; if it dies, PID 1 adopts them as usual.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _NAME = "qemu-system"
 _RESOLVER = "dnsmasq"
 _NO_CHILDREN_SECONDS = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
-# Children of tools that were killed become ours too. One that nobody has waited for so long, nobody waits for.
-_FORGOTTEN_SECONDS = 120.0
+# Children of killed tools are adopted, too: reaped once no thread has waited for them for this long.
+_UNCLAIMED_SECONDS = 120.0
 _started = threading.Lock()
 
 
-def start() -> None:
-    """Once for each process, for its life."""
+def start_reaper() -> None:
+    """Start the reaper thread. Idempotent; it runs until the process ends."""
     if not _started.acquire(blocking=False):
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -42,24 +42,24 @@ def _reap_for_ever() -> None:
     pause, seen = _FIRST_PAUSE, dict[int, float]()
     while True:
         try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # until a child has ended; it is not reaped by this
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # waits for a child's end without reaping it
         except ChildProcessError:
             time.sleep(_NO_CHILDREN_SECONDS)
             continue
         dead = _dead_children()
         now = time.monotonic()
         seen = {pid: seen.get(pid, now) for pid in dead}
-        ours = [pid for pid, machine in dead.items() if machine or now - seen[pid] > _FORGOTTEN_SECONDS]
+        ours = [pid for pid, machine in dead.items() if machine or now - seen[pid] > _UNCLAIMED_SECONDS]
         for pid in ours:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        # Others are their parents' (subprocess, libvirt's own commands); meanwhile they answer every waitid.
+        # Others are reaped by their callers (subprocess, libvirt's commands); until then waitid returns at once.
         pause = _FIRST_PAUSE if ours else min(_LONGEST_PAUSE, pause * 2)
         time.sleep(pause)
 
 
 def _dead_children() -> dict[int, bool]:
-    """Pid -> whether it was a machine that libvirt had detached."""
+    """Zombie children: pid -> whether it was a machine that libvirt had detached."""
     found = {}
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
@@ -81,9 +81,9 @@ def _stat(pid: int) -> tuple[str, str, int] | None:
 
 
 def _is_machine(pid: int, fields: tuple[str, str, int]) -> bool:
-    """A detached one: in a session that neither we nor itself began. One of our own making is waited for elsewhere.
+    """Whether it is detached: in a session that neither this process nor itself leads. Others are waited for elsewhere.
 
-    A resolver's first half begins a session, makes the second half and ends; nobody waits for either of them.
+    A resolver daemonizes: its first process creates a session and the second one, and no thread waits for either.
     """
     name, _, session = fields
     if name == _RESOLVER:

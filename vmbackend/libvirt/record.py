@@ -1,17 +1,17 @@
 """A machine's directory on the host and the small record in it.
 
-    <machines_dir>/<id>/machine.json   what network and disk were given (below); the firewall is rebuilt from it
-                        status.json    what the guest said since its last start
+    <machines_dir>/<id>/machine.json   network and disk as provisioned (below); the firewall is rebuilt from it
+                        status.json    what the guest reported since its last start
                         data.raw       the writable disk
-                        memory         saved memory of a sleeping machine, whole or partial; memory.seal its checksum
+                        memory         saved memory of a sleeping machine, complete or partial; memory.seal its checksum
                         config         the boot configuration, 0600
                         host_key       private key of the guest's control port, 0600; host_key.pub its public line
-                        boot.log       console output, bounded
+                        boot.log       console output, of limited size
                         events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
-                        resolver.conf  of a machine that reaches some names only: its dnsmasq, with its pid file
+                        resolver.conf  with a policy for some names only: its dnsmasq; also its pid file
 
-A directory whose machine.json is missing is what a death in the first preparation left: `delete` removes it.
+A directory without machine.json remains if the process dies during the first preparation: `delete` removes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from vmbackend.libvirt.disks import write_aside
+from vmbackend.libvirt.disks import write_atomically
 from vmbackend.policy import NetworkPolicy
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
@@ -34,7 +34,7 @@ _PIPES = tuple(f"{channel}.{way}" for channel in ("events", "console", "requests
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What survives a restart of host and driver beside the domain's XML."""
+    """The state of a machine that survives a restart of host and driver, besides the domain's XML."""
 
     id: str
     ip: str
@@ -43,17 +43,17 @@ class Record:
     memory_mb: int
     disk_mb: int
     network: NetworkPolicy
-    # Changes with a policy that takes names back: connections that those let through end.
+    # Of the policy. Changes when names are removed, which ends connections that they allowed.
     generation: int = 1
 
     def generation_for(self, policy: NetworkPolicy) -> int:
-        """The generation of a policy that follows this one."""
+        """The generation of the next policy."""
         grows = bool(self.network.names) and set(self.network.names) <= set(policy.names)
         return self.generation if grows or policy == self.network else (self.generation + 1) % (1 << 31)
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Self:
-        """Raises TypeError, KeyError. A record of before there were policies tells the way out alone."""
+        """Raises TypeError, KeyError. Records from before network policies contain only `allow_internet`."""
         if "allow_internet" in raw:
             raw["network"] = {"allow_internet": raw.pop("allow_internet")}
         raw["network"] = NetworkPolicy.from_json(raw["network"])
@@ -62,7 +62,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is known of the last start. `running` is set before the process starts and cleared when its end was told."""
+    """Status of the last start. `running` is set before the process starts and cleared when its stop was reported."""
 
     running: bool = False
     ready: bool = False
@@ -77,7 +77,7 @@ class MachineDir:
         self.path = machines_dir / machine_id
         self.data_disk = self.path / "data.raw"
         self.memory = self.path / "memory"
-        self.memory_seal = self.path / "memory.seal"
+        self.memory_checksum = self.path / "memory.seal"
         self.config = self.path / "config"
         self.host_key = self.path / "host_key"
         self.public_key = self.path / "host_key.pub"
@@ -88,8 +88,8 @@ class MachineDir:
         self.resolver = self.path / "resolver"
         self.requests_pipe = self.path / "requests"
 
-    def make(self) -> None:
-        """The directory and the pipes; harmless where they are there."""
+    def create(self) -> None:
+        """Create the directory and the pipes. Idempotent."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _PIPES:
             pipe = self.path / name
@@ -98,7 +98,7 @@ class MachineDir:
                 os.mkfifo(pipe, 0o600)
 
     def remove(self) -> None:
-        """Everything; harmless where nothing is there. The record goes first: half a directory is a leftover."""
+        """Remove everything. Idempotent. The record first: an incomplete directory is an orphan."""
         (self.path / "machine.json").unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
         if self.path.exists():
@@ -111,7 +111,7 @@ class MachineDir:
             return None
 
     def write_record(self, record: Record) -> None:
-        write_aside(self.path / "machine.json", json.dumps(asdict(record)).encode())
+        write_atomically(self.path / "machine.json", json.dumps(asdict(record)).encode())
 
     def read_status(self) -> Status:
         try:
@@ -120,11 +120,11 @@ class MachineDir:
             return Status()
 
     def write_status(self, status: Status) -> None:
-        write_aside(self.path / "status.json", json.dumps(asdict(status)).encode())
+        write_atomically(self.path / "status.json", json.dumps(asdict(status)).encode())
 
 
 def machine_dirs(machines_dir: Path) -> Iterator[MachineDir]:
-    """One for each directory that bears a machine's id."""
+    """Every directory whose name is a machine id."""
     for entry in os.scandir(machines_dir):
         if entry.is_dir(follow_symlinks=False) and MACHINE_ID.fullmatch(entry.name):
             yield MachineDir(machines_dir, entry.name)

@@ -1,14 +1,14 @@
-"""The guests' resolvers: dnsmasq on the bridge's address, processes that outlive this one.
+"""The guests' resolvers: dnsmasq on the bridge's address, in processes that outlive this one.
 
-Guests that have the internet share one, on port 53; it asks the host's own resolvers. A machine that reaches some names
-only has one of its own, on a port to which the firewall leads its questions: it passes on questions for these names
-alone, writes the addresses that come back into the machine's sets (`firewall.py`), and says NXDOMAIN to all else. One
-for each machine, because dnsmasq does not tell askers apart: with one for all, a guest could carry data out in
-questions for a domain that another machine's owner let in.
+Guests with `allow_internet` share one, on port 53, which forwards to the host's resolvers. A machine whose policy
+allows only some names has its own, on a port to which the firewall redirects its queries: it forwards queries for
+these names only, adds the addresses of the answers to the machine's sets (`firewall.py`), and answers NXDOMAIN
+otherwise. One per machine, because dnsmasq does not distinguish clients: with a common one, a guest could exfiltrate
+data in queries for a domain that another machine's policy allows.
 
-What is known of dnsmasq here: `server=/a.b/` is the name and all below it, and the longer `address=/*.a.b/` takes what
-is below away again; `/*.a.b/` is what is below alone; nothing is cached, because only answers from outside are written
-into the sets; without a cache `max-ttl` still bounds what the guest is told.
+Used behaviour of dnsmasq: `server=/a.b/` matches the name and all names below it, and the longer `address=/*.a.b/`
+excludes those below it; `/*.a.b/` matches only those below; nothing is cached, because only upstream answers are added
+to the sets; without a cache `max-ttl` still limits the time to live of answers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.disks import write_aside
-from vmbackend.libvirt.process import run
+from vmbackend.libvirt.disks import write_atomically
+from vmbackend.libvirt.process import run_tool
 
 log = logging.getLogger(__name__)
 
@@ -37,43 +37,43 @@ _TRIES = 3
 
 
 class Resolver:
-    """One dnsmasq; `place` is its files' path without an ending."""
+    """One dnsmasq; `base` is the path of its files without their suffix."""
 
-    def __init__(self, place: Path) -> None:
-        self.conf = place.with_name(place.name + ".conf")
-        self._pid_file = place.with_name(place.name + ".pid")
+    def __init__(self, base: Path) -> None:
+        self.conf = base.with_name(base.name + ".conf")
+        self._pid_file = base.with_name(base.name + ".pid")
 
-    def shared(self, address: str, servers: Sequence[str]) -> None:
-        """Bring the guests' common resolver up, or leave it as it is. Raises BackendUnavailable."""
-        asked = [f"server={server}" for server in servers] or ["resolv-file=/etc/resolv.conf"]
-        lines = [*self._common(address, DNS_PORT), *asked, "cache-size=1000", "domain-needed", "bogus-priv"]
+    def start_shared(self, address: str, servers: Sequence[str]) -> None:
+        """Run the guests' common resolver, restarted if its configuration changed. Raises BackendUnavailable."""
+        upstream = [f"server={server}" for server in servers] or ["resolv-file=/etc/resolv.conf"]
+        lines = [*self._common(address, DNS_PORT), *upstream, "cache-size=1000", "domain-needed", "bogus-priv"]
         if servers:
             lines.append("no-resolv")
-        self._bring_to("\n".join(lines) + "\n")
+        self._apply_config("\n".join(lines) + "\n")
 
-    def named(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
-        """Bring up, for these names alone, a resolver that writes into `sets` ("inet#TABLE#SET"); returns its port.
+    def start_for_names(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
+        """Run a resolver for these names that adds answers to `sets` ("inet#TABLE#SET"); returns its port.
 
-        One that runs for the same names is left as it is. Raises BackendUnavailable; none runs then.
+        One that runs with the same configuration is kept. Raises BackendUnavailable; none runs then.
         """
-        for left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_TRIES)):
             port = self._port() or _free_port(address)
             try:
-                self._bring_to(self._named_conf(address, port, names, sets, max_ttl))
+                self._apply_config(self._named_conf(address, port, names, sets, max_ttl))
                 return port
-            except BackendUnavailable:  # somebody took the port since, most likely
-                self.end()
+            except BackendUnavailable:  # most likely the port was taken since
+                self.stop()
                 self.conf.unlink(missing_ok=True)
-                if not left:
+                if not tries_left:
                     raise
         raise AssertionError("unreachable")
 
-    def is_up(self) -> bool:
+    def is_running(self) -> bool:
         """Whether its process runs."""
         return self._process() is not None
 
-    def end(self) -> None:
-        """End its process; harmless where it does not run."""
+    def stop(self) -> None:
+        """Stop its process. Idempotent."""
         pid = self._process()
         if pid is not None:
             _end(pid, self.conf)
@@ -93,13 +93,13 @@ class Resolver:
             *(f"port={port}", f"listen-address={address}", f"pid-file={self._pid_file}"),
         ]
 
-    def _bring_to(self, text: str) -> None:
-        if self._text() == text and self.is_up():
+    def _apply_config(self, text: str) -> None:
+        if self._text() == text and self.is_running():
             return
-        # In this order: a file that is newer than the process must not be taken for what the process does.
-        self.end()
-        write_aside(self.conf, text.encode())
-        run([PROGRAM, f"{_CONF}{self.conf}"])
+        # In this order: a running process must never have an older configuration than the file.
+        self.stop()
+        write_atomically(self.conf, text.encode())
+        run_tool([PROGRAM, f"{_CONF}{self.conf}"])
 
     def _text(self) -> str:
         try:
@@ -109,7 +109,7 @@ class Resolver:
 
     def _port(self) -> int:
         found = re.search(r"^port=(\d+)$", self._text(), re.MULTILINE)
-        return int(found[1]) if found and self.is_up() else 0
+        return int(found[1]) if found and self.is_running() else 0
 
     def _process(self) -> int | None:
         try:
@@ -119,8 +119,8 @@ class Resolver:
         return pid if _conf_of(pid) == str(self.conf) else None
 
 
-def end_others(folder: Path, keep: Collection[Path]) -> None:
-    """End every resolver whose files are below `folder`, but those with a configuration in `keep`."""
+def stop_other_resolvers(folder: Path, keep: Collection[Path]) -> None:
+    """Stop every resolver with files below `folder`, except those with a configuration in `keep`."""
     for pid, conf in _running(folder):
         if conf not in keep:
             _end(pid, conf)
@@ -133,7 +133,7 @@ def _running(folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _conf_of(pid: int) -> str:
-    """The configuration that a dnsmasq of ours was started with; empty for every other process."""
+    """The configuration file of a dnsmasq process; empty for other programs."""
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -145,23 +145,23 @@ def _conf_of(pid: int) -> str:
 
 def _end(pid: int, conf: Path) -> None:
     with suppress(ProcessLookupError):
-        held = os.pidfd_open(pid)
+        process = os.pidfd_open(pid)
         try:
-            # Held before it is looked at again: a number that is used anew never hits a stranger.
+            # The pidfd is opened before this check: a reused pid is never signalled.
             for sign in (signal.SIGTERM, signal.SIGKILL):
                 if _conf_of(pid) != str(conf):
                     return
-                signal.pidfd_send_signal(held, sign)
-                if select.select([held], [], [], _END_SECONDS)[0]:
+                signal.pidfd_send_signal(process, sign)
+                if select.select([process], [], [], _END_SECONDS)[0]:
                     return
         finally:
-            os.close(held)
+            os.close(process)
 
 
 def _free_port(address: str) -> int:
     with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
         tcp.bind((address, 0))
         port: int = tcp.getsockname()[1]
-        with suppress(OSError):  # taken for UDP: dnsmasq will not start, and another port is tried
+        with suppress(OSError):  # taken for UDP: dnsmasq does not start, and another port is tried
             udp.bind((address, port))
         return port

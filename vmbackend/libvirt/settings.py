@@ -1,4 +1,4 @@
-"""What the libvirt driver must be told about its host."""
+"""Settings of the libvirt driver."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ MACHINES_DIR_MAX = _SOCKET_PATH_MAX - 47
 
 
 class StoredImage(Protocol):
-    """What the driver needs of an image: the squashfs file of its root."""
+    """The part of an image that the driver needs: the squashfs file of its root."""
 
     @property
     def rootfs(self) -> Path: ...
 
 
 class Images(Protocol):
-    """Where images that are ready on this host are looked up."""
+    """Lookup of the images on this host."""
 
     def get(self, digest: str) -> StoredImage | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LibvirtSettings:
-    """Everything that differs between two instances of the driver. Paths are absolute; sizes as the names say."""
+    """The settings of one instance. Paths are absolute; sizes in the units of their names."""
 
     uri: str
     machines_dir: Path
@@ -42,13 +42,13 @@ class LibvirtSettings:
     kit_dir: Path
     control_public_key: str
     images: Images
-    dns: tuple[str, ...] = ()  # servers that the guests' resolver asks; none: those of the host's /etc/resolv.conf
-    allowed_private: tuple[str, ...] = ()  # private networks that guests may reach all the same, as their policy says
+    dns: tuple[str, ...] = ()  # upstream DNS servers; none: those of the host's /etc/resolv.conf
+    allowed_private: tuple[str, ...] = ()  # private networks that policies may allow
     memory_reserve_mb: int = 512
     disk_reserve_mb: int = 2048
     accel: Literal["auto", "kvm", "qemu"] = "auto"
     boot_log_bytes: int = 1 << 20
-    busy_root_seconds: float = 10.0  # how long `open` waits for a former owner of an embedded root to go
+    busy_root_seconds: float = 10.0  # how long `open` waits until another process releases the embedded root
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{6}", self.instance):
@@ -58,7 +58,7 @@ class LibvirtSettings:
 
     @property
     def embed_root(self) -> Path | None:
-        """The root of an embedded libvirt, None where libvirt is a daemon's."""
+        """The root directory of an embedded libvirt; None with a libvirt daemon."""
         parts = urlsplit(self.uri)
         if parts.scheme != "qemu" or parts.path != "/embed":
             return None
@@ -69,7 +69,7 @@ class LibvirtSettings:
 
     @property
     def is_test(self) -> bool:
-        """libvirt's own mock hypervisor: it has definitions and states, and no process, network or channel."""
+        """libvirt's mock hypervisor, which has definitions and states, but no process, network or channel."""
         return urlsplit(self.uri).scheme == "test"
 
     @property
@@ -77,7 +77,7 @@ class LibvirtSettings:
         return str(self.subnet.network_address + 1)
 
     def check(self) -> None:
-        """Raises BackendUnavailable where a path is too long for the sockets that will lie under it."""
+        """Raises BackendUnavailable if a path is too long for the sockets below it."""
         root = self.embed_root
         if root is not None and len(str(root)) > ROOT_MAX:
             raise BackendUnavailable(f"The libvirt root is too long: at most {ROOT_MAX} characters.")

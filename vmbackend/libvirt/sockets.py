@@ -1,4 +1,4 @@
-"""This host's TCP connections to a machine: what the edge holds open."""
+"""This host's TCP connections to a machine, such as those of the edge."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Collection
 
 from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.libvirt.firewall import SSH_PORT
-from vmbackend.libvirt.process import run
+from vmbackend.libvirt.process import run_tool
 
 
-def count(ip: str) -> int:
-    """Those that are open, SSH and the platform's own aside. Raises BackendUnavailable."""
+def count_connections(ip: str) -> int:
+    """The number of open connections, except to SSH and the control port. Raises BackendUnavailable."""
     own = (f"( dst {ip} and dport != :{CONTROL_PORT} and dport != :{SSH_PORT} )",)
-    return len(run(["ss", "-Hnt", "state", "established", *own]).splitlines())
+    return len(run_tool(["ss", "-Hnt", "state", "established", *own]).splitlines())
 
 
-def end(ip: str, ports: Collection[int]) -> None:
-    """Both ends are told at once. Raises BackendUnavailable."""
+def close_connections(ip: str, ports: Collection[int]) -> None:
+    """Reset this host's connections to these ports. Idempotent. Raises BackendUnavailable."""
     for port in sorted(set(ports)):
-        run(["ss", "-HKnt", f"( dst {ip} and dport = :{port} )"])
+        run_tool(["ss", "-HKnt", f"( dst {ip} and dport = :{port} )"])

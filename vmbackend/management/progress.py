@@ -8,20 +8,20 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-Report = Callable[[int, str], None]  # percent, sentence
+Report = Callable[[int, str], None]  # percent, message
 
 
 @contextmanager
-def shown(write: Callable[[str], object], console: Console | None) -> Iterator[Callable[[str], Report]]:
-    """Gives a function that begins a step by its title and returns the step's `report`.
+def show_progress(write: Callable[[str], object], console: Console | None) -> Iterator[Callable[[str], Report]]:
+    """Yields a function that begins a step with a title and returns the step's `report` function.
 
-    `console`: the terminal, else None; then `write` gets a line whenever the sentence of a step changes. The terminal
-    is put right also where the command is interrupted.
+    `console`: the terminal, or None; then `write` gets a line whenever the message of a step changes. The terminal
+    is restored also if the command is interrupted.
     """
     if console is None:
         yield lambda title: _lines(write, title)
         return
-    # Titles and sentences hold image names of users: brackets in them are no markup.
+    # Titles and messages contain image names of users: brackets in them are not markup.
     columns = (
         TextColumn("{task.fields[title]}", markup=False),
         BarColumn(),
@@ -36,11 +36,11 @@ def shown(write: Callable[[str], object], console: Console | None) -> Iterator[C
 def _lines(write: Callable[[str], object], title: str) -> Report:
     said = ""
 
-    def report(percent: int, sentence: str) -> None:
+    def report(percent: int, message: str) -> None:
         nonlocal said
-        if sentence != said:
-            said = sentence
-            write(f"{title}: {percent:3d}% {sentence}")
+        if message != said:
+            said = message
+            write(f"{title}: {percent:3d}% {message}")
 
     return report
 
@@ -48,7 +48,7 @@ def _lines(write: Callable[[str], object], title: str) -> Report:
 def _bar(bars: Progress, title: str) -> Report:
     step = bars.add_task("", total=100, title=title)
 
-    def report(percent: int, sentence: str) -> None:
-        bars.update(step, completed=percent, description=sentence)
+    def report(percent: int, message: str) -> None:
+        bars.update(step, completed=percent, description=message)
 
     return report

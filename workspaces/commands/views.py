@@ -44,7 +44,7 @@ class CommandsViewSet(ViewSet):
         address = address_of(workspace)
         seconds = data["timeout_seconds"] + EXEC_SLACK_SECONDS
         release_connection()
-        with last_used.using(workspace.pk, seconds), guest_errors():
+        with last_used.in_use(workspace.pk, seconds), guest_errors():
             result = guest_pool().call(
                 address,
                 lambda session: session.execute(

@@ -120,7 +120,7 @@ def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, 
     return checked.validated_data
 
 
-def asked_sizes(config: dict[str, Any]) -> dict[str, int]:
+def requested_sizes(config: dict[str, Any]) -> dict[str, int]:
     """The columns of resources that a config names."""
     return shapes.columns({name: config[name] for name in RESOURCES if name in config})
 

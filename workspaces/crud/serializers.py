@@ -13,7 +13,7 @@ from common.pagination import PageQuery
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
-from workspaces.crud.config import Config, asked_sizes, config_columns, valid_config
+from workspaces.crud.config import Config, config_columns, requested_sizes, valid_config
 from workspaces.crud.services import NewWorkspace
 from workspaces.crud.slugs import is_slug
 from workspaces.models.workspace import Mode
@@ -71,7 +71,7 @@ def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
     new = NewWorkspace(
         image=data.get("image"),
         preset=data.get("preset"),
-        sizes=asked_sizes(config),
+        sizes=requested_sizes(config),
         name=data.get("name") or None,
         slug=data.get("slug"),
         namespace=data.get("namespace"),
@@ -101,7 +101,7 @@ def require_image(image: Any) -> None:
     try:
         parse_reference(image)
     except ImageError as exc:
-        raise errors.InvalidImage(exc.sentence, details={"image": [exc.sentence]}) from exc
+        raise errors.InvalidImage(exc.message, details={"image": [exc.message]}) from exc
 
 
 def _config_of(body: dict[str, Any]) -> dict[str, Any]:

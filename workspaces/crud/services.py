@@ -27,10 +27,10 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import free_address, place, require_room_on
-from workspaces.quota import Amount, amount_of, applied, columns_of
+from workspaces.placement import free_address, place_on_host, require_room_on
+from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
-from workspaces.transitions import require, transition
+from workspaces.transitions import require_status, transition
 from workspaces.usage import services as usage
 
 ADDRESS_TRIES = 5
@@ -104,11 +104,11 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
 def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
     """What the catalog makes of the request. Raises as `images.choice`."""
     desktop = bool(new.fields.get("desktop_enabled"))
-    chosen = choice.choose(image=new.image, preset=new.preset, default=settings.ENV.default_image)
+    chosen = choice.choose_image(image=new.image, preset=new.preset, default=settings.ENV.default_image)
     choice.require_env(chosen.pin, new.fields.get("env") or {})
     if desktop:
         choice.require_desktop(chosen.pin)
-    return chosen, Amount(**choice.sizes(chosen.pin, new.sizes, desktop=desktop))
+    return chosen, Amount(**choice.chosen_sizes(chosen.pin, new.sizes, desktop=desktop))
 
 
 def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
@@ -120,7 +120,7 @@ def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
     workspace = Workspace.objects.select_related("namespace").filter(pk=used.resource_id).first()
     if workspace is None:
         raise IdempotencyConflict("The workspace that this idempotency key made has been deleted.")
-    return Created(workspace, queue.live(workspace, OperationKind.CREATE), replayed=True)
+    return Created(workspace, queue.live_operation(workspace, OperationKind.CREATE), replayed=True)
 
 
 def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choice, amount: Amount) -> Workspace:
@@ -128,7 +128,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
     name = new.name or slugs.name_from_image(chosen.image)
     if new.slug is not None and slugs.is_taken(account, new.slug):
         raise errors.SlugTaken(details={"slug": new.slug})
-    host = place(amount)
+    host = place_on_host(amount)
     now = timezone.now()
     ttl = new.fields.get("ttl_seconds")
     return Workspace.objects.create(
@@ -139,9 +139,9 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
         slug=new.slug or slugs.free_slug(account, name),
         image=chosen.image,
         preset=new.preset or "",
-        image_pin=chosen.pin,
+        catalog_snapshot=chosen.pin,
         **columns_of(amount),
-        **applied(amount),
+        **applied_columns(amount),
         host=host,
         ip=free_address(host),
         ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
@@ -160,13 +160,13 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     """
     account = account_lock(workspace.account)
     workspace.refresh_from_db()
-    require(workspace, frozenset({Status.FAILED}), "be provisioned again")
+    require_status(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
     quota.require_running_room(account.plan, quota.usage(account), amount)
-    host = workspace.host if workspace.static_network and workspace.host else place(amount)
+    host = workspace.host if workspace.static_network and workspace.host else place_on_host(amount)
     require_room_on(host, amount)
-    moved: dict[str, Any] = {**applied(amount)}
+    moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
         moved |= {"host": host, "ip": free_address(host)}
     transition(
@@ -188,9 +188,9 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     return queue.enqueue(workspace, OperationKind.CREATE, actor=actor)
 
 
-def forget(workspace: Workspace) -> None:
+def delete_row(workspace: Workspace) -> None:
     """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
-    usage.forget(workspace)
+    usage.delete_usage(workspace)
     workspace.delete()
     workspace_gone(workspace.account_id)
 
@@ -203,12 +203,12 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
     """
     workspace = Workspace.objects.select_for_update(of=("self",)).select_related("host").get(pk=workspace.pk)
     creating = workspace.status in CREATING
-    pending = queue.live(workspace, OperationKind.DELETE)
+    pending = queue.live_operation(workspace, OperationKind.DELETE)
     if pending is not None:
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
     queue.cancel(workspace)
     if workspace.host is None:
-        forget(workspace)
+        delete_row(workspace)
         return None, False
     fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}
     transition(workspace, Status.DELETING, leaving=ANY, **fields)
@@ -238,6 +238,6 @@ def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any
 
 
 def _require_desktop(workspace: Workspace) -> None:
-    choice.require_desktop(workspace.image_pin)
-    if short := choice.short_for_desktop(workspace.image_pin, columns_of(amount_of(workspace))):
+    choice.require_desktop(workspace.catalog_snapshot)
+    if short := choice.short_for_desktop(workspace.catalog_snapshot, columns_of(amount_of(workspace))):
         raise errors.InvalidConfig(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)

@@ -79,17 +79,17 @@ class WorkspaceViewSet(ViewSet):
         """Try a failed creation again; 202, and `provisioning` tells how it goes."""
         workspace = requested_workspace(request.user, workspace_id)
         services.provisioning_retry(actor=request.user.label, workspace=workspace)
-        return accepted(202, selectors.get(request.user, workspace.pk))
+        return accepted_response(202, selectors.get(request.user, workspace.pk))
 
     @extend_schema(parameters=[serializers.ListQuery], responses=serializers.ListResponse)
     def list(self, request: ApiRequest) -> Response:
         """Workspaces, newest first."""
         query = validated_query(serializers.ListQuery, request)
         page, limit = query.pop("page"), query.pop("limit")
-        rows = selectors.listed(request.user, **query)
+        rows = selectors.listed_workspaces(request.user, **query)
         return ok(
             workspaces=representations.list_body(list(rows[bounds(page, limit)])),
-            total=selectors.total(request.user, rows, filtered=bool(query)),
+            total=selectors.total_count(request.user, rows, filtered=bool(query)),
             page=page,
             limit=limit,
         )
@@ -131,7 +131,7 @@ class WorkspaceViewSet(ViewSet):
         return ok(**quota.quota_object(request.user.account))
 
 
-def accepted(status: int, workspace: Workspace) -> Response:
+def accepted_response(status: int, workspace: Workspace) -> Response:
     """The body of what was accepted and goes on."""
     return ok(
         status,
@@ -145,18 +145,18 @@ def accepted(status: int, workspace: Workspace) -> Response:
 def _created(request: ApiRequest, made: services.Created) -> Response:
     workspace = requested_workspace(request.user, made.workspace.pk)
     if made.replayed:
-        response = accepted(200, workspace)
+        response = accepted_response(200, workspace)
         response["Idempotent-Replay"] = "true"
         return response
     # A main process that has ended already does not undo the creation.
     if workspace.provisioning_completed_at is not None:
         return ok(201, workspace=representations.workspace_body(workspace))
-    return accepted(202, workspace)
+    return accepted_response(202, workspace)
 
 
 def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float) -> None:
     """Raises CreateFailed with the reason where the creation ended in failure."""
-    ended = waiting.wait(operation, timeout)
+    ended = waiting.wait_for_outcome(operation, timeout)
     if ended is None or ended.state != OperationState.FAILED:
         return
     raise errors.CreateFailed(
@@ -172,7 +172,7 @@ def _removed(operation: Operation, workspace: Workspace) -> bool:
     """Wait for a removal, but not for one whose host is silent: it is carried out when the host is back."""
     if workspace.host is None or not workspace.host.is_alive:
         return False
-    ended = waiting.wait(operation, settings.ENV.power_seconds)
+    ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     return ended is not None and ended.state != OperationState.FAILED
 
 

@@ -14,8 +14,8 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 from common.errors import DomainError
 from edge.route_cache import this_second
 from workspaces import last_used
-from workspaces.edge_auth.views import UPSTREAM, find
-from workspaces.route_cache import answers
+from workspaces.edge_auth.views import UPSTREAM, find_target
+from workspaces.route_cache import route_cache
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 PATH = "/internal/edge/port"
 
 
-class Door:
+class EdgeAuthFastPath:
     """A WSGI application in front of another one."""
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner
-        answers().remove_expired()
+        route_cache().remove_expired()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         asked = environ.get("PATH_INFO") == PATH and environ.get("REQUEST_METHOD") == "GET"
@@ -44,16 +44,16 @@ def _upstream(environ: WSGIEnvironment) -> str:
     names = ("HTTP_X_EDGE_SECRET", "HTTP_X_EDGE_HOST", "HTTP_X_FORWARDED_FOR")
     second = this_second()
     try:
-        target = find(*(environ.get(name, "") for name in names))
+        target = find_target(*(environ.get(name, "") for name in names))
     except (DomainError, DatabaseError, InterfaceError):
         return ""
     finally:
         close_old_connections()
     if not target.runs:
         return ""
-    last_used.touch_for_request(target.workspace_id)
+    last_used.record_request(target.workspace_id)
     if not target.ingress and target.ip:
-        answers().store(second, _label(environ), target.upstream)
+        route_cache().store(second, _label(environ), target.upstream)
     return target.upstream
 
 

@@ -5,6 +5,6 @@ from django.urls import path
 from workspaces.edge_auth import views
 
 urlpatterns = [
-    path("port", views.port),
-    path("wake", views.wake),
+    path("port", views.authorize_port),
+    path("wake", views.wake_port),
 ]

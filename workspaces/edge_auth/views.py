@@ -28,7 +28,7 @@ from edge.address import public_address
 from edge.pages import page
 from edge.secret import HEADER, edge_secret
 from workspaces import last_used
-from workspaces.edge_auth.wake_coalescer import gate
+from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.models import PublicPort
 from workspaces.states import Status
 
@@ -97,12 +97,12 @@ _COLUMNS = [
 
 
 @require_GET
-def port(request: HttpRequest) -> HttpResponse:
+def authorize_port(request: HttpRequest) -> HttpResponse:
     """For a request to a public port; in the api process."""
     try:
         target = _target(request)
         if target.runs:
-            last_used.touch_for_request(target.workspace_id)
+            last_used.record_request(target.workspace_id)
             return _upstream(target)
         if target.status in ASLEEP or target.status == Status.RUNNING:
             return HttpResponse(status=202)
@@ -112,7 +112,7 @@ def port(request: HttpRequest) -> HttpResponse:
 
 
 @require_GET
-async def wake(request: HttpRequest) -> HttpResponse:
+async def wake_port(request: HttpRequest) -> HttpResponse:
     """For a request to a workspace that sleeps; in the streams process, where waiting costs no thread."""
     try:
         target = await in_thread(_target, request)
@@ -132,7 +132,7 @@ async def wake(request: HttpRequest) -> HttpResponse:
 async def _woke(workspace_id: str) -> bool:
     """Whether nothing stood in the way. What did is its owner's business, not the visitor's."""
     try:
-        await gate().let_in(workspace_id)
+        await wake_coalescer().ensure_running(workspace_id)
         return True
     except DomainError as exc:
         logger.info("%s is not woken: %s", workspace_id, exc.message)
@@ -141,10 +141,10 @@ async def _woke(workspace_id: str) -> bool:
 
 def _target(request: HttpRequest) -> Target:
     told = request.headers
-    return find(told.get(HEADER, ""), told.get("X-Edge-Host", ""), told.get("X-Forwarded-For", ""))
+    return find_target(told.get(HEADER, ""), told.get("X-Edge-Host", ""), told.get("X-Forwarded-For", ""))
 
 
-def find(secret: str, host: str, forwarded: str) -> Target:
+def find_target(secret: str, host: str, forwarded: str) -> Target:
     """What the edge asks for, by its three headers. Raises NotFound (not the edge), NotPublic, NotAllowed."""
     if not hmac.compare_digest(secret.encode(), edge_secret(settings.SECRET_KEY).encode()):
         raise NotFound("There is no such route or resource.")

@@ -20,14 +20,14 @@ WAKE_SECONDS = 60.0
 PLACES = 16
 
 
-class Gate:
+class WakeCoalescer:
     """Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._waking: dict[str, asyncio.Task[bool]] = {}
         self._threads = ThreadPoolExecutor(max_workers=PLACES, thread_name_prefix="wake")
 
-    async def let_in(self, workspace_id: str) -> bool:
+    async def ensure_running(self, workspace_id: str) -> bool:
         """True once it runs; False where it did not wake in time. A caller that goes away changes nothing.
 
         Raises what `wake.let_in` raises, and VMUnavailable for a workspace that is gone.
@@ -54,12 +54,12 @@ def _wait(workspace_id: str) -> bool:
         found = Workspace.objects.select_related("account__plan", "host", "namespace").filter(pk=workspace_id).first()
         if found is None:
             raise VMUnavailable
-        return wake.let_in(found, WAKE_SECONDS)
+        return wake.ensure_running(found, WAKE_SECONDS)
     finally:
         connections.close_all()
 
 
 @lru_cache(maxsize=1)
-def gate() -> Gate:
+def wake_coalescer() -> WakeCoalescer:
     """This process's."""
-    return Gate()
+    return WakeCoalescer()

@@ -24,7 +24,7 @@ from vmbackend.backend import guest_pool
 from vmbackend.guest.session import Entry, GuestAddress, GuestSession
 from workspaces import errors
 from workspaces.files.conditions import Part, Validators, wanted_part
-from workspaces.files.paths import checked_path, query_path, shown
+from workspaces.files.paths import checked_path, displayed_path, query_path
 from workspaces.files.upload import CHUNK, read_upload
 from workspaces.guests import address_of, guest_errors
 from workspaces.last_used import TransferUse
@@ -64,7 +64,7 @@ async def _read(request: HttpRequest, address: GuestAddress) -> HttpResponseBase
         entry = await guest_pool().acall(address, lambda session: session.stat(path), CALL_SECONDS)
     if entry.type != "file":
         what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
-        raise errors.PathInvalid(f"{shown(path)!r} is {what}, not a file.")
+        raise errors.PathInvalid(f"{displayed_path(path)!r} is {what}, not a file.")
     response = await (_as_raw if raw else _as_json)(request, address, path, entry)
     response["Vary"] = "Accept"
     response["X-Content-Type-Options"] = "nosniff"
@@ -73,19 +73,19 @@ async def _read(request: HttpRequest, address: GuestAddress) -> HttpResponseBase
 
 async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
     """`{success, path, encoding, content, size}`; the size comes last, when it is known."""
-    if not entry.made_up and entry.size > settings.FILE_WRITE_LIMIT:
+    if not entry.is_virtual and entry.size > settings.FILE_WRITE_LIMIT:
         raise PayloadTooLarge(
             f"The file has {entry.size} bytes, and JSON carries at most {settings.FILE_WRITE_LIMIT}. "
             f"Ask for its raw bytes, all or a range of them, with `Accept: {RAW}`."
         )
     if request.method == "HEAD":
         return HttpResponse(content_type=JSON)
-    part = Part(length=None if entry.made_up else entry.size)
+    part = Part(length=None if entry.is_virtual else entry.size)
     return StreamingHttpResponse(_encoded(await _opened(address, path, part), path), content_type=JSON)
 
 
 async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
-    if entry.made_up:  # no size, no range, nothing that tells one content from another
+    if entry.is_virtual:  # no size, no range, nothing that tells one content from another
         body = _empty() if request.method == "HEAD" else await _opened(address, path, Part())
         return StreamingHttpResponse(body, content_type=RAW)
     validators = Validators.of(entry)
@@ -120,7 +120,7 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: Transfer
         if first:
             yield first
         async for chunk in rest:
-            await use.atouch()
+            await use.arecord()
             yield chunk
 
 
@@ -140,7 +140,7 @@ async def _exactly(chunks: Any, size: int) -> AsyncIterator[bytes]:
 
 
 async def _encoded(chunks: Any, path: str) -> AsyncIterator[bytes]:
-    yield f'{{"success": true, "path": {json.dumps(shown(path))}, "encoding": "base64", "content": "'.encode()
+    yield f'{{"success": true, "path": {json.dumps(displayed_path(path))}, "encoding": "base64", "content": "'.encode()
     size, rest = 0, b""
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -160,7 +160,7 @@ async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBas
         path, size = await _write_json(request, address)
     else:
         raise UnsupportedMediaType(f"Send {JSON}, or {RAW} with the path in the query.")
-    return JsonResponse({"success": True, "path": shown(path), "size": size})
+    return JsonResponse({"success": True, "path": displayed_path(path), "size": size})
 
 
 async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
@@ -178,7 +178,7 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
         size += len(piece)
         if size > limit:
             raise PayloadTooLarge(f"A file of at most {limit} bytes can be written.")
-        await use.atouch()
+        await use.arecord()
         yield piece
 
 
@@ -210,5 +210,5 @@ async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -
 
 async def _spooled(spool: IO[bytes], use: TransferUse) -> AsyncIterator[bytes]:
     while chunk := await asyncio.to_thread(spool.read, CHUNK):
-        await use.atouch()
+        await use.arecord()
         yield chunk

@@ -47,10 +47,10 @@ def _is_path(path: str, errors: str) -> bool:
         return False
 
 
-def shown(name: str) -> str:
+def displayed_path(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def encoded(path: str) -> str | None:
+def encoded_path(path: str) -> str | None:
     """The percent-encoded bytes of a path that cannot be shown as it is, else None."""
-    return None if shown(path) == path else quote_from_bytes(path.encode("utf-8", "surrogateescape"))
+    return None if displayed_path(path) == path else quote_from_bytes(path.encode("utf-8", "surrogateescape"))

@@ -19,7 +19,7 @@ from common.times import iso, moment
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import DiskUsage, Entry, GuestAddress
 from workspaces.files import serializers
-from workspaces.files.paths import encoded, query_path, shown
+from workspaces.files.paths import displayed_path, encoded_path, query_path
 from workspaces.files.serializers import LIST_LIMIT
 from workspaces.guests import address_of, guest_errors
 from workspaces.requested import requested_workspace
@@ -58,7 +58,7 @@ class FilesViewSet(ViewSet):
                 address, lambda session: session.list_directory(path, limit=limit, after=after), LIST_SECONDS
             )
         return ok(
-            path=shown(path),
+            path=displayed_path(path),
             count=len(entries),
             entries=[entry_body(entry) for entry in entries],
             truncated=more,
@@ -90,16 +90,16 @@ def _address(request: ApiRequest, workspace_id: str) -> GuestAddress:
 
 def entry_body(entry: Entry) -> dict[str, Any]:
     body = {
-        "name": shown(entry.name),
-        "path": shown(entry.path),
+        "name": displayed_path(entry.name),
+        "path": displayed_path(entry.path),
         "type": entry.type,
         "size": entry.size,
         "mode": entry.mode & 0o7777,
         "modified": iso(moment(entry.modified)),
     }
     if entry.target is not None:
-        body["target"] = shown(entry.target)
-    if (true := encoded(entry.path)) is not None:
+        body["target"] = displayed_path(entry.target)
+    if (true := encoded_path(entry.path)) is not None:
         body["encoded_path"] = true
     return body
 

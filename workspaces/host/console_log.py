@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from vmbackend.bootlog import clear, former
+from vmbackend.bootlog import clear_boot_log, rotated_path
 from workspaces.logs.console import NAMES
 from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
 
 
-def answer(path: Path, what: str, argument: int) -> bytes:
+def read_console(path: Path, what: str, argument: int) -> bytes:
     """vmhost's half."""
     ways = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
     return ways[what](path, argument)
@@ -20,7 +20,7 @@ def _tail(path: Path, lines: int) -> bytes:
     size = MAX_TAIL_BYTES
     found = end_of(path, size)
     if len(found) < size:
-        older = end_of(former(path), size - len(found))
+        older = end_of(rotated_path(path), size - len(found))
         # A line that was being written when the file was changed goes on in the newer one as another.
         found = older + (b"" if older.endswith(b"\n") else b"\n") + found
     # Twice as many: empty ones are left out later.
@@ -41,7 +41,7 @@ def end_of(path: Path, size: int) -> bytes:
 
 def _files(path: Path, _: int) -> bytes:
     listed = []
-    for name, place in zip(NAMES, (path, former(path)), strict=True):
+    for name, place in zip(NAMES, (path, rotated_path(path)), strict=True):
         try:
             found = place.stat()
         except FileNotFoundError:
@@ -53,12 +53,12 @@ def _files(path: Path, _: int) -> bytes:
 def _read(path: Path, index: int) -> bytes:
     """The content behind one byte, so that an empty file is not a missing one."""
     try:
-        with (path, former(path))[index].open("rb") as file:
+        with (path, rotated_path(path))[index].open("rb") as file:
             return b"+" + file.read(MAX_TAIL_BYTES)
     except FileNotFoundError:
         return b""
 
 
 def _clear(path: Path, _: int) -> bytes:
-    clear(path)
+    clear_boot_log(path)
     return b"+"

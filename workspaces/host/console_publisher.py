@@ -18,7 +18,7 @@ from redis import RedisError
 from common.redis import open_async_client
 from common.sse.calls import bounded_call
 from common.sse.replay import ReplayBuffer
-from vmbackend.bootlog import former
+from vmbackend.bootlog import rotated_path
 from workspaces.logs.channels import log_channel
 from workspaces.logs.console_readers import readers_key, redis_time
 from workspaces.logs.publish import LogPublisher
@@ -37,7 +37,7 @@ class ConsoleFiles:
     console = True
 
     def __init__(self, path: Path) -> None:
-        self._paths = (path, former(path))
+        self._paths = (path, rotated_path(path))
 
     async def size(self, age: int) -> int | None:
         try:
@@ -54,7 +54,7 @@ class ConsoleFiles:
             return b""
 
 
-class BootLogs:
+class ConsolePublisher:
     """A thread with a loop of its own. With no reader it asks Redis once a second and does nothing else."""
 
     def __init__(self, host: str, path_of: Callable[[str], Path]) -> None:

@@ -22,7 +22,7 @@ MAX_MESSAGE = 500
 FACTS = "facts"  # in an operation's params
 
 
-def remembered(operation: Operation) -> list[str]:
+def recorded_facts(operation: Operation) -> list[str]:
     """What earlier attempts of an operation found worth keeping."""
     return list(operation.params.get(FACTS, []))
 
@@ -46,12 +46,12 @@ class Context:
         return max(1.0, (self.operation.deadline_at - timezone.now()).total_seconds())
 
     def __post_init__(self) -> None:
-        self.facts.update(dict.fromkeys(remembered(self.operation), True))
+        self.facts.update(dict.fromkeys(recorded_facts(self.operation), True))
 
     def remember(self, fact: str) -> None:
         """Keep a fact, as true, for every later attempt and for whoever ends the operation from outside."""
         self.facts[fact] = True
-        queue.note(self.operation, **{FACTS: sorted({*remembered(self.operation), fact})})
+        queue.record_facts(self.operation, **{FACTS: sorted({*recorded_facts(self.operation), fact})})
 
     def check(self) -> None:
         """Raises Cancelled, or Preempted where the claim is gone."""
@@ -65,7 +65,7 @@ class Context:
         Workspace.objects.filter(pk=self.workspace.pk).update(**columns, provisioning_updated_at=now, updated_at=now)
 
 
-def end_cancelled(context: Context) -> None:
+def finish_cancelled(context: Context) -> None:
     """End the operation because a delete wants it to; the delete is rung for when this commits."""
     with transaction.atomic():
         queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")

@@ -17,7 +17,7 @@ from django.db import transaction
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
 from workspaces.host.context import Cancelled, Context
-from workspaces.host.runtime import HostSide
+from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps import create, delete, destroy, power, reinstall, resize, sleep
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
@@ -42,28 +42,34 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    OperationKind.CREATE: Kind(create.STEPS, power.make_off, create.failed, create.cancelled),
-    OperationKind.START: Kind(power.START_STEPS, power.make_off, power.start_failed, power.start_cancelled),
-    OperationKind.STOP: Kind(power.STOP_STEPS, power.nothing, outcomes.fail_as_found, power.cancelled),
-    OperationKind.RESTART: Kind(power.RESTART_STEPS, power.nothing, power.restart_failed, power.cancelled),
-    OperationKind.PAUSE: Kind(power.PAUSE_STEPS, power.nothing, outcomes.fail_as_found, power.cancelled),
-    OperationKind.RESUME: Kind(power.RESUME_STEPS, power.nothing, outcomes.fail_as_found, power.cancelled),
-    OperationKind.SLEEP: Kind(sleep.SLEEP_STEPS, power.nothing, sleep.sleep_failed, power.cancelled),
-    OperationKind.WAKE: Kind(sleep.WAKE_STEPS, power.nothing, sleep.wake_failed, power.cancelled),
-    OperationKind.RESIZE: Kind(resize.RESIZE_STEPS, power.nothing, resize.resize_failed, power.cancelled),
-    OperationKind.REINSTALL: Kind(
-        reinstall.REINSTALL_STEPS, power.nothing, reinstall.reinstall_failed, power.cancelled
+    OperationKind.CREATE: Kind(create.STEPS, power.ensure_off, create.create_failed, create.create_cancelled),
+    OperationKind.START: Kind(power.START_STEPS, power.ensure_off, power.start_failed, power.start_cancelled),
+    OperationKind.STOP: Kind(power.STOP_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled),
+    OperationKind.RESTART: Kind(power.RESTART_STEPS, power.no_preparation, power.restart_failed, power.power_cancelled),
+    OperationKind.PAUSE: Kind(
+        power.PAUSE_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled
     ),
-    OperationKind.DESTROY: Kind(destroy.DESTROY_STEPS, power.nothing, destroy.destroy_failed, power.cancelled),
-    OperationKind.DELETE: Kind(delete.STEPS, power.nothing, delete.failed, delete.cancelled),
+    OperationKind.RESUME: Kind(
+        power.RESUME_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled
+    ),
+    OperationKind.SLEEP: Kind(sleep.SLEEP_STEPS, power.no_preparation, sleep.sleep_failed, power.power_cancelled),
+    OperationKind.WAKE: Kind(sleep.WAKE_STEPS, power.no_preparation, sleep.wake_failed, power.power_cancelled),
+    OperationKind.RESIZE: Kind(resize.RESIZE_STEPS, power.no_preparation, resize.resize_failed, power.power_cancelled),
+    OperationKind.REINSTALL: Kind(
+        reinstall.REINSTALL_STEPS, power.no_preparation, reinstall.reinstall_failed, power.power_cancelled
+    ),
+    OperationKind.DESTROY: Kind(
+        destroy.DESTROY_STEPS, power.no_preparation, destroy.destroy_failed, power.power_cancelled
+    ),
+    OperationKind.DELETE: Kind(delete.STEPS, power.no_preparation, delete.delete_failed, delete.delete_cancelled),
 }
 
 
-def run(operation_id: str, side: HostSide) -> None:
+def run_operation(operation_id: str, side: HostRuntime) -> None:
     """Claim and carry out one operation; nothing happens where it is not to be had."""
     token = queue.new_claim()
     # Held before it is claimed: the reconcile loop must never see a claim of this process that nobody holds.
-    with side.holding(token):
+    with side.hold_claim(token):
         operation = queue.claim(operation_id, token)
         if operation is None:
             return
@@ -73,7 +79,7 @@ def run(operation_id: str, side: HostSide) -> None:
             logger.warning("%s %s was taken away: %s", operation.kind, operation.pk, exc)
 
 
-def _attempt(operation: Operation, side: HostSide) -> None:
+def _attempt(operation: Operation, side: HostRuntime) -> None:
     workspace = Workspace.objects.select_related("namespace", "host", "account").get(pk=operation.workspace_id)
     context = Context(operation, workspace, side.driver, side.images)
     kind = KINDS[operation.kind]
@@ -86,7 +92,7 @@ def _attempt(operation: Operation, side: HostSide) -> None:
     except WORTH_A_RETRY as exc:
         _again_or_fail(context, kind, exc)
     except BackendError as exc:
-        fail(context, kind, exc.code, exc.sentence)
+        fail_operation(context, kind, exc.code, exc.message)
     except queue.Preempted:
         raise
     except TransitionLost:
@@ -96,7 +102,7 @@ def _attempt(operation: Operation, side: HostSide) -> None:
         kind.cancelled(context)
     except Exception:
         logger.exception("%s %s failed on our side", operation.kind, operation.pk)
-        fail(context, kind, "internal_error", "Something went wrong on our side.")
+        fail_operation(context, kind, "internal_error", "Something went wrong on our side.")
 
 
 def _steps(context: Context, kind: Kind) -> None:
@@ -104,24 +110,24 @@ def _steps(context: Context, kind: Kind) -> None:
         kind.again(context)
     for name, step in kind.steps:
         context.check()
-        queue.step(context.operation, name)
-        faults.point(context.operation.kind, name)
+        queue.record_step(context.operation, name)
+        faults.fault_point(context.operation.kind, name)
         step(context)
 
 
 def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
     operation = context.operation
     if operation.attempt >= MAX_ATTEMPTS or not operation.is_live:
-        fail(context, kind, exc.code, exc.sentence)
+        fail_operation(context, kind, exc.code, exc.message)
         return
     # What ends an attempt often lasts a moment: a hypervisor that reconnects, a process that is being reaped.
     after = settings.ENV.retry_seconds * 2 ** (operation.attempt - 1)
     with transaction.atomic():
-        if not queue.requeue(operation, because=exc.sentence, after=after):
+        if not queue.requeue(operation, because=exc.message, after=after):
             raise queue.Preempted(operation.pk)
 
 
-def fail(context: Context, kind: Kind, code: str, sentence: str) -> None:
+def fail_operation(context: Context, kind: Kind, code: str, sentence: str) -> None:
     """End an operation as failed; what its clean-up cannot remove now, the reconcile loop removes later.
 
     One that has ended already stays so: what went wrong after its last commit is for the reconcile loop to find.

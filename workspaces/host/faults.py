@@ -11,19 +11,21 @@ import signal
 import time
 from pathlib import Path
 
+from django.conf import settings
+
 MAX_WAIT_SECONDS = 60
 
 
-def point(kind: str, step: str) -> None:
+def fault_point(kind: str, step: str) -> None:
     """Reached just before a step is carried out, after it was recorded."""
-    folder = os.environ.get("PLATFORM_FAULTS")
-    if not folder:
+    folder: Path | None = settings.ENV.faults
+    if folder is None:
         return
-    kill = Path(folder) / f"{kind}.{step}.kill"
+    kill = folder / f"{kind}.{step}.kill"
     if kill.exists():
         kill.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
-    hold = Path(folder) / f"{kind}.{step}.wait"
+    hold = folder / f"{kind}.{step}.wait"
     until = time.monotonic() + MAX_WAIT_SECONDS
     while hold.exists() and time.monotonic() < until:
         time.sleep(0.05)

@@ -19,7 +19,7 @@ AT_ONCE = 8
 UP = frozenset({Status.RUNNING, Status.PAUSED})
 
 
-def stop_all(host: str, driver: Driver, grace: float) -> int:
+def stop_all_machines(host: str, driver: Driver, grace: float) -> int:
     """Shut the host's running machines down, each at most `grace` seconds, then hard. Returns how many.
 
     If the process dies meanwhile, reconcile settles the rows by what the machines are then.

@@ -35,7 +35,7 @@ ENDED = frozenset({Status.RUNNING, Status.PAUSED})
 NOTED = "ended"  # in an operation's params: why the machine ended while it was in flight
 
 
-def machine_event(event: Event, driver: Driver) -> None:
+def handle_machine_event(event: Event, driver: Driver) -> None:
     """Take one event of the driver. Events of machines that are nobody's are ignored: reconcile removes those."""
     workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
     if workspace is None:
@@ -43,10 +43,10 @@ def machine_event(event: Event, driver: Driver) -> None:
     if event.kind is EventKind.MAIN_EXITED:
         Workspace.objects.filter(pk=workspace.pk).update(main_exit_code=event.exit_code)
     elif event.kind is EventKind.STOPPED and event.reason is not None:
-        machine_ended(workspace, event.reason, driver)
+        handle_machine_end(workspace, event.reason, driver)
 
 
-def settle_end(operation: Operation, driver: Driver, *, unseen: StopReason | None = None) -> None:
+def settle_machine_end(operation: Operation, driver: Driver, *, unseen: StopReason | None = None) -> None:
     """After an operation: a machine that ended meanwhile, whose event was put off because the operation was in flight.
 
     `unseen` is the reason where no event came (yet); without it such an end is left to its event.
@@ -57,9 +57,9 @@ def settle_end(operation: Operation, driver: Driver, *, unseen: StopReason | Non
     try:
         state = driver.state(row.pk)
         if state in GONE and (reason := _reason_noted(operation, row, state) or unseen):
-            machine_ended(row, reason, driver)
+            handle_machine_end(row, reason, driver)
     except BackendError as exc:
-        logger.warning("%s may have ended: %s", row.pk, exc.sentence)  # reconcile finds it
+        logger.warning("%s may have ended: %s", row.pk, exc.message)  # reconcile finds it
 
 
 def _reason_noted(operation: Operation, row: Workspace, state: MachineState) -> StopReason | None:
@@ -72,7 +72,7 @@ def _reason_noted(operation: Operation, row: Workspace, state: MachineState) -> 
     return StopReason.SHUTDOWN if row.main_exit_code is not None else None
 
 
-def machine_ended(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
+def handle_machine_end(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
     """The machine's process is gone and no operation did it; with one in flight, that operation settles it.
 
     Applies `remove_on_exit` and the restart policy; a machine that vanished is `lost`, one whose memory was saved
@@ -81,9 +81,9 @@ def machine_ended(workspace: Workspace, reason: StopReason, driver: Driver) -> N
     with transaction.atomic():
         # Under the row's lock, and only then: an end may be told after the next start, even while that completes.
         lock_row(workspace)
-        pending = queue.live(workspace)
+        pending = queue.live_operation(workspace)
         if pending is not None:
-            queue.note(pending, **{NOTED: reason.value})
+            queue.record_facts(pending, **{NOTED: reason.value})
         if pending is not None or driver.state(workspace.pk) in UP:
             return
         try:
@@ -108,7 +108,7 @@ def _ended(workspace: Workspace, reason: StopReason) -> None:
     """The move of a row whose machine is gone, with the restart that its policy plans. Raises TransitionLost."""
     now, told = timezone.now(), _reason(workspace, reason)
     code = workspace.main_exit_code if told == "exited" else None
-    planned = {} if workspace.remove_on_exit else restarts.plan(workspace, told, code, now)
+    planned = {} if workspace.remove_on_exit else restarts.plan_restart(workspace, told, code, now)
     transition(
         workspace,
         Status.LOST if reason is StopReason.LOST else Status.STOPPED,
@@ -120,7 +120,7 @@ def _ended(workspace: Workspace, reason: StopReason) -> None:
         idle_due_at=None,
         **planned,
     )
-    restarts.tell(workspace, told, code, now, planned)
+    restarts.record_plan(workspace, told, code, now, planned)
 
 
 def _reason(workspace: Workspace, reason: StopReason) -> str:

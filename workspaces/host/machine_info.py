@@ -13,7 +13,7 @@ from vmbackend.errors import BackendError, MachineNotFound
 UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
-def answer(driver: Driver, workspace_id: str) -> bytes:
+def machine_info_reply(driver: Driver, workspace_id: str) -> bytes:
     """vmhost's half."""
     return json.dumps(_looked(driver, workspace_id), default=_plain).encode()
 
@@ -27,7 +27,7 @@ def _looked(driver: Driver, workspace_id: str) -> dict[str, Any]:
             "counters": _counters(driver, workspace_id) if state in UP else None,
         }
     except BackendError as exc:
-        return {"problem": exc.sentence}
+        return {"problem": exc.message}
 
 
 def _machine(driver: Driver, workspace_id: str) -> object:
@@ -44,7 +44,7 @@ def _counters(driver: Driver, workspace_id: str) -> dict[str, Any] | None:
     if sample is None:
         return None
     told = asdict(sample)
-    del told["run"]
+    del told["generation"]
     return {**told, "at": iso(from_epoch(sample.at))}
 
 

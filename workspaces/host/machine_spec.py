@@ -6,7 +6,7 @@ from vmbackend.driver import Boot, MachineSpec, Workload
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import Image
 from vmbackend.policy import NetworkPolicy
-from workspaces.images.pins import default_env, desktop_workload
+from workspaces.images.catalog_snapshots import default_env, desktop_workload
 from workspaces.models import Workspace
 from workspaces.workloads import workload
 
@@ -28,7 +28,7 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
         network=network_policy(workspace),
         boot=Boot(
             hostname=(workspace.slug or workspace.pk.replace("_", "-"))[:63].rstrip("-"),
-            env={"PATH": DEFAULT_PATH, **config.env, **default_env(workspace.image_pin), **workspace.env},
+            env={"PATH": DEFAULT_PATH, **config.env, **default_env(workspace.catalog_snapshot), **workspace.env},
             cmd=tuple(workspace.cmd) if workspace.cmd else None,
             entrypoint=entrypoint or None,
             working_dir=config.working_dir or "/",
@@ -45,7 +45,7 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
 def workloads(workspace: Workspace) -> tuple[Workload, ...]:
     """Those of the row, and the desktop's; a workload of the owner's with its name takes its place."""
     own = tuple(workload(item) for item in workspace.workloads if item.get("enabled", True))
-    desktop = desktop_workload(workspace.image_pin) if workspace.desktop_enabled else None
+    desktop = desktop_workload(workspace.catalog_snapshot) if workspace.desktop_enabled else None
     if desktop is None or desktop.name in {item["name"] for item in workspace.workloads}:
         return own
     return (*own, desktop)

@@ -21,7 +21,7 @@ _locks = tuple(threading.Lock() for _ in range(64))
 
 
 @contextmanager
-def current(row: Workspace) -> Iterator[None]:
+def hold_current_policy(row: Workspace) -> Iterator[None]:
     """The row's policy as it is now, and nobody else brings this machine to another one meanwhile.
 
     Every change of the row rings once it is committed, so whoever comes last here sees the last one.
@@ -31,34 +31,34 @@ def current(row: Workspace) -> Iterator[None]:
         yield
 
 
-def is_applied(row: Workspace) -> None:
+def mark_applied(row: Workspace) -> None:
     """The machine has the row's policy, unless the row has changed meanwhile."""
     same = Q(**{name: getattr(row, name) for name in POLICY_COLUMNS})
     Workspace.objects.filter(same, pk=row.pk).update(network_stale=False)
 
 
-def apply(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str:
+def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str:
     """Bring a machine to its row and end connections to its ports in `close`; empty, or why it applies later."""
     row = Workspace.objects.filter(pk=workspace_id).first()
     if row is None:
         return "The workspace is deleted."
     try:
-        with current(row):
+        with hold_current_policy(row):
             driver.set_network(row.pk, network_policy(row))
-            is_applied(row)
+            mark_applied(row)
         if close:
-            driver.end_connections(row.pk, close)
+            driver.close_connections(row.pk, close)
     except Workspace.DoesNotExist:
         return "The workspace is deleted."
     except MachineNotFound:
         return "There is no machine yet; it applies when one is made."
     except BackendError as exc:
         logger.warning("network of %s: %s", workspace_id, exc)
-        return f"{exc.sentence} It is tried again."
+        return f"{exc.message} It is tried again."
     return ""
 
 
-def apply_waiting(driver: Driver, host: str) -> int:
+def apply_stale_policies(driver: Driver, host: str) -> int:
     """Changes that this host was not told of, or could not carry out. Returns how many apply now."""
     waiting = Workspace.objects.filter(host_id=host, network_stale=True).values_list("pk", flat=True)
-    return sum(not apply(driver, key) for key in list(waiting))
+    return sum(not apply_policy(driver, key) for key in list(waiting))

@@ -34,13 +34,13 @@ STATUS_OF = {
     MachineState.ABSENT: Status.STOPPED,
 }
 # Lifecycle columns that change while an operation goes on, and decide about the clocks of its end.
-HOT = [
+LIFECYCLE_COLUMNS = [
     "ttl_seconds", "ttl_action", "ttl_expires_at", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
 ]  # fmt: skip
 TTL_ACTOR = "ttl"
 # What the TTL asked for and what failed is tried again, and not at every sweep.
 TTL_AGAIN_AFTER = timedelta(seconds=60)
-UNSEEN = {
+UNOBSERVED_STATUS = {
     OperationKind.PAUSE: Status.RUNNING,
     OperationKind.RESUME: Status.PAUSED,
     OperationKind.SLEEP: Status.RUNNING,
@@ -49,10 +49,10 @@ UNSEEN = {
 
 
 # A machine that is off after one of these ended by itself: what its owner wants of such an end applies.
-LIVES_ON = frozenset({OperationKind.PAUSE, OperationKind.RESUME, OperationKind.SLEEP})
+KEEPS_MACHINE = frozenset({OperationKind.PAUSE, OperationKind.RESUME, OperationKind.SLEEP})
 
 
-def unseen_status(operation: Operation) -> Status:
+def assumed_status(operation: Operation) -> Status:
     """What a workspace is taken for after an operation on it failed and nobody could look.
 
     One that nobody began has changed nothing.
@@ -60,7 +60,7 @@ def unseen_status(operation: Operation) -> Status:
     before = operation.params.get("from")
     if before and (operation.kind == OperationKind.STOP or operation.attempt == 0):
         return Status(before)
-    return UNSEEN.get(OperationKind(operation.kind), Status.STOPPED)
+    return UNOBSERVED_STATUS.get(OperationKind(operation.kind), Status.STOPPED)
 
 
 def running_fields(row: Workspace, now: datetime | None = None) -> dict[str, Any]:
@@ -78,10 +78,10 @@ def running_fields(row: Workspace, now: datetime | None = None) -> dict[str, Any
     }
 
 
-def hold_current(row: Workspace) -> None:
+def lock_for_outcome(row: Workspace) -> None:
     """Lock the row and read what the owner may have changed since the operation began."""
     lock_row(row)
-    row.refresh_from_db(fields=HOT)
+    row.refresh_from_db(fields=LIFECYCLE_COLUMNS)
 
 
 def rest_status(row: Workspace, status: Status) -> Status:
@@ -127,37 +127,37 @@ def succeed(context: Context, status: Status, event: str, sentence: str, **field
         record(context.workspace, event, sentence, actor=context.operation.actor)
 
 
-def run_on(context: Context, event: str, sentence: str, **fields: Any) -> None:
+def succeed_running(context: Context, event: str, sentence: str, **fields: Any) -> None:
     """`succeed` with `running`; a machine that ended meanwhile is told of after it."""
     with transaction.atomic():
-        hold_current(context.workspace)
+        lock_for_outcome(context.workspace)
         succeed(context, Status.RUNNING, event, sentence, **{**running_fields(context.workspace), **fields})
     after_start(context)
 
 
 def after_start(context: Context) -> None:
     """What changed while the workspace came to run and waited for that: its end, and who may come in by SSH."""
-    machine_events.settle_end(context.operation, context.driver)
+    machine_events.settle_machine_end(context.operation, context.driver)
     renew_access(context.workspace)
 
 
-def fail_as_found(context: Context, code: str, sentence: str, **fields: Any) -> None:
+def fail_as_observed(context: Context, code: str, sentence: str, **fields: Any) -> None:
     """End a failed operation; the workspace is what its machine is, and says why."""
-    found = seen_status(context)
-    if found is Status.STOPPED and context.operation.kind in LIVES_ON:
-        fail_as(context, UNSEEN[OperationKind(context.operation.kind)], code, sentence, **fields)
-        machine_events.settle_end(context.operation, context.driver, unseen=StopReason.CRASHED)
+    found = observed_status(context)
+    if found is Status.STOPPED and context.operation.kind in KEEPS_MACHINE:
+        fail_with_status(context, UNOBSERVED_STATUS[OperationKind(context.operation.kind)], code, sentence, **fields)
+        machine_events.settle_machine_end(context.operation, context.driver, unseen=StopReason.CRASHED)
     else:
-        fail_as(context, found, code, sentence, **fields)
+        fail_with_status(context, found, code, sentence, **fields)
 
 
-def fail_as(context: Context, status: Status, code: str, sentence: str, **fields: Any) -> None:
+def fail_with_status(context: Context, status: Status, code: str, sentence: str, **fields: Any) -> None:
     """End a failed operation with the workspace in `status`. A delete that came meanwhile decides about the row."""
     row = context.workspace
     held = frozenset({Status(row.status)}) & TRANSITIONAL
     status = rest_status(row, status)
     with transaction.atomic():
-        hold_current(row)
+        lock_for_outcome(row)
         fields = {**rest_fields(row, status), "error_code": code, "error_message": sentence, **fields}
         if context.operation.actor == TTL_ACTOR and is_ttl_over(row):
             fields["ttl_expires_at"] = timezone.now() + TTL_AGAIN_AFTER
@@ -167,23 +167,23 @@ def fail_as(context: Context, status: Status, code: str, sentence: str, **fields
         record(row, f"{context.operation.kind}_failed", sentence)
 
 
-def seen_status(context: Context) -> Status:
+def observed_status(context: Context) -> Status:
     """What the machine is now, or what it is taken for where the host does not answer."""
     try:
         return STATUS_OF[context.driver.state(context.workspace.pk)]
     except BackendError:
-        return unseen_status(context.operation)
+        return assumed_status(context.operation)
 
 
-def destroy_quietly(context: Context) -> None:
+def destroy_machine(context: Context) -> None:
     """End the machine; where that fails, the row says stopped or deleting and the reconcile loop ends it."""
     try:
         context.driver.destroy(context.workspace.pk)
     except BackendError as exc:
-        record(context.workspace, "cleanup_postponed", exc.sentence)
+        record(context.workspace, "cleanup_postponed", exc.message)
 
 
-def off_and_failed(context: Context, code: str, sentence: str) -> None:
+def fail_stopped(context: Context, code: str, sentence: str) -> None:
     """The machine is off and its disk as it was; the owner may start it again."""
-    destroy_quietly(context)
-    fail_as(context, Status.STOPPED, code, sentence)
+    destroy_machine(context)
+    fail_with_status(context, Status.STOPPED, code, sentence)

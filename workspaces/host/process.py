@@ -7,7 +7,6 @@ and its supervisor starts it again.
 from __future__ import annotations
 
 import logging
-import os
 
 from django.conf import settings
 from django.db import transaction
@@ -16,41 +15,41 @@ from vmbackend import services as hosts
 from vmbackend.backend import build_driver, image_store
 from vmbackend.errors import BackendError
 from workspaces.host import restarts
-from workspaces.host.host_shutdown import stop_all
-from workspaces.host.machine_events import machine_event
+from workspaces.host.host_shutdown import stop_all_machines
+from workspaces.host.machine_events import handle_machine_event
 from workspaces.host.metering.sampler import Sampler
-from workspaces.host.network_policy import apply_waiting
-from workspaces.host.reconcile.machines import compare
-from workspaces.host.reconcile.operations import settle_orphans
-from workspaces.host.runtime import HostSide
+from workspaces.host.network_policy import apply_stale_policies
+from workspaces.host.reconcile.machines import reconcile_machines
+from workspaces.host.reconcile.operations import settle_orphaned_operations
+from workspaces.host.runtime import HostRuntime
 from workspaces.selectors import digests_in_use
 
 logger = logging.getLogger(__name__)
 
-_side: HostSide | None = None
+_side: HostRuntime | None = None
 _sampler: Sampler | None = None
 
 
-def side() -> HostSide:
+def host_runtime() -> HostRuntime:
     """This process's host side. Raises RuntimeError in any other process than vmhost."""
     if _side is None:
         raise RuntimeError("this process is no vmhost")
     return _side
 
 
-def open_host() -> HostSide:
+def open_host() -> HostRuntime:
     """Open the driver, settle what an earlier vmhost left, reconcile once, restart what the host's going down ended."""
     global _side, _sampler  # noqa: PLW0603 one for each process, by design
     env = settings.ENV
-    made = HostSide(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
-    made.start(machine_event)
+    made = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
+    made.start(handle_machine_event)
     made.images.sweep()
     _side = made
     reconcile(made)
     boot_id = made.driver.capacity().boot_id
     with transaction.atomic():  # a boot that is remembered has had its restarts planned
-        rebooted = hosts.host_booted(name=made.name, boot_id=boot_id)
-        restarts.after_host_start(made.name, rebooted=rebooted)
+        rebooted = hosts.record_host_boot(name=made.name, boot_id=boot_id)
+        restarts.plan_after_host_start(made.name, rebooted=rebooted)
     _sampler = Sampler(made.name, made.driver)
     _sampler.start()
     return made
@@ -64,17 +63,17 @@ def close_host() -> None:
         _sampler = None
     if _side is not None:
         if settings.ENV.stop_vms_on_down:
-            stop_all(_side.name, _side.driver, settings.ENV.stop_grace_seconds)
+            stop_all_machines(_side.name, _side.driver, settings.ENV.stop_grace_seconds)
         _side.stop()
         _side = None
 
 
-def reconcile(on: HostSide) -> int:
+def reconcile(on: HostRuntime) -> int:
     """One pass over this host. Returns how many things were put right."""
-    mended = settle_orphans(on)
+    mended = settle_orphaned_operations(on)
     try:
-        mended += compare(on)
-        mended += apply_waiting(on.driver, on.name)
+        mended += reconcile_machines(on)
+        mended += apply_stale_policies(on.driver, on.name)
         on.images.evict(in_use=digests_in_use(on.name))
     except BackendError as exc:
         logger.warning("reconcile: %s", exc)
@@ -82,4 +81,4 @@ def reconcile(on: HostSide) -> int:
 
 
 def is_vmhost() -> bool:
-    return os.environ.get("PLATFORM_ROLE") == "vmhost"
+    return bool(settings.ENV.role == "vmhost")

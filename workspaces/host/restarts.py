@@ -36,40 +36,40 @@ def is_failure(reason: str, exit_code: int | None) -> bool:
     return reason != HOST_DOWN
 
 
-def plan(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> dict[str, Any]:
+def plan_restart(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> dict[str, Any]:
     """The columns that plan a restart after an exit; empty where the policy wants none, or has given up."""
-    if not is_wanted(row, reason, exit_code) or _is_at_its_limit(row, now):
+    if not policy_wants_restart(row, reason, exit_code) or _is_at_its_limit(row, now):
         return {}
     count = _count(row, now)
     entry = {"at": iso(now), "exit_code": exit_code, "reason": reason}
     return {
         "restart_count": count + 1,
-        "restart_due_at": now + timedelta(seconds=delay(count)),
+        "restart_due_at": now + timedelta(seconds=restart_delay(count)),
         "restart_history": [*row.restart_history, entry][-HISTORY:],
     }
 
 
-def plan_again(row: Workspace, operation: Operation) -> dict[str, Any]:
+def replan_restart(row: Workspace, operation: Operation) -> dict[str, Any]:
     """The columns after a start that failed: another one is planned, and told, where the policy had asked for it."""
     if not operation.params.get("by_policy"):
         return {}
     now = timezone.now()
-    planned = plan(row, START_FAILED, None, now)
-    tell(row, START_FAILED, None, now, planned)
+    planned = plan_restart(row, START_FAILED, None, now)
+    record_plan(row, START_FAILED, None, now, planned)
     return planned
 
 
-def tell(row: Workspace, reason: str, exit_code: int | None, now: datetime, planned: dict[str, Any]) -> None:
+def record_plan(row: Workspace, reason: str, exit_code: int | None, now: datetime, planned: dict[str, Any]) -> None:
     """What the policy made of an exit goes to the activity: `planned`, or that it has given up."""
     if planned:
         seconds = (planned["restart_due_at"] - now).total_seconds()
         record(row, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=ACTOR)
-    elif is_wanted(row, reason, exit_code) and _is_at_its_limit(row, now):
+    elif policy_wants_restart(row, reason, exit_code) and _is_at_its_limit(row, now):
         sentence = f"It was restarted {row.restart_count} times; it is not started again."
         record(row, "restart_given_up", sentence, actor=ACTOR)
 
 
-def is_wanted(row: Workspace, reason: str, exit_code: int | None) -> bool:
+def policy_wants_restart(row: Workspace, reason: str, exit_code: int | None) -> bool:
     """What the policy says of an exit."""
     if row.restart_policy == RestartPolicy.ON_FAILURE:
         return is_failure(reason, exit_code)
@@ -80,7 +80,7 @@ def _is_at_its_limit(row: Workspace, now: datetime) -> bool:
     return bool(row.max_restarts) and _count(row, now) >= row.max_restarts
 
 
-def delay(count: int) -> int:
+def restart_delay(count: int) -> int:
     """Seconds before the next restart, after `count` of them in a row."""
     return min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(count, 10))
 
@@ -90,7 +90,7 @@ def _count(row: Workspace, now: datetime) -> int:
     return 0 if stable and not row.max_restarts else row.restart_count
 
 
-def restart_due(row: Workspace) -> bool:
+def start_due(row: Workspace) -> bool:
     """Start a workspace whose restart is due. One that cannot be started now is tried again later."""
     if row.status not in (Status.STOPPED, Status.LOST) or row.restart_policy == RestartPolicy.NO:
         Workspace.objects.filter(pk=row.pk).update(restart_due_at=None)
@@ -115,7 +115,7 @@ def _postpone(row: Workspace, why: DomainError) -> None:
 
 
 @transaction.atomic
-def after_host_start(host: str, *, rebooted: bool) -> int:
+def plan_after_host_start(host: str, *, rebooted: bool) -> int:
     """What the host's going down ended is started again where the policy says so. Returns how many.
 
     `always` also starts what its owner had stopped before the host was booted anew; `unless-stopped` does not.

@@ -16,7 +16,7 @@ from django.utils import timezone
 from vmbackend import services as hosts
 from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError
-from workspaces.host.console_publisher import BootLogs
+from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ BEAT_SECONDS = 3.0
 NOBODY = "nobody"  # an id that no machine has
 
 
-class HostSide:
+class HostRuntime:
     """Made once per vmhost process. `start` returns when the host is ready to take operations."""
 
     def __init__(self, *, name: str, subnet: str, driver: Driver, images: ImageStore) -> None:
@@ -42,7 +42,7 @@ class HostSide:
         self._events: queues.SimpleQueue[Event | None] = queues.SimpleQueue()
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._boot_logs = BootLogs(name, driver.boot_log)
+        self._boot_logs = ConsolePublisher(name, driver.boot_log)
 
     @property
     def queue_name(self) -> str:
@@ -54,7 +54,7 @@ class HostSide:
         return frozenset(self._claims)
 
     @contextmanager
-    def holding(self, claim: str) -> Iterator[None]:
+    def hold_claim(self, claim: str) -> Iterator[None]:
         """The keeper beats for this claim meanwhile."""
         self._claims.add(claim)
         try:
@@ -105,16 +105,16 @@ class HostSide:
     def beat(self) -> None:
         """Heartbeat of the claims and of the host; bells that nobody heard are rung again."""
         if claims := self.claims:
-            queue.beat(claims)
+            queue.record_heartbeat(claims)
         try:
             self.driver.state(NOBODY)  # a lost hypervisor says so here; the capacity would not
-            hosts.host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
+            hosts.record_host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
         except BackendError as exc:
-            hosts.host_troubled(name=self.name, problem=exc.sentence)
-        for operation in queue.unrung(self.queue_name, timezone.now() - queue.RING_AGAIN_AFTER):
-            queue.ring(operation)
+            hosts.record_host_problem(name=self.name, problem=exc.message)
+        for operation in queue.unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
+            queue.notify_host(operation)
 
-    def may_remove(self, per_hour: int) -> bool:
+    def count_removal(self, per_hour: int) -> bool:
         """Whether the cap on removals of leftovers has room; counts one if so."""
         now = time.monotonic()
         self.removals = [at for at in self.removals if now - at < 3600]

@@ -36,7 +36,7 @@ AGAIN_AFTER = timedelta(seconds=5)
 EXPIRED = "The time to live is over."
 
 
-def due(now: datetime) -> QuerySet[Workspace]:
+def due_workspaces(now: datetime) -> QuerySet[Workspace]:
     """Rows with something to do. One with an operation in flight comes after it, one of a silent host on its return."""
     wanted = Q()
     for column in DUE_COLUMNS:
@@ -46,11 +46,11 @@ def due(now: datetime) -> QuerySet[Workspace]:
     return Workspace.objects.filter(wanted).exclude(status__in=TRANSITIONAL).exclude(host__in=silent).order_by()
 
 
-def sweep() -> int:
+def sweep_due() -> int:
     """Handle what is due. Returns how many things were done."""
     now = timezone.now()
     # Not joined: with nothing due there is nothing to read of them, and no join that a planner could begin with.
-    rows = due(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
+    rows = due_workspaces(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
     return sum(_handle(row, now) for row in rows[:BATCH])
 
 
@@ -72,11 +72,11 @@ def _handle(row: Workspace, now: datetime) -> bool:
 def _act(row: Workspace, now: datetime) -> bool:
     """At most one thing for a row in one sweep: each moves the workspace."""
     if row.ttl_expires_at and row.ttl_expires_at <= now:
-        return expire(row)
+        return expire_ttl(row)
     if row.memory_expires_at and row.memory_expires_at <= now:
-        return forget_memory(row)
+        return drop_memory(row)
     if row.restart_due_at and row.restart_due_at <= now:
-        return restarts.restart_due(row)
+        return restarts.start_due(row)
     return suspend_idle(row, now)
 
 
@@ -87,7 +87,7 @@ def _look_again(row: Workspace, now: datetime) -> None:
 
 
 @transaction.atomic
-def expire(row: Workspace) -> bool:
+def expire_ttl(row: Workspace) -> bool:
     """The TTL is over: what `ttl_action` says. Of a workspace that does not run only `remove` has an effect.
 
     The time stays due until the operation has done it, so one that fails is tried again.
@@ -113,7 +113,7 @@ def expire(row: Workspace) -> bool:
 
 
 @transaction.atomic
-def forget_memory(row: Workspace) -> bool:
+def drop_memory(row: Workspace) -> bool:
     """The memory of a sleeping workspace was kept as long as its policy says: it becomes stopped."""
     held = Workspace.objects.filter(pk=row.pk, memory_expires_at=row.memory_expires_at)
     if row.status != Status.SLEEPING:

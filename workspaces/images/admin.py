@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 
-from workspaces.images import pins, services
+from workspaces.images import catalog_snapshots, services
 from workspaces.images.models import CatalogEntry
 
 
@@ -39,7 +39,7 @@ class CatalogEntryAdmin(ModelAdmin):
 
     @admin.display(description="")
     def icon(self, entry: CatalogEntry) -> SafeString:
-        return format_html('<img src="{}" alt="" width="24" height="24">', pins.logo_url(entry.logo) or "")
+        return format_html('<img src="{}" alt="" width="24" height="24">', catalog_snapshots.logo_url(entry.logo) or "")
 
     @admin.action(description="Show in the catalog")
     def show_entries(self, request: HttpRequest, rows: QuerySet[CatalogEntry]) -> None:

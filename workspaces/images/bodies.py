@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workspaces.images import pins
+from workspaces.images import catalog_snapshots
 from workspaces.images.models import CatalogEntry, Category
 from workspaces.images.selectors import EVERY_CATEGORY
 
@@ -16,8 +16,8 @@ def entry_body(entry: CatalogEntry) -> dict[str, Any]:
         "desc": entry.desc,
         "category": entry.category,
         "image": entry.image,
-        "base_os": pins.base_os(entry),
-        "logo": pins.logo_url(entry.logo),
+        "base_os": catalog_snapshots.base_os(entry),
+        "logo": catalog_snapshots.logo_url(entry.logo),
         "color": entry.color or None,
         "recommended": entry.recommended,
         "includes": entry.includes,
@@ -41,7 +41,7 @@ def desktop_body(desktop: dict[str, Any] | None) -> dict[str, Any] | None:
     if desktop is None:
         return None
     sizes = {name: desktop.get(name, {}) for name in ("vm_defaults", "minimum_resources")}
-    return {**(pins.desktop_fields(desktop) or {}), **sizes}
+    return {**(catalog_snapshots.desktop_fields(desktop) or {}), **sizes}
 
 
 def categories_body() -> list[dict[str, str]]:

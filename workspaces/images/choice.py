@@ -13,9 +13,9 @@ from typing import Any
 from common.errors import ValidationError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
-from workspaces.images import pins, selectors, shapes
+from workspaces.images import catalog_snapshots, selectors, shapes
+from workspaces.images.catalog_snapshots import CatalogSnapshot
 from workspaces.images.models import CatalogEntry, Family
-from workspaces.images.pins import Pin
 
 # Of a request that names neither sizes nor a preset (specification, Workspace create config object).
 DEFAULT_SIZES = {"cpu_millis": 1000, "memory_mb": 512, "disk_size_mb": 512}
@@ -27,10 +27,10 @@ class Choice:
     """`image` is what is pulled; `pin` is kept on the row, None where the catalog does not know the image."""
 
     image: str
-    pin: Pin | None
+    pin: CatalogSnapshot | None
 
 
-def choose(*, image: str | None, preset: str | None, default: str) -> Choice:
+def choose_image(*, image: str | None, preset: str | None, default: str) -> Choice:
     """The entry of a preset, else of an image (`default` where neither is given).
 
     Raises ValidationError (no such preset; an image that is not its base), InvalidConfig (no host runs the family).
@@ -48,7 +48,7 @@ def choose(*, image: str | None, preset: str | None, default: str) -> Choice:
         return Choice(reference, None)
     if entry.os_family == Family.MACOS:
         raise errors.InvalidConfig(details={"image": ["No host runs images of family macos."]})
-    return Choice(reference, pins.pin_of(entry, by_preset=preset is not None))
+    return Choice(reference, catalog_snapshots.snapshot_of(entry, by_preset=preset is not None))
 
 
 def _require_base(entry: CatalogEntry, image: str | None) -> None:
@@ -58,7 +58,7 @@ def _require_base(entry: CatalogEntry, image: str | None) -> None:
         raise ValidationError(details={"image": [sentence]})
 
 
-def require_env(pin: Pin | None, env: Mapping[str, str]) -> None:
+def require_env(pin: CatalogSnapshot | None, env: Mapping[str, str]) -> None:
     """Raises MissingRequiredEnv with every key that the entry requires and `env` lacks."""
     missing = [item["key"] for item in (pin["env"] if pin else []) if item.get("required") and item["key"] not in env]
     if missing:
@@ -67,7 +67,7 @@ def require_env(pin: Pin | None, env: Mapping[str, str]) -> None:
         )
 
 
-def sizes(pin: Pin | None, asked: Mapping[str, int], *, desktop: bool) -> dict[str, int]:
+def chosen_sizes(pin: CatalogSnapshot | None, asked: Mapping[str, int], *, desktop: bool) -> dict[str, int]:
     """The columns of resources: what was asked for, else the preset's, else the defaults.
 
     With a desktop: at least what it needs. Raises InvalidConfig where less was asked for.
@@ -82,13 +82,13 @@ def sizes(pin: Pin | None, asked: Mapping[str, int], *, desktop: bool) -> dict[s
     return chosen
 
 
-def require_desktop(pin: Pin | None) -> None:
+def require_desktop(pin: CatalogSnapshot | None) -> None:
     """Raises InvalidConfig unless the image offers a desktop."""
-    if not pins.offers_desktop(pin):
+    if not catalog_snapshots.offers_desktop(pin):
         raise errors.InvalidConfig(details={"desktop": ["This image has no desktop."]})
 
 
-def short_for_desktop(pin: Pin | None, given: Mapping[str, int]) -> dict[str, list[str]]:
+def short_for_desktop(pin: CatalogSnapshot | None, given: Mapping[str, int]) -> dict[str, list[str]]:
     """Which sizes are below what the image's desktop needs, by their names in requests, with a sentence each."""
     least = _of_desktop(pin, "minimum_resources")
     return {SHOWN[name]: [_sentence(name, value)] for name, value in least.items() if given[name] < value}
@@ -100,10 +100,10 @@ def _sentence(name: str, least: int) -> str:
     return f"The desktop of this image needs at least {least} MiB."
 
 
-def _of_preset(pin: Pin | None) -> dict[str, int]:
+def _of_preset(pin: CatalogSnapshot | None) -> dict[str, int]:
     return shapes.columns(pin["vm_defaults"]) if pin and pin["preset"] else {}
 
 
-def _of_desktop(pin: Pin | None, part: str) -> dict[str, int]:
+def _of_desktop(pin: CatalogSnapshot | None, part: str) -> dict[str, int]:
     desktop: dict[str, Any] = (pin["desktop"] if pin else None) or {}
     return shapes.columns(desktop.get(part))

@@ -11,7 +11,7 @@ from vmbackend.images.reference import parse_reference
 CATALOG = Path(__file__).with_name("catalog.json")
 
 
-def rows() -> list[dict[str, Any]]:
+def seed_rows() -> list[dict[str, Any]]:
     """The columns of each entry; they are listed in the order of the file, with room between."""
     entries: list[dict[str, Any]] = json.loads(CATALOG.read_text())
     return [
@@ -23,5 +23,5 @@ def rows() -> list[dict[str, Any]]:
 def seed(model: Any) -> None:
     """Make the entries that are not there yet; `model` is CatalogEntry, or its historical form in a migration."""
     known = {field.name for field in model._meta.concrete_fields}
-    entries = ({name: value for name, value in row.items() if name in known} for row in rows())
+    entries = ({name: value for name, value in row.items() if name in known} for row in seed_rows())
     model.objects.bulk_create([model(**entry) for entry in entries], ignore_conflicts=True)

@@ -8,7 +8,7 @@ from workspaces.images.models import CatalogEntry
 EVERY_CATEGORY = "all"
 
 
-def shown(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
+def shown_entries(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
     """The entries that have every word of `search` somewhere, in the order of the catalog.
 
     The search runs here and not in the database, whose folding of case knows ASCII only (SQLite) and which would look

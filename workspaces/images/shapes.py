@@ -96,7 +96,7 @@ def valid_reference(value: str) -> None:
     try:
         parse_reference(value)
     except ImageError as exc:
-        raise ValidationError(exc.sentence) from exc
+        raise ValidationError(exc.message) from exc
 
 
 def columns(sizes: Mapping[str, Any] | None) -> dict[str, int]:

@@ -22,5 +22,5 @@ class CatalogViewSet(ViewSet):
     def list(self, request: ApiRequest) -> Response:
         """The curated images. No whitelist: create accepts any public image reference."""
         query = validated_query(serializers.CatalogQuery, request)
-        entries = selectors.shown(search=query["search"], category=query["category"])
+        entries = selectors.shown_entries(search=query["search"], category=query["category"])
         return ok(images=[bodies.entry_body(entry) for entry in entries], categories=bodies.categories_body())

@@ -17,9 +17,9 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Mode, RestartPolicy
 from workspaces.power.services import (
-    move,
-    require_free,
+    begin_operation,
     require_host,
+    require_no_operation,
 )
 from workspaces.rows import lock_current, update_columns, write_columns
 from workspaces.states import Status
@@ -149,7 +149,7 @@ def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
     workspace.refresh_from_db()
     if workspace.status == Status.DESTROYED:
         return None
-    require_free(workspace)
+    require_no_operation(workspace)
     require_host(workspace)
     fields = {} if workspace.is_running else {"started_at": None}
-    return move(workspace, Status.STOPPING, OperationKind.DESTROY, actor, **fields)
+    return begin_operation(workspace, Status.STOPPING, OperationKind.DESTROY, actor, **fields)

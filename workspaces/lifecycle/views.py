@@ -17,7 +17,7 @@ from workspaces import representations
 from workspaces.lifecycle import serializers, services
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
-from workspaces.wait_response import has_ended
+from workspaces.wait_response import wait_until_finished
 
 INVALID = {400: "`validation_error`"}
 
@@ -102,7 +102,7 @@ class LifecycleViewSet(ViewSet):
         """Remove the virtual machine and its disk; the record stays, `destroyed`. Twice is no error."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_destroy(workspace=workspace, actor=request.user.label)
-        if operation is None or has_ended(operation):
+        if operation is None or wait_until_finished(operation):
             return ok(message="The virtual machine was destroyed; the record stays until it is deleted.")
         return ok(202, accepted=True, message="The virtual machine is being destroyed.")
 

@@ -14,8 +14,8 @@ from common.redis import redis_client
 from common.sse.frames import GAP, MESSAGE, one_line
 from common.sse.replay import Channel, drop_channel, pause_channel, restart_channel
 from common.times import iso
-from workspaces.logs.follow import Look, Place
-from workspaces.logs.lines import entry
+from workspaces.logs.follow import LogChanges, LogPosition
+from workspaces.logs.lines import log_entry
 from workspaces.logs.sources import LogSource
 
 logger = logging.getLogger(__name__)
@@ -25,16 +25,16 @@ def log_channel(workspace_id: str, source: str) -> Channel:
     return Channel(f"log:{workspace_id}:{source}")
 
 
-def events_of(look: Look, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
+def log_events(look: LogChanges, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
     """Events of what a look found. A line without a time that came while somebody followed has that of the look."""
     now = iso(datetime.now(UTC)) if live else None
     gap = [(GAP, one_line({"gap": True}))] if look.gap else []
-    shown = [entry(line, source.name, console=source.is_console, now=now) for line in look.lines]
+    shown = [log_entry(line, source.name, console=source.is_console, now=now) for line in look.lines]
     return gap + [(MESSAGE, one_line(one)) for one in shown]
 
 
 @contextmanager
-def clearing(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
+def cleared_on_commit(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
     """While logs are being emptied nobody reads them for streams; then open streams get `{"cleared": true}`.
 
     If the body fails, streams are told of a gap instead; within a transaction they are told with its commit. Without
@@ -51,7 +51,7 @@ def clearing(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
 
 
 def _tell(client: redis.Redis, channel: Channel) -> None:
-    restart_channel(client, channel, MESSAGE, one_line({"cleared": True}), str(Place()))
+    restart_channel(client, channel, MESSAGE, one_line({"cleared": True}), str(LogPosition()))
 
 
 def _each(channels: list[Channel], do: Callable[[redis.Redis, Channel], None]) -> None:

@@ -6,25 +6,25 @@ import json
 from typing import Any
 
 from common.errors import NotFound
-from workspaces.host_rpc import ask
+from workspaces.host_rpc import call
 from workspaces.models import Workspace
 
 TASK = "workspaces.tasks.answer_boot_log"
 NAMES = ("boot.log", "boot.log.1")
 
 
-def tail(workspace: Workspace, lines: int) -> bytes:
+def console_tail(workspace: Workspace, lines: int) -> bytes:
     """The end of the console log with at least that many lines, where there are so many. Raises VMUnavailable."""
     return _ask(workspace, "tail", lines)
 
 
-def files(workspace: Workspace) -> list[dict[str, Any]]:
+def console_files(workspace: Workspace) -> list[dict[str, Any]]:
     """Its files: name, size in bytes, when it was written to (seconds since the epoch). Raises VMUnavailable."""
     listed: list[dict[str, Any]] = json.loads(_ask(workspace, "files", 0) or b"[]")
     return listed
 
 
-def content(workspace: Workspace, name: str) -> bytes:
+def console_file(workspace: Workspace, name: str) -> bytes:
     """One of the files whole. Raises NotFound, VMUnavailable."""
     found = _ask(workspace, "read", NAMES.index(name))
     if not found:
@@ -32,10 +32,10 @@ def content(workspace: Workspace, name: str) -> bytes:
     return found[1:]
 
 
-def clear_all(workspace: Workspace) -> None:
+def clear_console(workspace: Workspace) -> None:
     """Empty the console log. Raises VMUnavailable."""
     _ask(workspace, "clear", 0)
 
 
 def _ask(workspace: Workspace, what: str, argument: int) -> bytes:
-    return ask(workspace, TASK, what, argument) if workspace.host is not None else b""
+    return call(workspace, TASK, what, argument) if workspace.host is not None else b""

@@ -10,7 +10,7 @@ from common.sse.calls import bounded_call
 WATCH_SECONDS = 6.0
 
 
-async def watch(client: Redis, host: str, workspace_id: str) -> None:
+async def announce_reader(client: Redis, host: str, workspace_id: str) -> None:
     """Somebody reads this console for the next WATCH_SECONDS."""
     await bounded_call(client.zadd(readers_key(host), {workspace_id: await redis_time(client) + WATCH_SECONDS}))
 

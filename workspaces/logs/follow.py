@@ -43,7 +43,7 @@ class LogFiles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPosition:
     """How far a log was read, and the bytes before."""
 
     offset: int = 0
@@ -53,7 +53,7 @@ class Place:
         return f"{self.offset}:{self.mark.hex()}"
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> LogPosition:
         offset, _, mark = text.partition(":")
         return cls(int(offset), bytes.fromhex(mark))
 
@@ -62,33 +62,33 @@ class Place:
         """Whether it is in the middle of a line."""
         return bool(self.mark) and not self.mark.endswith(b"\n")
 
-    def after(self, read: bytes) -> Place:
-        return Place(self.offset + len(read), (self.mark + read)[-MARK_BYTES:])
+    def after(self, read: bytes) -> LogPosition:
+        return LogPosition(self.offset + len(read), (self.mark + read)[-MARK_BYTES:])
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LogChanges:
     """What came, and where the log is read on from once that was told. `gap`: before these lines some are missing."""
 
     lines: list[Line]
-    place: Place
+    place: LogPosition
     gap: bool = False
 
 
 class Follower:
     """Reads one log on from a place. `place` moves only by `told`, so that a look that was not told is repeated."""
 
-    def __init__(self, files: LogFiles, place: Place) -> None:
+    def __init__(self, files: LogFiles, place: LogPosition) -> None:
         self._files = files
         self._place = place
         self._size = -1
         self._changed = 0.0
         self._in_older = False
 
-    def told(self, look: Look) -> None:
+    def told(self, look: LogChanges) -> None:
         self._place = look.place
 
-    async def look(self) -> Look | None:
+    async def look(self) -> LogChanges | None:
         """What came since; None where nothing did."""
         size = await self._files.size(0)
         if size is None or not self._is_due(size):
@@ -110,19 +110,19 @@ class Follower:
             return True
         return self._in_older or size != self._place.offset
 
-    def _cut(self, data: bytes) -> Look | None:
+    def _cut(self, data: bytes) -> LogChanges | None:
         """Whole lines of a block, so many at most; a part of one where it is long or nothing follows."""
         end = _lines_end(data)
         if not end and (len(data) >= STEP_BYTES or time.monotonic() - self._changed >= PARTIAL_SECONDS):
             end = _end(data)
         return self._look(data, end, self._place) if end else None
 
-    async def _skip_to(self, size: int) -> Look:
+    async def _skip_to(self, size: int) -> LogChanges:
         data = await self._files.read(0, size - SEED_BYTES, SEED_BYTES)
-        place = Place(size - SEED_BYTES).after(data)
-        return Look(_lines_of(data, self._files, cut=True)[-STEP_LINES:], place, gap=True)
+        place = LogPosition(size - SEED_BYTES).after(data)
+        return LogChanges(_lines_of(data, self._files, cut=True)[-STEP_LINES:], place, gap=True)
 
-    async def _moved(self) -> Look:
+    async def _moved(self) -> LogChanges:
         """On in an older file, which is the one that was read until now, or in what followed that."""
         place = self._place
         skip = len(place.mark)
@@ -132,16 +132,16 @@ class Follower:
                 rest = data[skip:]
                 # Nothing is added to an older file: what is left without an end is told as it is.
                 return self._look(rest, _end(rest), place) if rest else await self._begin(age - 1)
-        return Look([], Place(), gap=True)
+        return LogChanges([], LogPosition(), gap=True)
 
-    async def _begin(self, age: int) -> Look:
+    async def _begin(self, age: int) -> LogChanges:
         """The beginning of a file; of the newest the next look reads it."""
         data = await self._files.read(age, 0, STEP_BYTES) if age else b""
-        return self._look(data, _end(data), Place())
+        return self._look(data, _end(data), LogPosition())
 
-    def _look(self, data: bytes, end: int, place: Place) -> Look:
+    def _look(self, data: bytes, end: int, place: LogPosition) -> LogChanges:
         lines = split_lines(data[:end], console=self._files.console, inside=place.is_inside)
-        return Look(lines, place.after(data[:end]))
+        return LogChanges(lines, place.after(data[:end]))
 
 
 def _end(data: bytes) -> int:
@@ -160,7 +160,7 @@ def _lines_end(data: bytes) -> int:
     return end
 
 
-async def seed(files: LogFiles) -> Look:
+async def initial_position(files: LogFiles) -> LogChanges:
     """The newest whole lines of a log that nobody has followed yet, and the place behind them."""
     size = await files.size(0) or 0
     start = max(0, size - SEED_BYTES)
@@ -172,7 +172,7 @@ async def seed(files: LogFiles) -> Look:
             break
         start, older = await _end_of(files, age)
         lines = older + lines
-    return Look(lines[-SEED_LINES:], Place(size - len(data)).after(data[:end]))
+    return LogChanges(lines[-SEED_LINES:], LogPosition(size - len(data)).after(data[:end]))
 
 
 async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vmbackend.bootlog import take_stamp
+from vmbackend.bootlog import split_timestamp
 
 # A longer line comes as several entries.
 MAX_LINE = 8192
@@ -28,7 +28,7 @@ def split_lines(data: bytes, *, console: bool = False, inside: bool = False) -> 
     """
     found: list[Line] = []
     for line in data.split(b"\n"):
-        time, text = take_stamp(line) if console and not inside else (None, line)
+        time, text = split_timestamp(line) if console and not inside else (None, line)
         found += [Line(piece, time) for piece in _pieces(text.rstrip(b"\r"))]
         inside = False
     return found
@@ -61,13 +61,13 @@ def whole_lines(data: bytes) -> bytes:
     return data.split(b"\n", 1)[-1]
 
 
-def entries(data: bytes, source: str, *, console: bool, last: int) -> list[dict[str, Any]]:
+def log_entries(data: bytes, source: str, *, console: bool, last: int) -> list[dict[str, Any]]:
     """The last entries of a block of a log. A console's lines carry their times, a program's have none."""
     lines = split_lines(data, console=console)[-last:] if last else []
-    return [entry(line, source, console=console) for line in lines]
+    return [log_entry(line, source, console=console) for line in lines]
 
 
-def entry(line: Line, source: str, *, console: bool, now: str | None = None) -> dict[str, Any]:
+def log_entry(line: Line, source: str, *, console: bool, now: str | None = None) -> dict[str, Any]:
     """Bytes that are no UTF-8 are replaced. A program's two streams share a log, so all of it is `stdout`.
 
     `now`: when the line came, where it has no time of its own.

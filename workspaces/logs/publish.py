@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from common.sse.replay import PAUSED, Channel, ReplayBuffer, Superseded
-from workspaces.logs.channels import events_of
-from workspaces.logs.follow import Follower, LogFiles, Place, seed
+from workspaces.logs.channels import log_events
+from workspaces.logs.follow import Follower, LogFiles, LogPosition, initial_position
 from workspaces.logs.sources import LogSource
 
 HELD_SECONDS = 0.2
@@ -37,10 +37,10 @@ class LogPublisher:
             await asyncio.sleep(HELD_SECONDS)
             return False
         if self._position:
-            self._follower = Follower(self._files, Place.parse(self._position))
+            self._follower = Follower(self._files, LogPosition.parse(self._position))
             return await self._advance()
-        found = await seed(self._files)
-        await self._write(events_of(found, self._source, live=False), str(found.place))
+        found = await initial_position(self._files)
+        await self._write(log_events(found, self._source, live=False), str(found.place))
         self._follower = Follower(self._files, found.place)
         return True
 
@@ -49,7 +49,7 @@ class LogPublisher:
         look = await self._follower.look()
         if look is None:
             return False
-        await self._write(events_of(look, self._source, live=True), str(look.place))
+        await self._write(log_events(look, self._source, live=True), str(look.place))
         self._follower.told(look)
         return True
 

@@ -52,6 +52,6 @@ def find_source(workspace: Workspace, name: str) -> LogSource:
     return found
 
 
-def aged(path: str, age: int) -> str:
+def rotated_name(path: str, age: int) -> str:
     """The name of an older file of a log; age 0 is the one that is written to."""
     return f"{path}.{age}" if age else path

@@ -25,10 +25,10 @@ from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress
 from workspaces.guests import guest_errors
 from workspaces.last_used import TransferUse
-from workspaces.logs import console, inside, serializers
-from workspaces.logs.channels import clearing
-from workspaces.logs.lines import entries
-from workspaces.logs.reach import log_address
+from workspaces.logs import console, guest_logs, serializers
+from workspaces.logs.channels import cleared_on_commit
+from workspaces.logs.guest_address import guest_log_address
+from workspaces.logs.lines import log_entries
 from workspaces.logs.serializers import LogQuery
 from workspaces.logs.sources import LogSource, find_source, sources_of
 from workspaces.models import Workspace
@@ -59,21 +59,21 @@ class LogsViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         source = _named(workspace, query["source"])
         data = _tail(workspace, source, query["tail_lines"])
-        found = entries(data, source.name, console=source.is_console, last=query["tail_lines"])
+        found = log_entries(data, source.name, console=source.is_console, last=query["tail_lines"])
         return ok(source=source.name, logs=found)
 
     @extend_schema(responses=serializers.LogFilesResponse)
     def files(self, request: ApiRequest, workspace_id: str) -> Response:
         """The log files, older ones (`.1` to `.3`) included."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
-        found = console.files(workspace)
+        found = console.console_files(workspace)
         complete = workspace.status == Status.RUNNING
         if complete:
             sources = list(sources_of(workspace).values())
-            address = log_address(workspace)
+            address = guest_log_address(workspace)
             release_connection()
             with guest_errors():
-                listed = guest_pool().call(address, lambda session: inside.files(session, sources), CALL_SECONDS)
+                listed = guest_pool().call(address, lambda session: guest_logs.files(session, sources), CALL_SECONDS)
             found += [{"name": file.name, "size": file.size, "modified": file.modified} for file in listed]
         files = [{**file, "modified": iso(moment(file["modified"]))} for file in found]
         return ok(files=files, complete=complete or workspace.status in NO_DISK)
@@ -83,13 +83,13 @@ class LogsViewSet(ViewSet):
         """Empty all logs, on the host and in the workspace, which must run for that. Open streams are told."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         sources = sources_of(workspace)
-        address = None if workspace.status in NO_DISK else log_address(workspace)
+        address = None if workspace.status in NO_DISK else guest_log_address(workspace)
         release_connection()
-        with clearing(workspace.pk, sources), guest_errors():
+        with cleared_on_commit(workspace.pk, sources), guest_errors():
             if address is not None:
                 inner = list(sources.values())
-                guest_pool().call(address, lambda session: inside.clear(session, inner), CLEAR_SECONDS)
-            console.clear_all(workspace)
+                guest_pool().call(address, lambda session: guest_logs.clear(session, inner), CLEAR_SECONDS)
+            console.clear_console(workspace)
         return ok(message="The logs were cleared.")
 
 
@@ -102,11 +102,11 @@ def _named(workspace: Workspace, name: str) -> LogSource:
 
 def _tail(workspace: Workspace, source: LogSource, lines: int) -> bytes:
     if source.path is None:
-        return console.tail(workspace, lines)
-    path, address = source.path, log_address(workspace)
+        return console.console_tail(workspace, lines)
+    path, address = source.path, guest_log_address(workspace)
     release_connection()
     with guest_errors():
-        return guest_pool().call(address, lambda session: inside.tail(session, path, lines), CALL_SECONDS)
+        return guest_pool().call(address, lambda session: guest_logs.tail(session, path, lines), CALL_SECONDS)
 
 
 async def log_file(request: HttpRequest, workspace_id: str, name: str) -> HttpResponseBase:
@@ -129,11 +129,11 @@ def _locate(request: HttpRequest, workspace_id: str, name: str) -> bytes | tuple
     actor = require(actor_of(request), RESOURCE_SCOPES)
     workspace = requested_workspace(actor, workspace_id, whole=True)
     if name in console.NAMES:
-        return console.content(workspace, name)
-    path = inside.path_of(name, sources_of(workspace).values())
+        return console.console_file(workspace, name)
+    path = guest_logs.path_of(name, sources_of(workspace).values())
     if path is None:
         raise NotFound("There is no such log file; /logs/list names them.")
-    address = log_address(workspace)
+    address = guest_log_address(workspace)
     release_connection()  # the content may flow for minutes
     return address, path
 
@@ -142,7 +142,7 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: Transfer
     async with aclosing(rest):
         yield first
         async for chunk in rest:
-            await use.atouch()
+            await use.arecord()
             yield chunk
 
 

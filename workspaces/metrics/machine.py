@@ -7,7 +7,7 @@ from typing import Any
 
 from common.errors import VMUnavailable
 from vmbackend.driver import MachineState
-from workspaces.host_rpc import ask
+from workspaces.host_rpc import call
 from workspaces.models import Workspace
 
 TASK = "workspaces.tasks.answer_machine_info"
@@ -17,7 +17,7 @@ def machine_info(workspace: Workspace) -> dict[str, Any]:
     """What the host says of the machine; `absent` for a workspace without a host. Raises VMUnavailable."""
     if workspace.host is None:
         return {"state": MachineState.ABSENT.value, "machine": None, "counters": None}
-    told: dict[str, Any] = json.loads(ask(workspace, TASK))
+    told: dict[str, Any] = json.loads(call(workspace, TASK))
     if "problem" in told:
         raise VMUnavailable(told["problem"])
     return told

@@ -9,9 +9,9 @@ import redis
 
 from workspaces import call_counter
 from workspaces.models import Workspace
-from workspaces.usage import live
+from workspaces.usage import latest_samples
 from workspaces.usage.amounts import percent
-from workspaces.usage.live import Seen
+from workspaces.usage.latest_samples import LatestSample
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def stats_of(workspace: Workspace) -> dict[str, Any]:
     }
 
 
-def readable(size: float) -> str:
+def human_readable(size: float) -> str:
     """`1.5 MB`: at most one digit behind the point, thousands."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.95:
@@ -44,17 +44,17 @@ def readable(size: float) -> str:
     return f"{size:.1f}".removesuffix(".0") + " TB"
 
 
-def _look(workspace_id: str) -> tuple[Seen | None, int]:
-    waiting = call_counter.waiting(workspace_id)
+def _look(workspace_id: str) -> tuple[LatestSample | None, int]:
+    waiting = call_counter.unflushed_calls(workspace_id)
     try:
-        look, count = live.look(workspace_id, call_counter.key_of(workspace_id))
+        look, count = latest_samples.latest_sample_and_counter(workspace_id, call_counter.calls_key(workspace_id))
     except redis.RedisError as exc:
         logger.warning("statistics of %s: %s", workspace_id, exc)
         return None, waiting
     return look, count + waiting
 
 
-def _measured(look: Seen) -> dict[str, Any]:
+def _measured(look: LatestSample) -> dict[str, Any]:
     used, total = look.memory_used_bytes or 0, look.memory_total_bytes or 0
     return {
         "cpuUsage": percent(look.cpu_time_ns, look.cpu_capacity_ns),
@@ -65,8 +65,8 @@ def _measured(look: Seen) -> dict[str, Any]:
         "guestMemoryTotal": total,
         "guestDiskUsed": look.disk_used_bytes or 0,
         "guestDiskTotal": look.disk_total_bytes or 0,
-        "networkIn": readable(look.net_rx_bytes),
-        "networkOut": readable(look.net_tx_bytes),
+        "networkIn": human_readable(look.net_rx_bytes),
+        "networkOut": human_readable(look.net_tx_bytes),
         "networkInBytes": look.net_rx_bytes,
         "networkOutBytes": look.net_tx_bytes,
     }
@@ -77,4 +77,4 @@ def _nothing(memory_mb: int) -> dict[str, Any]:
         ("cpuUsage", "memoryUsage", "memoryUsedMB", "guestMemoryUsed", "guestMemoryTotal", "guestDiskUsed",
          "guestDiskTotal", "networkInBytes", "networkOutBytes"), 0,
     )  # fmt: skip
-    return {**counts, "memoryTotalMB": memory_mb, "networkIn": readable(0), "networkOut": readable(0)}
+    return {**counts, "memoryTotalMB": memory_mb, "networkIn": human_readable(0), "networkOut": human_readable(0)}

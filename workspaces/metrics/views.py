@@ -53,7 +53,7 @@ def info_body(row: Workspace, told: dict[str, Any]) -> dict[str, Any]:
         "start_time": iso(row.started_at) if row.is_running else None,
         "uptime": row.uptime(),
         "resources": {
-            "cpus": representations.number(row.applied_cpu_millis / 1000),
+            "cpus": representations.whole_or_fraction(row.applied_cpu_millis / 1000),
             "memory_mb": row.applied_memory_mb,
             "disk_size_mb": row.applied_disk_size_mb,
         },

@@ -64,7 +64,7 @@ class Operation(models.Model):
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_message = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
-    rung_at = models.DateTimeField(default=timezone.now)
+    notified_at = models.DateTimeField(default=timezone.now)
     heartbeat_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)

@@ -18,14 +18,16 @@ GB = 1_000_000_000
 
 
 class Usage(models.Model):
-    """One workspace's totals. Counters and `run` are those up to which its use is counted: what a process that died
-    had not written is found by the next one as the difference to them.
+    """One workspace's totals.
+
+    Counters and `generation` (which identifies the machine's process) are those up to which use is counted: what a
+    vmhost that died had not written, the next one counts as the difference to them.
     """
 
     workspace = models.OneToOneField(Workspace, on_delete=models.CASCADE, related_name="usage")
     tracking = models.BooleanField(default=True)
     # Grows when the owner deletes the usage: what was measured before belongs to an older number, and is dropped.
-    cleared = models.PositiveIntegerField(default=0)
+    reset_count = models.PositiveIntegerField(default=0)
 
     total_cpu_time_ns = models.BigIntegerField(default=0)
     total_disk_read = models.BigIntegerField(default=0)
@@ -33,7 +35,7 @@ class Usage(models.Model):
     total_net_rx = models.BigIntegerField(default=0)
     total_net_tx = models.BigIntegerField(default=0)
 
-    run = models.CharField(max_length=64, blank=True, default="")
+    generation = models.CharField(max_length=64, blank=True, default="")
     cpu_time_ns = models.BigIntegerField(default=0)
     disk_read_bytes = models.BigIntegerField(default=0)
     disk_write_bytes = models.BigIntegerField(default=0)

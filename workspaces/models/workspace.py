@@ -68,7 +68,7 @@ class Workspace(models.Model):
     image_digest = models.CharField(max_length=80, blank=True, default="")
     preset = models.CharField(max_length=120, blank=True, default="")
     # A copy of the catalog entry that it was made from (`images.pins`); never written again.
-    image_pin = models.JSONField(null=True, blank=True)
+    catalog_snapshot = models.JSONField(null=True, blank=True)
     env: models.Field[Any, Any] = EncryptedJSONField(default=dict, blank=True)
     cmd = models.JSONField(null=True, blank=True)
     workloads: models.Field[Any, Any] = EncryptedJSONField(default=list, blank=True)

@@ -14,7 +14,7 @@ from django.db import transaction
 from common.errors import DomainError
 from workspaces import route_cache
 from workspaces.errors import PublicPortLimit, PublicPortNotFound, VmMissing
-from workspaces.host_rpc import ask
+from workspaces.host_rpc import call
 from workspaces.models import PublicPort, Workspace
 from workspaces.models.workspace import POLICY_COLUMNS
 from workspaces.rows import lock_current, write_columns
@@ -37,7 +37,7 @@ def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any])
     shut = {"public_access", "ingress"} & new.keys()
     stale = {"network_stale": True} if set(POLICY_COLUMNS) & new.keys() else {}
     write_columns(workspace, "network_changed", f"Changed: {', '.join(sorted(new))}.", actor, **new, **stale)
-    route_cache.shut(workspace)
+    route_cache.invalidate_routes(workspace)
     return [port.port for port in workspace.public_ports.all()] if shut else []
 
 
@@ -53,7 +53,7 @@ def port_publish(
     given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
     found = workspace.public_ports.filter(port=port).first()
     if found is not None:
-        route_cache.shut(workspace, route_cache.names(found.slug, found.hash))
+        route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
         for name, value in given.items():
             setattr(found, name, value)
         found.save(update_fields=list(given))
@@ -74,7 +74,7 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     found = workspace.public_ports.filter(port=port).first()
     if found is None:
         raise PublicPortNotFound
-    route_cache.shut(workspace, route_cache.names(found.slug, found.hash))
+    route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
     found.delete()
     left = workspace.public_ports.count()
     write_columns(
@@ -82,7 +82,7 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     )
 
 
-def bring_to_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:
+def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:
     """Let the host apply the row, outside of any transaction. None, or why it applies later.
 
     What it could not be told, it finds by itself when it is back (`apply_waiting`).
@@ -90,7 +90,7 @@ def bring_to_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
     if workspace.host is None:
         return "There is no machine yet; it applies when one is made."
     try:
-        return ask(workspace, TASK, list(close)).decode() or None
+        return call(workspace, TASK, list(close)).decode() or None
     except DomainError as exc:
         logger.warning("network of %s: %s", workspace.pk, exc.message)
         return f"{exc.message} It applies as soon as the host is back."

@@ -40,7 +40,7 @@ class NetworkViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes = validated(serializers.NetworkRequest, request)
         close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
-        problem = services.bring_to_host(workspace, close)
+        problem = services.apply_on_host(workspace, close)
         return ok(network=network_body(workspace), applied=problem is None, problem=problem)
 
 
@@ -85,7 +85,7 @@ class PublicAccessViewSet(ViewSet):
         """Take a port's public address back and end the connections that are open through it."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.port_withdraw(workspace=workspace, actor=request.user.label, port=port)
-        services.bring_to_host(workspace, [port])
+        services.apply_on_host(workspace, [port])
         return ok(message=f"Port {port} is not public any more.", **_ports(workspace))
 
 

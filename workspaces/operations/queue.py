@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 RUN_TASK = "workspaces.tasks.run_operation"
 # A bell that was not heard for that long is rung again by the host's keeper.
-RING_AGAIN_AFTER = timedelta(seconds=5)
+NOTIFY_AGAIN_AFTER = timedelta(seconds=5)
 
 
 class Preempted(Exception):
@@ -56,16 +56,16 @@ def enqueue(
                 queue=workspace.host.queue if workspace.host else "default",
                 actor=actor[:160],
                 created_at=now,
-                rung_at=now,
+                notified_at=now,
                 deadline_at=now + timedelta(seconds=seconds),
             )
     except IntegrityError:
         raise OperationInProgress from None
-    transaction.on_commit(lambda: ring(operation))
+    transaction.on_commit(lambda: notify_host(operation))
     return operation
 
 
-def ring(operation: Operation) -> None:
+def notify_host(operation: Operation) -> None:
     """Tell the host's vmhost. A bell that cannot ring (Redis is away) is rung again by the keeper."""
     try:
         current_app.send_task(RUN_TASK, args=[operation.pk], queue=operation.queue, expires=3600)
@@ -73,7 +73,7 @@ def ring(operation: Operation) -> None:
         logger.warning("could not ring for %s: %s", operation.pk, exc)
 
 
-def live(workspace: Workspace, *kinds: OperationKind) -> Operation | None:
+def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | None:
     """The live operation of a workspace, if there is one (of these kinds)."""
     found = Operation.objects.filter(workspace=workspace, state__in=LIVE)
     return (found.filter(kind__in=kinds) if kinds else found).order_by("created_at").first()
@@ -110,12 +110,12 @@ def _others_live(operation: Operation) -> bool:
     )
 
 
-def beat(claims: Iterable[str]) -> None:
+def record_heartbeat(claims: Iterable[str]) -> None:
     """The holder is alive: one update for all its claims."""
     Operation.objects.filter(claim__in=list(claims), state=OperationState.RUNNING).update(heartbeat_at=timezone.now())
 
 
-def step(operation: Operation, name: str) -> None:
+def record_step(operation: Operation, name: str) -> None:
     """Record which step comes next. Raises Preempted where the claim is gone."""
     held = _held(operation)
     if not held.update(step=name, heartbeat_at=timezone.now()):
@@ -123,7 +123,7 @@ def step(operation: Operation, name: str) -> None:
     operation.step = name
 
 
-def note(operation: Operation, **facts: Any) -> None:
+def record_facts(operation: Operation, **facts: Any) -> None:
     """Keep what later attempts, or who settles the end, must know. In the caller's transaction where there is one."""
     with transaction.atomic():
         kept = Operation.objects.select_for_update(of=("self",)).filter(pk=operation.pk).first()
@@ -155,14 +155,14 @@ def _held(operation: Operation) -> QuerySet[Operation]:
 
 def announce_on_commit(operation: Operation) -> None:
     """Wake the requests that wait, and ring for a delete that follows."""
-    transaction.on_commit(lambda: waiting.announce(operation.pk))
-    transaction.on_commit(lambda: ring_follower(operation.workspace_id))
+    transaction.on_commit(lambda: waiting.announce_outcome(operation.pk))
+    transaction.on_commit(lambda: notify_follower(operation.workspace_id))
 
 
-def ring_follower(workspace_id: str) -> None:
+def notify_follower(workspace_id: str) -> None:
     """Ring for what is queued on this workspace: a delete that waited for another operation's end."""
     for operation in Operation.objects.filter(workspace_id=workspace_id, state=OperationState.QUEUED):
-        ring(operation)
+        notify_host(operation)
 
 
 def cancel(workspace: Workspace) -> bool:
@@ -182,12 +182,12 @@ def requeue(operation: Operation, *, because: str, after: float = 0) -> bool:
 
     A later attempt is rung by the host's keeper, which looks every few seconds.
     """
-    rung = timezone.now() + timedelta(seconds=after) - (RING_AGAIN_AFTER if after else timedelta())
-    changed = _held(operation).update(state=OperationState.QUEUED, claim="", rung_at=rung)
+    notified_at = timezone.now() + timedelta(seconds=after) - (NOTIFY_AGAIN_AFTER if after else timedelta())
+    changed = _held(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
     if changed:
         logger.warning("%s %s is tried again: %s", operation.kind, operation.pk, because)
         if not after:
-            transaction.on_commit(lambda: ring(operation))
+            transaction.on_commit(lambda: notify_host(operation))
     return bool(changed)
 
 
@@ -203,10 +203,12 @@ def take_over(operation: Operation) -> Operation | None:
     return operation
 
 
-def unrung(queue: str, before: datetime) -> list[Operation]:
+def unnotified(queue: str, before: datetime) -> list[Operation]:
     """Queued operations of a host whose bell was rung before that moment; marks them as rung now."""
     found = list(
-        Operation.objects.filter(queue=queue, state=OperationState.QUEUED, rung_at__lt=before).order_by("rung_at")[:50]
+        Operation.objects.filter(queue=queue, state=OperationState.QUEUED, notified_at__lt=before).order_by(
+            "notified_at"
+        )[:50]
     )
-    Operation.objects.filter(pk__in=[o.pk for o in found]).update(rung_at=timezone.now())
+    Operation.objects.filter(pk__in=[o.pk for o in found]).update(notified_at=timezone.now())
     return found

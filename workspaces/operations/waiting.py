@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 CHUNK_SECONDS = 3
 WITHOUT_REDIS_SECONDS = 0.5
-BELL_SECONDS = 600
+ANNOUNCEMENT_SECONDS = 600
 
 
 @lru_cache(maxsize=1)
@@ -35,18 +35,18 @@ def _key(operation_id: str) -> str:
     return redis_key(f"operation:{operation_id}")
 
 
-def announce(operation_id: str) -> None:
+def announce_outcome(operation_id: str) -> None:
     """Ring for everybody who waits. Losing it costs a waiter a few seconds, never the answer."""
     try:
         with redis_client().pipeline() as pipe:
             pipe.rpush(_key(operation_id), b"1")
-            pipe.expire(_key(operation_id), BELL_SECONDS)
+            pipe.expire(_key(operation_id), ANNOUNCEMENT_SECONDS)
             pipe.execute()
     except redis.RedisError as exc:
         logger.warning("could not announce %s: %s", operation_id, exc)
 
 
-def wait(operation: Operation, timeout: float) -> Operation | None:
+def wait_for_outcome(operation: Operation, timeout: float) -> Operation | None:
     """The operation as it ended, or None: still going after `timeout` seconds, or too many wait already.
 
     An operation whose row is gone (its workspace was deleted) is returned as it was given, without a state of its own.
@@ -76,6 +76,6 @@ def _listen(operation_id: str, seconds: float) -> None:
     release_connection()
     try:
         if blocking_client(CHUNK_SECONDS).blpop([_key(operation_id)], timeout=seconds):
-            announce(operation_id)  # others may wait for the same end
+            announce_outcome(operation_id)  # others may wait for the same end
     except redis.RedisError:
         time.sleep(min(seconds, WITHOUT_REDIS_SECONDS))

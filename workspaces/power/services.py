@@ -21,7 +21,7 @@ from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
 from workspaces.placement import require_room_on
 from workspaces.states import TRANSITIONAL, Status
-from workspaces.transitions import TransitionLost, require, transition
+from workspaces.transitions import TransitionLost, require_status, transition
 
 STARTABLE = frozenset({Status.STOPPED, Status.LOST, Status.PAUSED, Status.SLEEPING})
 STOPPABLE = frozenset({Status.RUNNING, Status.PAUSED, Status.SLEEPING})
@@ -42,12 +42,12 @@ def workspace_start(
     workspace.refresh_from_db()
     if workspace.status == Status.RUNNING and not force:
         return None
-    require_free(workspace)
+    require_no_operation(workspace)
     if workspace.status == Status.DESTROYED:
         raise VmMissing
     if workspace.status == Status.FAILED and force:
         return provisioning_retry(workspace=workspace, actor=actor)
-    require(workspace, STARTABLE | RUNS if force else STARTABLE, "be started")
+    require_status(workspace, STARTABLE | RUNS if force else STARTABLE, "be started")
     if workspace.status == Status.PAUSED:
         return _resume(workspace, actor)
     if workspace.status == Status.SLEEPING:
@@ -63,8 +63,8 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
         require_host(workspace)
     else:
         require_start_allowed(workspace)
-        fields |= {**quota.applied(quota.amount_of(workspace)), "restart_due_at": None}
-    return move(workspace, Status.STARTING, OperationKind.START, actor, {"by_policy": by_policy}, **fields)
+        fields |= {**quota.applied_columns(quota.amount_of(workspace)), "restart_due_at": None}
+    return begin_operation(workspace, Status.STARTING, OperationKind.START, actor, {"by_policy": by_policy}, **fields)
 
 
 def require_start_allowed(workspace: Workspace) -> None:
@@ -83,13 +83,13 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     workspace.refresh_from_db()
     if _no_restart(workspace) or workspace.status == Status.STOPPED:
         return None
-    require_free(workspace)
-    require(workspace, STOPPABLE, "be stopped")
+    require_no_operation(workspace)
+    require_status(workspace, STOPPABLE, "be stopped")
     require_host(workspace)
     params = {"by_user": by_user, "because": because}
     fields: dict[str, Any] = {"started_at": None} if workspace.status == Status.SLEEPING else {}
     fields["user_requested_stop"] = by_user
-    return move(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
+    return begin_operation(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
 
 def _no_restart(workspace: Workspace) -> bool:
@@ -107,13 +107,13 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
-    require_free(workspace)
-    require(workspace, RUNS, "be restarted")
+    require_no_operation(workspace)
+    require_status(workspace, RUNS, "be restarted")
     namespaces.require_open(workspace.namespace)
     require_growth_allowed(workspace, quota.amount_of(workspace))
-    sizes = quota.applied(quota.amount_of(workspace))
+    sizes = quota.applied_columns(quota.amount_of(workspace))
     params = {"before": sizes_of(workspace, sizes), "wanted": sizes}
-    return move(workspace, Status.RESTARTING, OperationKind.RESTART, actor, params, **sizes, restart_count=0)
+    return begin_operation(workspace, Status.RESTARTING, OperationKind.RESTART, actor, params, **sizes, restart_count=0)
 
 
 def sizes_of(workspace: Workspace, names: Iterable[str]) -> dict[str, int]:
@@ -137,10 +137,12 @@ def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
 def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_ttl: bool = False) -> Operation:
     """Queue a pause: processes stand still and keep their memory. `by_ttl`: the TTL is used up by it."""
     workspace.refresh_from_db()
-    require_free(workspace)
-    require(workspace, RUNS, "be paused")
+    require_no_operation(workspace)
+    require_status(workspace, RUNS, "be paused")
     require_host(workspace)
-    return move(workspace, Status.PAUSING, OperationKind.PAUSE, actor, {"because": because, "by_ttl": by_ttl})
+    return begin_operation(
+        workspace, Status.PAUSING, OperationKind.PAUSE, actor, {"because": because, "by_ttl": by_ttl}
+    )
 
 
 @transaction.atomic
@@ -153,8 +155,8 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
     workspace.refresh_from_db()
     if workspace.status == Status.RUNNING:
         return None
-    require_free(workspace)
-    require(workspace, frozenset({Status.PAUSED, Status.SLEEPING}), "be resumed")
+    require_no_operation(workspace)
+    require_status(workspace, frozenset({Status.PAUSED, Status.SLEEPING}), "be resumed")
     if workspace.status == Status.SLEEPING:
         return _wake(workspace, actor)
     return _resume(workspace, actor)
@@ -163,17 +165,17 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
 def _resume(workspace: Workspace, actor: str) -> Operation:
     namespaces.require_open(workspace.namespace)
     require_host(workspace)
-    return move(workspace, Status.RESUMING, OperationKind.RESUME, actor)
+    return begin_operation(workspace, Status.RESUMING, OperationKind.RESUME, actor)
 
 
 @transaction.atomic
 def workspace_sleep(*, workspace: Workspace, actor: str, idle: bool = False) -> Operation:
     """Queue a sleep: memory to the host's disk. With `idle` a last look is taken whether it is in use."""
     workspace.refresh_from_db()
-    require_free(workspace)
-    require(workspace, RUNS, "be put to sleep")
+    require_no_operation(workspace)
+    require_status(workspace, RUNS, "be put to sleep")
     require_host(workspace)
-    return move(workspace, Status.SUSPENDING, OperationKind.SLEEP, actor, {"idle": idle})
+    return begin_operation(workspace, Status.SUSPENDING, OperationKind.SLEEP, actor, {"idle": idle})
 
 
 @transaction.atomic
@@ -187,9 +189,9 @@ def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
     if workspace.status == Status.RUNNING:
         return None
     if workspace.status == Status.WAKING:
-        return queue.live(workspace, OperationKind.WAKE)
-    require_free(workspace)
-    require(workspace, frozenset({Status.SLEEPING}), "be woken")
+        return queue.live_operation(workspace, OperationKind.WAKE)
+    require_no_operation(workspace)
+    require_status(workspace, frozenset({Status.SLEEPING}), "be woken")
     return _wake(workspace, actor)
 
 
@@ -199,12 +201,12 @@ def _wake(workspace: Workspace, actor: str) -> Operation:
     namespaces.require_open(workspace.namespace)
     quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), needed)
     require_room_on(require_host(workspace), needed)
-    return move(workspace, Status.WAKING, OperationKind.WAKE, actor)
+    return begin_operation(workspace, Status.WAKING, OperationKind.WAKE, actor)
 
 
-def require_free(workspace: Workspace) -> None:
+def require_no_operation(workspace: Workspace) -> None:
     """Raises OperationInProgress."""
-    if workspace.status in TRANSITIONAL or queue.live(workspace):
+    if workspace.status in TRANSITIONAL or queue.live_operation(workspace):
         raise OperationInProgress(details={"status": workspace.status})
 
 
@@ -215,7 +217,7 @@ def require_host(workspace: Workspace) -> Any:
     return workspace.host
 
 
-def move(
+def begin_operation(
     workspace: Workspace,
     to: Status,
     kind: OperationKind,

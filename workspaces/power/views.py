@@ -12,7 +12,7 @@ from common.requests import validated
 from workspaces import schemas
 from workspaces.power import serializers, services
 from workspaces.requested import requested_workspace
-from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, finished
+from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, power_response
 
 POWERED = {200: schemas.WorkspaceResponse, 202: schemas.GoingOnResponse}
 MOVED = {**POWERED, **refused({409: OUT_OF_TURN, 503: UNAVAILABLE})}
@@ -35,32 +35,32 @@ class PowerViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id)
         force = validated(serializers.StartRequest, request)["force"]
         operation = services.workspace_start(workspace=workspace, actor=request.user.label, force=force)
-        return finished(request, workspace, operation)
+        return power_response(request, workspace, operation)
 
     @extend_schema(request=None, responses=MOVED)
     def stop(self, request: ApiRequest, workspace_id: str) -> Response:
         """Shut a workspace down; its data is preserved. One that is stopped is left as it is."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_stop(workspace=workspace, actor=request.user.label)
-        return finished(request, workspace, operation)
+        return power_response(request, workspace, operation)
 
     @extend_schema(request=None, responses=LAUNCHED)
     def restart(self, request: ApiRequest, workspace_id: str) -> Response:
         """Shut a running workspace down and start it; what was saved for the next start is applied."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_restart(workspace=workspace, actor=request.user.label)
-        return finished(request, workspace, operation)
+        return power_response(request, workspace, operation)
 
     @extend_schema(request=None, responses=MOVED)
     def pause(self, request: ApiRequest, workspace_id: str) -> Response:
         """Suspend the processes of a running workspace: its memory is kept, no CPU is used."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_pause(workspace=workspace, actor=request.user.label)
-        return finished(request, workspace, operation)
+        return power_response(request, workspace, operation)
 
     @extend_schema(request=None, responses=LAUNCHED)
     def resume(self, request: ApiRequest, workspace_id: str) -> Response:
         """Let a paused workspace go on, or wake a sleeping one. One that runs is left as it is."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_resume(workspace=workspace, actor=request.user.label)
-        return finished(request, workspace, operation)
+        return power_response(request, workspace, operation)

@@ -14,7 +14,7 @@ from workspaces.states import Status
 ACTOR = "request"
 
 
-def let_in(workspace: Workspace, timeout: float) -> bool:
+def ensure_running(workspace: Workspace, timeout: float) -> bool:
     """True once the workspace runs, its clock and random pool renewed; at most `timeout` seconds from now.
 
     However many requests come at once, there is one wake; one that is just falling asleep is woken after that. False
@@ -22,14 +22,14 @@ def let_in(workspace: Workspace, timeout: float) -> bool:
     NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (something else is going
     on).
     """
-    last_used.touch(workspace.pk)
+    last_used.record_use(workspace.pk)
     if workspace.status == Status.RUNNING and workspace.ready:
         return True
     until = time.monotonic() + timeout
-    falls_asleep = queue.live(workspace, OperationKind.SLEEP)
-    if falls_asleep is not None and waiting.wait(falls_asleep, timeout) is None:
+    falls_asleep = queue.live_operation(workspace, OperationKind.SLEEP)
+    if falls_asleep is not None and waiting.wait_for_outcome(falls_asleep, timeout) is None:
         return False
     operation = workspace_wake(workspace=workspace, actor=ACTOR)
-    if operation is not None and waiting.wait(operation, until - time.monotonic()) is None:
+    if operation is not None and waiting.wait_for_outcome(operation, until - time.monotonic()) is None:
         return False
     return bool(Workspace.objects.filter(pk=workspace.pk, status=Status.RUNNING, ready=True).exists())

@@ -11,14 +11,14 @@ from workspaces.errors import VmMissing
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.power.services import (
-    move,
-    require_free,
+    begin_operation,
     require_growth_allowed,
+    require_no_operation,
     require_start_allowed,
     sizes_of,
 )
 from workspaces.states import HAS_MACHINE, Status
-from workspaces.transitions import require
+from workspaces.transitions import require_status
 
 
 @transaction.atomic
@@ -32,14 +32,16 @@ def workspace_reinstall(*, workspace: Workspace, actor: str) -> Operation:
     workspace.refresh_from_db()
     if workspace.status in (Status.DESTROYED, Status.FAILED):
         raise VmMissing
-    require_free(workspace)
-    require(workspace, HAS_MACHINE, "be reinstalled")
+    require_no_operation(workspace)
+    require_status(workspace, HAS_MACHINE, "be reinstalled")
     if workspace.status in (Status.RUNNING, Status.PAUSED):
         namespaces.require_open(workspace.namespace)
         require_growth_allowed(workspace, quota.amount_of(workspace))
     else:
         require_start_allowed(workspace)
-    sizes = quota.applied(quota.amount_of(workspace))
+    sizes = quota.applied_columns(quota.amount_of(workspace))
     was_running = workspace.status == Status.RUNNING
     params = {"was_running": was_running, "before": sizes_of(workspace, sizes), "wanted": sizes}
-    return move(workspace, Status.REINSTALLING, OperationKind.REINSTALL, actor, params, **sizes, restart_due_at=None)
+    return begin_operation(
+        workspace, Status.REINSTALLING, OperationKind.REINSTALL, actor, params, **sizes, restart_due_at=None
+    )

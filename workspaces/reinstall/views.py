@@ -13,7 +13,7 @@ from workspaces import selectors
 from workspaces.reinstall import serializers, services
 from workspaces.requested import requested_workspace
 from workspaces.states import Status
-from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, has_ended
+from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, wait_until_finished
 
 REFUSED = refused(
     {
@@ -42,7 +42,7 @@ class ReinstallViewSet(ViewSet):
         """
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_reinstall(workspace=workspace, actor=request.user.label)
-        ended = has_ended(operation)
+        ended = wait_until_finished(operation)
         row = selectors.get(request.user, workspace.pk)
         body = {
             "workspace_id": row.pk,

@@ -16,15 +16,15 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import SIZES
 from workspaces.power.services import (
-    move,
-    require_free,
+    begin_operation,
     require_growth_allowed,
     require_host,
+    require_no_operation,
     sizes_of,
 )
 from workspaces.quota import Amount
 from workspaces.states import TRANSITIONAL, Status
-from workspaces.transitions import require
+from workspaces.transitions import require_status
 
 
 @transaction.atomic
@@ -60,7 +60,7 @@ def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) 
         sentence = f"A disk never shrinks; it has {workspace.applied_disk_size_mb} MiB."
         raise InvalidResources(sentence, details={"disk_size_mb": [sentence]})
     if workspace.desktop_enabled:
-        short = choice.short_for_desktop(workspace.image_pin, quota.columns_of(wanted))
+        short = choice.short_for_desktop(workspace.catalog_snapshot, quota.columns_of(wanted))
         if short:
             raise InvalidResources(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
     plan, more = workspace.account.plan, quota.growth(before, wanted)
@@ -71,16 +71,16 @@ def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) 
 
 
 def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *, was_running: bool) -> Operation:
-    require_free(workspace)
+    require_no_operation(workspace)
     require_host(workspace)
     sizes = {
         "cpu_millis": saved.cpu_millis,
         "memory_mb": saved.memory_mb,
         "disk_size_mb": saved.disk_size_mb,
-        **quota.applied(machine),
+        **quota.applied_columns(machine),
     }
     params = {"before": sizes_of(workspace, SIZES), "wanted": sizes, "was_running": was_running}
-    return move(workspace, Status.RESIZING, OperationKind.RESIZE, actor, params, **sizes)
+    return begin_operation(workspace, Status.RESIZING, OperationKind.RESIZE, actor, params, **sizes)
 
 
 @transaction.atomic
@@ -93,8 +93,8 @@ def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operati
     workspace.refresh_from_db()
     if workspace.status == Status.DESTROYED:
         raise VmMissing
-    require_free(workspace)
-    require(workspace, frozenset({Status.RUNNING, Status.STOPPED}), "be resized")
+    require_no_operation(workspace)
+    require_status(workspace, frozenset({Status.RUNNING, Status.STOPPED}), "be resized")
     before = quota.amount_of(workspace)
     wanted = replace(before, disk_size_mb=size_mb)
     require_sizes_allowed(workspace, before, wanted)

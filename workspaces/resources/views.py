@@ -17,7 +17,7 @@ from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.resources import serializers, services
 from workspaces.states import Status
-from workspaces.wait_response import has_ended
+from workspaces.wait_response import wait_until_finished
 
 REFUSED = {
     402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only where it is applied now",
@@ -59,7 +59,7 @@ class ResourcesViewSet(ViewSet):
         operation = services.resources_update(
             workspace=workspace, actor=request.user.label, changes=changes, apply=apply
         )
-        ended = operation is None or has_ended(operation)
+        ended = operation is None or wait_until_finished(operation)
         updated = representations.resources_body(selectors.get(request.user, workspace.pk))
         if not ended:
             return ok(202, accepted=True, updated=updated, relaunched=False)
@@ -90,7 +90,7 @@ class ResourcesViewSet(ViewSet):
         if operation is None:
             return ok(size_mb=size, wasRunning=workspace.status == Status.RUNNING, relaunched=False)
         was_running = operation.params["was_running"]
-        if not has_ended(operation):
+        if not wait_until_finished(operation):
             return ok(202, accepted=True, size_mb=size, wasRunning=was_running, relaunched=False)
         return ok(size_mb=size, wasRunning=was_running, relaunched=was_running)
 
@@ -104,5 +104,5 @@ def saved_resources(row: Workspace) -> dict[str, Any]:
         "status": row.status,
     }
     if "cpus" in pending:
-        pending["cpus"] = representations.number(pending["cpus"])
+        pending["cpus"] = representations.whole_or_fraction(pending["cpus"])
     return {**body, "pending": pending} if pending else body

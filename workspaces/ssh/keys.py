@@ -17,7 +17,7 @@ def public_key(text: str) -> str:
     if "PRIVATE KEY" in text:
         raise ValidationError(PRIVATE)
     try:
-        line = records.ssh_key(text)
+        line = records.check_ssh_key(text)
         key = parsed(line)
     except (ValueError, asyncssh.KeyImportError) as exc:
         raise ValidationError("Give one OpenSSH public key line: its type, the key and a comment.") from exc

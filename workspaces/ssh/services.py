@@ -15,7 +15,7 @@ from common.connections import release_connection
 from common.errors import DomainError
 from workspaces.audit import record
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
-from workspaces.guests import switch_ssh
+from workspaces.guests import configure_ssh
 from workspaces.models import Workspace
 from workspaces.rows import lock_current, write_columns
 from workspaces.ssh.keys import fingerprint
@@ -26,9 +26,9 @@ logger = logging.getLogger(__name__)
 MAX_KEYS = 32
 COLUMNS = ("status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port")
 # A request that changes the row while another one reaches the guest: the later one looks again.
-LOOKS = 5
+APPLY_ATTEMPTS = 5
 # States in which the guest answers.
-HEARS = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
+GUEST_REACHABLE = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
 
 
 @transaction.atomic
@@ -46,7 +46,7 @@ def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
     """Let a key in; the same key again only changes its comment. `line` is a valid one. Raises SshKeyLimit."""
     _lock(workspace)
     shown = fingerprint(line)
-    others = without(workspace.ssh_keys, shown)
+    others = keys_without(workspace.ssh_keys, shown)
     if len(others) >= MAX_KEYS:
         raise SshKeyLimit(details={"current": len(others), "max": MAX_KEYS})
     if line not in workspace.ssh_keys:
@@ -58,40 +58,40 @@ def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
 def ssh_key_remove(*, workspace: Workspace, actor: str, key: str) -> Workspace:
     """Let a key (its fingerprint) in no longer; connections that it opened stay. Raises SshKeyNotFound."""
     _lock(workspace)
-    others = without(workspace.ssh_keys, key)
+    others = keys_without(workspace.ssh_keys, key)
     if len(others) == len(workspace.ssh_keys):
         raise SshKeyNotFound
     return _write(workspace, "ssh_key_removed", f"The SSH key {key} was removed.", actor, ssh_keys=others)
 
 
-def without(lines: Sequence[str], key: str) -> list[str]:
+def keys_without(lines: Sequence[str], key: str) -> list[str]:
     """The lines but the one with that fingerprint."""
     return [line for line in lines if fingerprint(line) != key]
 
 
-def bring_to_guest(workspace: Workspace) -> str | None:
+def apply_in_guest(workspace: Workspace) -> str | None:
     """Bring a running guest to the row, outside of any transaction. None, or why it applies later.
 
     What could not be told is told by the next resume or wake, and with every start.
     """
-    for _ in range(LOOKS):
+    for _ in range(APPLY_ATTEMPTS):
         if workspace.status != Status.RUNNING:
             return f"The workspace is {workspace.status}; it applies at the next start."
         before = _access(workspace)
         release_connection()
         try:
-            switch_ssh(workspace)
+            configure_ssh(workspace)
         except DomainError as exc:
             logger.warning("ssh of %s: %s", workspace.pk, exc.message)
             return f"{exc.message} It applies at the next start."
         workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys"])
         if _access(workspace) == before:
-            told(workspace)
+            mark_applied(workspace)
             return None
     return "The access was changed by others meanwhile; look again."
 
 
-def told(workspace: Workspace) -> None:
+def mark_applied(workspace: Workspace) -> None:
     """The guest has what the row says, unless the row has changed meanwhile."""
     same = Workspace.objects.filter(
         pk=workspace.pk, ssh_enabled=workspace.ssh_enabled, ssh_keys=list(workspace.ssh_keys)
@@ -101,13 +101,13 @@ def told(workspace: Workspace) -> None:
 
 def renew_access(row: Workspace) -> None:
     """Tell a guest that has just come to run what was changed while it could not be told."""
-    changed = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=HEARS)
+    changed = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=GUEST_REACHABLE)
     if not changed.exists():
         return
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])
     try:
-        switch_ssh(row)
-        told(row)
+        configure_ssh(row)
+        mark_applied(row)
     except DomainError as exc:
         record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 

@@ -72,7 +72,7 @@ class SshViewSet(ViewSet):
 
 
 def _answer(workspace: Workspace) -> Response:
-    problem = services.bring_to_guest(workspace)
+    problem = services.apply_in_guest(workspace)
     return ok(ssh={**ssh_body(workspace), "applied": problem is None, "problem": problem})
 
 

@@ -21,7 +21,7 @@ BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class StreamGrant:
     """What an actor was let in by. Streams with equal tickets stand or fall together."""
 
     workspace_id: str
@@ -35,8 +35,8 @@ class Ticket:
     expires: int
 
 
-def ticket_of(actor: Actor, workspace: Workspace) -> Ticket:
-    return Ticket(
+def grant_of(actor: Actor, workspace: Workspace) -> StreamGrant:
+    return StreamGrant(
         workspace_id=workspace.pk,
         account_id=actor.account.pk,
         credential_id=actor.credential_id,
@@ -49,7 +49,7 @@ def ticket_of(actor: Actor, workspace: Workspace) -> Ticket:
     )
 
 
-def lost(tickets: Sequence[Ticket]) -> dict[Ticket, str]:
+def revoked_grants(tickets: Sequence[StreamGrant]) -> dict[StreamGrant, str]:
     """The tickets that are good no more, with a reason for the client.
 
     While the database does not answer only time ends a stream: who was let in stays until it can be asked again.
@@ -69,7 +69,7 @@ def lost(tickets: Sequence[Ticket]) -> dict[Ticket, str]:
 
 
 def _reason(
-    ticket: Ticket, credentials: dict[str, tuple[int, str, str, str]], workspaces: dict[str, tuple[str, str]]
+    ticket: StreamGrant, credentials: dict[str, tuple[int, str, str, str]], workspaces: dict[str, tuple[str, str]]
 ) -> str:
     held = credentials.get(ticket.credential_id)
     # A token has its own scope and pin, for its life.
@@ -83,7 +83,7 @@ def _reason(
     return ""
 
 
-def _credentials(tickets: Sequence[Ticket]) -> dict[str, tuple[int, str, str, str]]:
+def _credentials(tickets: Sequence[StreamGrant]) -> dict[str, tuple[int, str, str, str]]:
     rows = Credential.objects.filter(account__is_active=True)
     columns = ("id", "epoch", "scope", "namespace_id", "workspace_id")
     return {
@@ -93,7 +93,7 @@ def _credentials(tickets: Sequence[Ticket]) -> dict[str, tuple[int, str, str, st
     }
 
 
-def _workspaces(tickets: Sequence[Ticket]) -> dict[str, tuple[str, str]]:
+def _workspaces(tickets: Sequence[StreamGrant]) -> dict[str, tuple[str, str]]:
     return {
         row[0]: row[1:]
         for ids in batches({ticket.workspace_id for ticket in tickets})

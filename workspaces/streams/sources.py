@@ -16,11 +16,11 @@ from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound
 from vmbackend.guest.session import GuestAddress
 from workspaces.errors import VmNotRunning
 from workspaces.guests import address_of
-from workspaces.logs import inside
+from workspaces.logs import guest_logs
 from workspaces.logs.channels import log_channel
-from workspaces.logs.console_readers import WATCH_SECONDS, watch
+from workspaces.logs.console_readers import WATCH_SECONDS, announce_reader
 from workspaces.logs.publish import LogPublisher
-from workspaces.logs.sources import OLD_FILES, LogSource, aged
+from workspaces.logs.sources import OLD_FILES, LogSource, rotated_name
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
 from workspaces.selectors import SHOWN
@@ -74,7 +74,7 @@ def boot_source(workspace_id: str) -> Source:
         while True:
             host = await _HOSTS.get(workspace_id)
             if host is not None:
-                await watch(replay.client, host, workspace_id)
+                await announce_reader(replay.client, host, workspace_id)
             await replay.extend_ttl(log_channel(workspace_id, "boot"))
             await asyncio.sleep(seconds_to_next(loop.time()) + (HOST_SECONDS if host else 0))
 
@@ -136,7 +136,7 @@ class GuestFiles:
         self._path = path
 
     async def size(self, age: int) -> int | None:
-        path = aged(self._path, age)
+        path = rotated_name(self._path, age)
         try:
             found = await guest_pool().acall(self._address, lambda session: session.stat(path), CALL_SECONDS)
         except (GuestPathNotFound, GuestPathInvalid):
@@ -144,9 +144,9 @@ class GuestFiles:
         return found.size if found.type == "file" else None
 
     async def read(self, age: int, offset: int, length: int) -> bytes:
-        path = aged(self._path, age)
+        path = rotated_name(self._path, age)
         return await guest_pool().acall(
-            self._address, lambda session: inside.read(session, path, offset, length), CALL_SECONDS
+            self._address, lambda session: guest_logs.read(session, path, offset, length), CALL_SECONDS
         )
 
 

@@ -15,11 +15,11 @@ from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
 from workspaces.logs.channels import log_channel
 from workspaces.logs.follow import SEED_LINES
-from workspaces.logs.reach import log_address
+from workspaces.logs.guest_address import guest_log_address
 from workspaces.logs.serializers import StreamQuery
 from workspaces.logs.sources import find_source
 from workspaces.requested import requested_workspace
-from workspaces.streams.grants import lost, ticket_of
+from workspaces.streams.grants import grant_of, revoked_grants
 from workspaces.streams.sources import boot_source, guest_source, stats_channel, stats_source
 
 
@@ -48,8 +48,8 @@ def _stats_reader(request: HttpRequest, workspace_id: str) -> Reader:
     return Reader(
         channel=stats_channel(workspace.pk),
         source=stats_source(workspace.pk),
-        grant=ticket_of(actor, workspace),
-        revoked=lost,
+        grant=grant_of(actor, workspace),
+        revoked=revoked_grants,
         after=last_event_id(request),
         owner=actor.account.pk,
         tail=1,
@@ -63,13 +63,13 @@ def _log_reader(request: HttpRequest, workspace_id: str, name: str) -> Reader:
     lines = _tail_lines(request)
     source = find_source(workspace, name)
     if not source.is_console:
-        log_address(workspace)
+        guest_log_address(workspace)
     release_connection()
     return Reader(
         channel=log_channel(workspace.pk, source.name),
         source=boot_source(workspace.pk) if source.is_console else guest_source(workspace.pk, source),
-        grant=ticket_of(actor, workspace),
-        revoked=lost,
+        grant=grant_of(actor, workspace),
+        revoked=revoked_grants,
         after=last_event_id(request),
         owner=actor.account.pk,
         tail=min(lines, SEED_LINES),

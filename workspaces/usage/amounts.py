@@ -37,7 +37,7 @@ class Amounts:
         self.net_tx_bytes -= other.net_tx_bytes
 
 
-def since(before: Sample | None, now: Sample) -> Amounts:
+def amounts_between(before: Sample | None, now: Sample) -> Amounts:
     """What was used between two samples; never negative.
 
     Counters of another process began at zero, so all of them count.
@@ -55,8 +55,8 @@ def since(before: Sample | None, now: Sample) -> Amounts:
 
 def _is_another_process(before: Sample, now: Sample) -> bool:
     """By its name. Where the backend could not name one of the two, one counter that went down tells of another."""
-    if before.run and now.run:
-        return before.run != now.run
+    if before.generation and now.generation:
+        return before.generation != now.generation
     return (
         now.cpu_time_ns < before.cpu_time_ns
         or now.disk_read_bytes < before.disk_read_bytes
@@ -111,16 +111,16 @@ class Point:
         """In use on the average."""
         return self.memory_kib_ms * KIB // self.observed_ms if self.observed_ms else 0
 
-    def pack(self, cleared: int) -> bytes:
-        return _PACKED.pack(self.start, cleared & 0xFF, *self.sums)
+    def pack(self, reset_count: int) -> bytes:
+        return _PACKED.pack(self.start, reset_count & 0xFF, *self.sums)
 
     @classmethod
-    def unpack(cls, raw: bytes, cleared: int) -> Self | None:
+    def unpack(cls, raw: bytes, reset_count: int) -> Self | None:
         """None for a point of before the usage was deleted, and for what is none."""
         if len(raw) != _PACKED.size:
             return None
         start, mark, *sums = _PACKED.unpack(raw)
-        return cls(start, *sums) if mark == cleared & 0xFF else None
+        return cls(start, *sums) if mark == reset_count & 0xFF else None
 
 
 SUMS = tuple(name for name in Point.__slots__ if name != "start")

@@ -9,7 +9,7 @@ from workspaces.usage.amounts import SUMS
 from workspaces.usage.tiers import Tier
 
 
-def newest(tier: Tier, now: float) -> int | None:
+def newest_bucket(tier: Tier, now: float) -> int | None:
     """The start of the newest bucket there is. A clock that was ahead may have left later ones: they wait."""
     there = UsagePoint.objects.filter(tier=tier.number, start__lte=int(now))
     found: int | None = there.aggregate(at=Max("start"))["at"]
@@ -30,5 +30,5 @@ def sql_points(*, adding: bool) -> str:
 
 def rolled_until(tier: Tier, now: float) -> int:
     """Up to when a tier is made from the finer one; 0: nothing is."""
-    start = newest(tier, now)
+    start = newest_bucket(tier, now)
     return start + tier.resolution if start is not None else 0

@@ -17,7 +17,7 @@ from common.times import EPOCH, from_epoch, iso
 from credits.services import Rates
 from workspaces.models import MeterRecord
 from workspaces.models.usage import units_of
-from workspaces.usage import live
+from workspaces.usage import latest_samples
 from workspaces.usage.tiers import DAY, HOUR, MINUTE
 
 logger = logging.getLogger(__name__)
@@ -39,18 +39,18 @@ class Granularity(NamedTuple):
 GRANULARITIES = (Granularity("minute", MINUTE), Granularity("hour", HOUR), Granularity("day", DAY))
 
 
-def chart(workspace_id: str, now: float | None = None) -> dict[str, Any]:
+def credits_chart(workspace_id: str, now: float | None = None) -> dict[str, Any]:
     """As it was at most a minute ago."""
     key = redis_key(f"usage:{workspace_id}:chart")
     try:
-        kept = live.kept(key)
+        kept = latest_samples.cached_value(key)
     except redis.RedisError:
         return draw(workspace_id, time.time() if now is None else now)
     if kept is not None:
         return dict(json.loads(kept))
     made = draw(workspace_id, time.time() if now is None else now)
     try:
-        live.keep(key, json.dumps(made).encode(), KEPT_SECONDS)
+        latest_samples.cache_value(key, json.dumps(made).encode(), KEPT_SECONDS)
     except redis.RedisError as exc:
         logger.warning("chart of %s: %s", workspace_id, exc)
     return made

@@ -19,10 +19,10 @@ from accounts.scopes import Scope
 from workspaces import selectors as workspaces
 from workspaces.models import Activity, Usage, UsagePoint, Workspace
 from workspaces.states import HOLDS_PROCESS
-from workspaces.usage import live
+from workspaces.usage import latest_samples
 from workspaces.usage.amounts import SUMS, Amounts, Point
 from workspaces.usage.buckets import rolled_until
-from workspaces.usage.live import Seen
+from workspaces.usage.latest_samples import LatestSample
 from workspaces.usage.tiers import MINUTES, TIERS, tier_reaching
 
 logger = logging.getLogger(__name__)
@@ -37,21 +37,21 @@ def totals_of(workspace: Workspace) -> Totals:
     """Of one workspace."""
     row = Usage.objects.filter(workspace=workspace).first() or Usage()
     stored = tuple(getattr(row, name) for name in TOTALS)
-    return _with_unwritten(stored, row.tick, row.cleared, seen_now([workspace.pk]).get(workspace.pk))
+    return _with_unwritten(stored, row.tick, row.reset_count, latest_of([workspace.pk]).get(workspace.pk))
 
 
 def totals_by_workspace(actor: Actor) -> dict[str, Totals]:
     """Of every workspace that the actor may know of. One query."""
-    columns = ("pk", "status", "usage__tick", "usage__cleared", *(f"usage__{name}" for name in TOTALS))
+    columns = ("pk", "status", "usage__tick", "usage__reset_count", *(f"usage__{name}" for name in TOTALS))
     rows = list(_reached(actor).values_list(*columns))
-    looks = seen_now([row[0] for row in rows if row[1] in HOLDS_PROCESS])
+    looks = latest_of([row[0] for row in rows if row[1] in HOLDS_PROCESS])
     return {
-        key: _with_unwritten(tuple(total or 0 for total in stored), tick or 0, cleared or 0, looks.get(key))
-        for key, _, tick, cleared, *stored in rows
+        key: _with_unwritten(tuple(total or 0 for total in stored), tick or 0, reset_count or 0, looks.get(key))
+        for key, _, tick, reset_count, *stored in rows
     }
 
 
-def summed(each: Iterable[Totals]) -> Totals:
+def summed_totals(each: Iterable[Totals]) -> Totals:
     found = dict.fromkeys(TOTALS, 0)
     for totals in each:
         for name in TOTALS:
@@ -59,17 +59,17 @@ def summed(each: Iterable[Totals]) -> Totals:
     return found
 
 
-def seen_now(workspace_ids: Sequence[str]) -> dict[str, Seen]:
+def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
     """The last looks at machines; none where Redis does not answer."""
     try:
-        return live.seen(workspace_ids)
+        return latest_samples.latest_samples(workspace_ids)
     except redis.RedisError as exc:
         logger.warning("samples: %s", exc)
         return {}
 
 
-def _with_unwritten(stored: Sequence[int], tick: int, cleared: int, look: Seen | None) -> Totals:
-    fresh = look.unwritten if look and (look.tick, look.cleared) == (tick, cleared) else Amounts()
+def _with_unwritten(stored: Sequence[int], tick: int, reset_count: int, look: LatestSample | None) -> Totals:
+    fresh = look.unwritten if look and (look.tick, look.reset_count) == (tick, reset_count) else Amounts()
     return {name: total + amount for name, total, amount in zip(TOTALS, stored, _in_order(fresh), strict=True)}
 
 
@@ -122,7 +122,7 @@ class Series:
 
     def _recent(self) -> tuple[dict[int, Point], dict[int, Point]]:
         try:
-            seconds, tens = live.recent(self._row.workspace_id, self._row.cleared)
+            seconds, tens = latest_samples.recent_points(self._row.workspace_id, self._row.reset_count)
         except redis.RedisError as exc:
             logger.warning("samples: %s", exc)
             return {}, {}
@@ -144,16 +144,16 @@ def window_by_workspace(actor: Actor, since: float, until: float, now: float) ->
     As fine as the tier that reaches back to `since`. A constant number of queries.
     """
     reached = _reached(actor)
-    rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__cleared")}
+    rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__reset_count")}
     sums: dict[str, tuple[int, ...]] = {key: (0,) * (len(TOTALS) + 1) for key in rows}
     points = UsagePoint.objects.filter(_segments(since, until, now), usage__workspace__in=reached.values("pk"))
     fields = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "observed_ms")
     for key, *found in points.order_by().values_list("usage__workspace_id").annotate(*(Sum(name) for name in fields)):
         sums[key] = tuple(int(value) for value in found)
     up = [key for key, row in rows.items() if row[1] in HOLDS_PROCESS]
-    looks = seen_now(up) if until > now - MINUTES.resolution else {}
+    looks = latest_of(up) if until > now - MINUTES.resolution else {}
     for key, look in looks.items():
-        if (look.tick, look.cleared) == (rows[key][2] or 0, rows[key][3] or 0):
+        if (look.tick, look.reset_count) == (rows[key][2] or 0, rows[key][3] or 0):
             fresh = (*_in_order(look.unwritten_points), look.unwritten_points.observed_ms)
             sums[key] = tuple(one + other for one, other in zip(sums[key], fresh, strict=True))
     return {
@@ -187,4 +187,4 @@ def history(actor: Actor, since: datetime, until: datetime) -> tuple[list[Activi
 
 def _reached(actor: Actor) -> QuerySet[Workspace]:
     """As `workspaces.selectors.visible`, without its columns."""
-    return Workspace.objects.filter(pk__in=workspaces.visible(actor).order_by().values("pk")).order_by()
+    return Workspace.objects.filter(pk__in=workspaces.visible_workspaces(actor).order_by().values("pk")).order_by()

@@ -12,7 +12,7 @@ from django.db.models import F
 from workspaces import call_counter
 from workspaces.audit import record
 from workspaces.models import Usage, UsagePoint, Workspace
-from workspaces.usage import live
+from workspaces.usage import latest_samples
 from workspaces.usage.tiers import DAY, STORED
 
 logger = logging.getLogger(__name__)
@@ -27,12 +27,12 @@ def set_tracking(*, workspace: Workspace, actor: str, tracking: bool) -> None:
 
 
 @transaction.atomic
-def clear(*, workspace: Workspace, actor: str) -> None:
+def clear_usage(*, workspace: Workspace, actor: str) -> None:
     """Delete totals and series for good; what is measured from now on counts from zero. Billing records stay."""
     Usage.objects.get_or_create(workspace=workspace)
     row = Usage.objects.select_for_update().get(workspace=workspace)
     Usage.objects.filter(pk=row.pk).update(
-        cleared=F("cleared") + 1,
+        reset_count=F("reset_count") + 1,
         total_cpu_time_ns=0,
         total_disk_read=0,
         total_disk_write=0,
@@ -44,7 +44,7 @@ def clear(*, workspace: Workspace, actor: str) -> None:
     transaction.on_commit(lambda: _forget_live(workspace.pk))
 
 
-def forget(workspace: Workspace) -> None:
+def delete_usage(workspace: Workspace) -> None:
     """The workspace is being deleted, in the caller's transaction: its points go with it. Billing records stay."""
     row = Usage.objects.filter(workspace=workspace).first()
     if row is not None:
@@ -63,8 +63,8 @@ def _remove_points(row: Usage) -> None:
 
 def _forget_live(workspace_id: str, *, calls_too: bool = False) -> None:
     try:
-        live.forget(workspace_id)
+        latest_samples.delete_samples(workspace_id)
         if calls_too:
-            call_counter.forget(workspace_id)
+            call_counter.delete_calls(workspace_id)
     except redis.RedisError as exc:  # its points carry an older number than the row, and expire
         logger.warning("samples of %s: %s", workspace_id, exc)

@@ -30,7 +30,7 @@ class AllUsageViewSet(ViewSet):
     def totals(self, request: ApiRequest) -> Response:
         """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
         each = usage.totals_by_workspace(request.user)
-        return ok(usage=each, total=usage.summed(each.values()))
+        return ok(usage=each, total=usage.summed_totals(each.values()))
 
     @extend_schema(parameters=[serializers.WindowQuery], responses={200: serializers.ActivityResponse, **INVALID})
     def activity(self, request: ApiRequest) -> Response:
@@ -75,7 +75,7 @@ class UsageViewSet(ViewSet):
     @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:
         """Credits burned lately: at most 7 points by minute, hour or day. May be a minute old."""
-        return ok(**charts.chart(requested_workspace(request.user, workspace_id).pk))
+        return ok(**charts.credits_chart(requested_workspace(request.user, workspace_id).pk))
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def start_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -91,7 +91,7 @@ class UsageViewSet(ViewSet):
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
         """Delete totals and series for good. Billing records stay."""
         workspace = requested_workspace(request.user, workspace_id)
-        services.clear(workspace=workspace, actor=request.user.label)
+        services.clear_usage(workspace=workspace, actor=request.user.label)
         return ok(message="The usage data were deleted.")
 
     def _track(self, request: ApiRequest, workspace_id: str, *, tracking: bool) -> Response:

@@ -19,7 +19,7 @@ import pytest
 from tests.environment import STATE
 
 ROOT = Path(__file__).resolve().parents[3]
-# As config.supervise.processes starts it.
+# As supervise.processes starts it.
 OPTIONS = ["--timeout-graceful-shutdown", "3", "--no-access-log", "--no-server-header", "--log-level", "warning"]
 
 

@@ -49,7 +49,7 @@ def new_guest(network: Network) -> Iterator[Callable[[int], Guest]]:
         def make(number: int) -> Guest:
             settings = network._settings
             ip = str(settings.subnet.network_address + number)
-            MachineDir(settings.machines_dir, f"m{number}").make()
+            MachineDir(settings.machines_dir, f"m{number}").create()
             guest = Guest(ip, settings.gateway, enter())
             tap, inside = network.tap_for(ip), f"{INSTANCE}i{number}"
             into = ("nsenter", "-t", str(guest.pid), "-n", "ip")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tests.vm.client import until
 from tests.vm.outside import PORT
-from vmbackend.libvirt.firewall import Port
+from vmbackend.libvirt.firewall import NetworkPort
 from vmbackend.libvirt.network import Network
 from vmbackend.policy import NetworkPolicy
 
@@ -78,13 +78,13 @@ class Guest:
 @contextmanager
 def namespace() -> Iterator[int]:
     """A process with a network of its own."""
-    sleeper = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--", "sleep", "600"])
+    saved_state = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--", "sleep", "600"])
     try:
-        until(lambda: _links(sleeper.pid) == ["lo"], 10, "the namespace is there")
-        yield sleeper.pid
+        until(lambda: _links(saved_state.pid) == ["lo"], 10, "the namespace is there")
+        yield saved_state.pid
     finally:
-        sleeper.kill()
-        sleeper.wait()
+        saved_state.kill()
+        saved_state.wait()
 
 
 def _links(pid: int) -> list[str]:
@@ -98,10 +98,12 @@ def namespaces() -> Iterator[Callable[[], int]]:
         yield lambda: stack.enter_context(namespace())
 
 
-def give(network: Network, guest: Guest, *, generation: int = 1, before: int | None = None, **policy: object) -> Port:
-    port = Port("m5", guest.ip, NetworkPolicy(**policy), generation)  # type: ignore[arg-type]
-    former = Port("m5", guest.ip, port.policy, before) if before else None
-    network.admit(port, former)
+def give(
+    network: Network, guest: Guest, *, generation: int = 1, before: int | None = None, **policy: object
+) -> NetworkPort:
+    port = NetworkPort("m5", guest.ip, NetworkPolicy(**policy), generation)  # type: ignore[arg-type]
+    former = NetworkPort("m5", guest.ip, port.policy, before) if before else None
+    network.attach(port, former)
     return port
 
 

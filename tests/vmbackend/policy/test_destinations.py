@@ -118,7 +118,7 @@ def test_a_connection_outlives_its_record_and_a_restart_and_ends_with_the_policy
     with open_connection(guest, world.address) as ask:
         assert ask() == "x"
         for turn in (0, 1):
-            network.forget_old_names(guest.ip, turn)
+            network.expire_learned_addresses(guest.ip, turn)
         assert ask() == "x"
         network.install([port])
         assert ask() == "x"

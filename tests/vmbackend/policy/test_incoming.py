@@ -12,9 +12,9 @@ import pytest
 
 from tests.vmbackend.policy.guests import NOTHING, Guest, connects, give
 from vmbackend.libvirt import sockets
-from vmbackend.libvirt.firewall import Port
-from vmbackend.libvirt.names import NamesKeeper
+from vmbackend.libvirt.firewall import NetworkPort
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.network_maintainer import NetworkMaintainer
 from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
 from vmbackend.libvirt.resolver import _running
 from vmbackend.policy import NetworkPolicy
@@ -60,9 +60,9 @@ def test_the_hosts_connections_to_a_guest_are_counted_and_ended(network: Network
     give(network, guest)
     with serving(guest, 22, 8080, 9090), ExitStack() as stack:
         open_ = {port: stack.enter_context(socket.create_connection((guest.ip, port), 2)) for port in (22, 8080, 9090)}
-        assert sockets.count(guest.ip) == 2
-        sockets.end(guest.ip, [8080, 4444])
-        assert sockets.count(guest.ip) == 1
+        assert sockets.count_connections(guest.ip) == 2
+        sockets.close_connections(guest.ip, [8080, 4444])
+        assert sockets.count_connections(guest.ip) == 1
         open_[8080].settimeout(2)
         with pytest.raises(ConnectionError):
             open_[8080].recv(1)
@@ -74,14 +74,14 @@ def test_a_table_that_somebody_removed_is_made_anew(network: Network, guest: Gue
     policy = NetworkPolicy(ingress_ports=(8080,))
     folder = network._settings.machines_dir
     MachineDir(folder, "m5").write_record(Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy))
-    network.admit(Port("m5", guest.ip, policy))
+    network.attach(NetworkPort("m5", guest.ip, policy))
     before = _tables(network)
-    keeper = NamesKeeper(network, lambda: machine_dirs(folder))
-    keeper.turn(0)
+    keeper = NetworkMaintainer(network, lambda: machine_dirs(folder))
+    keeper.maintain_once(0)
     assert _tables(network) == before
     subprocess.run(["nft", "delete", "table", family, network.table], check=True)
     with serving(guest, 8080, 9090):
-        keeper.turn(1)
+        keeper.maintain_once(1)
         assert [port for port in (8080, 9090) if connects(guest.ip, port)] == [8080]
     assert _tables(network) == before
 
@@ -91,7 +91,7 @@ def test_nothing_of_a_revoked_machine_is_left(network: Network, guest: Guest) ->
     give(network, guest, allow_internet=False, egress=("one.test", "192.0.2.0/24"), ingress_ports=(80,))
     assert _tables(network) != before
     for _ in range(2):
-        network.revoke(guest.ip, "m5")
+        network.detach(guest.ip, "m5")
         assert _tables(network) == before
     assert [conf.parent.name for _, conf in _running(network._settings.machines_dir)] == [".network"]
 

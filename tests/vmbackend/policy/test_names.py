@@ -13,9 +13,9 @@ import pytest
 
 from tests.vm.outside import Outside
 from tests.vmbackend.policy.guests import NOTHING, NXDOMAIN, RESOLVE, Guest, give
-from vmbackend.libvirt.firewall import Port
-from vmbackend.libvirt.names import NamesKeeper
+from vmbackend.libvirt.firewall import NetworkPort
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.network_maintainer import NetworkMaintainer
 from vmbackend.libvirt.record import MachineDir, Record, machine_dirs
 from vmbackend.libvirt.resolver import Resolver, _running
 from vmbackend.policy import NetworkPolicy
@@ -55,11 +55,11 @@ def test_a_name_of_one_machine_is_none_of_another(
 ) -> None:
     one, two = new_guest(5), new_guest(6)
     give(network, one, allow_internet=False, egress=("one.test",))
-    network.admit(Port("m6", two.ip, NetworkPolicy(allow_internet=False, egress=("two.test",))))
+    network.attach(NetworkPort("m6", two.ip, NetworkPolicy(allow_internet=False, egress=("two.test",))))
     assert one.resolve("one.test") == two.resolve("two.test") == world.address
     assert one.resolve("two.test") == two.resolve("one.test") == NXDOMAIN
-    network.forget_old_names(two.ip, 0)
-    network.forget_old_names(two.ip, 1)
+    network.expire_learned_addresses(two.ip, 0)
+    network.expire_learned_addresses(two.ip, 1)
     assert one.reaches(world.address)
     assert not two.reaches(world.address)
 
@@ -67,7 +67,7 @@ def test_a_name_of_one_machine_is_none_of_another(
 @pytest.mark.parametrize("of", ["host", "gateway", "other"])
 def test_a_name_that_points_inside_opens_nothing(network: Network, new_guest: Callable[[int], Guest], of: str) -> None:
     guest, other = new_guest(5), new_guest(6)
-    network.admit(Port("m6", other.ip, NetworkPolicy()))
+    network.attach(NetworkPort("m6", other.ip, NetworkPolicy()))
     give(network, guest, allow_internet=False, egress=("*.rebind.test",))
     host = next(iter(addresses_of_host()))
     address = {"host": host, "gateway": guest.gateway, "other": other.ip}[of]
@@ -98,11 +98,11 @@ def test_a_name_is_let_through_as_long_as_its_answer_may_be_used(
     give(network, guest, allow_internet=False, egress=("api.example.com",))
     seconds = int(guest.run(RESOLVE, "api.example.com", guest.gateway).split()[1])
     assert 0 < seconds <= 60
-    network.forget_old_names(guest.ip, 0)
+    network.expire_learned_addresses(guest.ip, 0)
     assert guest.resolve("api.example.com") == world.address
-    network.forget_old_names(guest.ip, 1)
+    network.expire_learned_addresses(guest.ip, 1)
     assert guest.reaches(world.address)
-    network.forget_old_names(guest.ip, 2)
+    network.expire_learned_addresses(guest.ip, 2)
     assert not guest.reaches(world.address)
 
 
@@ -149,7 +149,7 @@ def test_a_guest_that_floods_the_resolver_does_not_keep_it_from_others(
 ) -> None:
     loud, other = new_guest(5), new_guest(6)
     give(network, loud)
-    network.admit(Port("m6", other.ip, NetworkPolicy()))
+    network.attach(NetworkPort("m6", other.ip, NetworkPolicy()))
     assert 0 < int(loud.run(FLOOD, loud.gateway)) < 2500
     assert other.resolve("www.example.com") == world.address
 
@@ -161,14 +161,14 @@ def test_a_resolver_that_died_comes_back_and_those_of_nobody_end(
     policy = NetworkPolicy(allow_internet=False, egress=("api.example.com",))
     record = Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy)
     MachineDir(folder, "m5").write_record(record)
-    network.admit(Port("m5", guest.ip, policy))
+    network.attach(NetworkPort("m5", guest.ip, policy))
     stray = MachineDir(folder, "gone")
-    stray.make()
-    Resolver(stray.resolver).named(guest.gateway, ["x.test"], ["inet#none#none"], 60)
-    Resolver(MachineDir(folder, "m5").resolver).end()
-    Resolver(folder / ".network" / "resolver").end()
+    stray.create()
+    Resolver(stray.resolver).start_for_names(guest.gateway, ["x.test"], ["inet#none#none"], 60)
+    Resolver(MachineDir(folder, "m5").resolver).stop()
+    Resolver(folder / ".network" / "resolver").stop()
     assert guest.resolve("api.example.com") in ("refused", NOTHING)
-    NamesKeeper(network, lambda: machine_dirs(folder)).turn(0)
+    NetworkMaintainer(network, lambda: machine_dirs(folder)).maintain_once(0)
     assert guest.resolve("api.example.com") == world.address
     assert guest.reaches(world.address)
     assert sorted(conf.parent.name for _, conf in _running(folder)) == [".network", "m5"]
@@ -180,7 +180,7 @@ def test_guests_change_their_policies_side_by_side(network: Network, new_guest: 
     def change(number: int) -> None:
         for turn in range(4):
             names = (f"n{number}-{turn}.test",)
-            network.admit(Port(f"m{number}", guests[number].ip, NetworkPolicy(False, names), turn))
+            network.attach(NetworkPort(f"m{number}", guests[number].ip, NetworkPolicy(False, names), turn))
 
     threads = [threading.Thread(target=change, args=(number,)) for number in guests]
     for thread in threads:

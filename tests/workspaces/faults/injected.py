@@ -33,7 +33,7 @@ class Scene:
                 self.happened += 1
                 happens()
 
-        self.patch.setattr(faults, "point", point)
+        self.patch.setattr(faults, "fault_point", point)
 
     def after(self, happens: Callable[[], None]) -> None:
         kind = engine.KINDS[self.kind]

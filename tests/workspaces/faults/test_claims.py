@@ -21,7 +21,7 @@ from vmbackend.errors import BackendUnavailable
 from workspaces.crud.services import workspace_delete
 from workspaces.host import engine, faults
 from workspaces.host.process import reconcile
-from workspaces.host.reconcile.operations import expire
+from workspaces.host.reconcile.operations import expire_operations
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
 from workspaces.operations import queue, waiting
@@ -98,7 +98,7 @@ def test_two_engines_run_one_operation_once(vmhost: FakeHost, begin: Callable[[s
 
     def run(_: int) -> None:
         try:
-            engine.run(operation.pk, vmhost.side)
+            engine.run_operation(operation.pk, vmhost.side)
         finally:
             connections.close_all()
 
@@ -117,7 +117,7 @@ def test_a_bell_that_nobody_heard_is_rung_again(vmhost: FakeHost, begin: Callabl
     vmhost.release()
     vmhost.side.beat()
     assert status_of(made) == "queued"  # not yet: it may be on its way
-    Operation.objects.update(rung_at=timezone.now() - timedelta(seconds=6))
+    Operation.objects.update(notified_at=timezone.now() - timedelta(seconds=6))
     vmhost.side.beat()
     vmhost.settle()
     assert (status_of(made), cells.leftovers(vmhost, made)) == ("running", [])
@@ -133,7 +133,7 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     if claimed:
         assert queue.claim(operation.pk, "a-token")
     Operation.objects.filter(pk=operation.pk).update(deadline_at=timezone.now() - timedelta(seconds=1))
-    assert (expire(), expire()) == (1, 0)
+    assert (expire_operations(), expire_operations()) == (1, 0)
     row = Workspace.objects.get(pk=made)
     if case.kind != OperationKind.DELETE:
         assert row.error_code == "deadline_exceeded"
@@ -154,9 +154,9 @@ def test_a_holder_that_comes_too_late_changes_nothing(
     def overtake(kind: str, name: str) -> None:
         if (kind, name) == ("start", "complete"):
             Operation.objects.filter(kind="start").update(deadline_at=timezone.now() - timedelta(seconds=1))
-            expire()
+            expire_operations()
 
-    monkeypatch.setattr(faults, "point", overtake)
+    monkeypatch.setattr(faults, "fault_point", overtake)
     vmhost.release()
     cells.come_to_rest(vmhost)
     assert (status_of(made), cells.leftovers(vmhost, made)) == ("stopped", [])
@@ -203,8 +203,8 @@ def test_a_bell_that_cannot_ring_raises_nothing(api: Caller, vmhost: FakeHost) -
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
     operation = queue.enqueue(row, OperationKind.START, actor="test")
     assert Operation.objects.get(pk=operation.pk).state == OperationState.QUEUED
-    waiting.announce(operation.pk)
-    assert waiting.wait(operation, 0.2) is None
+    waiting.announce_outcome(operation.pk)
+    assert waiting.wait_for_outcome(operation, 0.2) is None
 
 
 def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,5 +216,5 @@ def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
     operation = queue.enqueue(row, OperationKind.START, actor="test")
     began = time.monotonic()
-    assert waiting.wait(operation, 30) is None
+    assert waiting.wait_for_outcome(operation, 30) is None
     assert time.monotonic() - began < 1

@@ -53,7 +53,7 @@ def test_the_main_process_ends(vmhost: FakeHost, running: Callable[..., str], co
     [
         ("kill", "stopped", "crashed", "died"),
         ("panic", "stopped", "panicked", "kernel"),
-        ("vanish", "lost", "lost", "vanished"),
+        ("lose_machine", "lost", "lost", "vanished"),
     ],
 )
 @pytest.mark.parametrize("before", [Status.RUNNING, Status.PAUSED])
@@ -75,13 +75,13 @@ def test_a_machine_that_its_host_puts_to_sleep_is_asleep_and_wakes(
     api: Caller, vmhost: FakeHost, before: Status
 ) -> None:
     made = cells.machine(vmhost, api.account, before, stop_after=3600).pk
-    vmhost.driver.put_to_sleep(made)
+    vmhost.driver.save_externally(made)
     assert eventually(made, "sleeping").memory_expires_at is not None
     assert cells.leftovers(vmhost, made) == []
     assert cells.act(vmhost, made) == []
 
 
-@pytest.mark.parametrize(("happens", "status"), [("kill", "stopped"), ("vanish", "lost")])
+@pytest.mark.parametrize(("happens", "status"), [("kill", "stopped"), ("lose_machine", "lost")])
 def test_what_happened_while_vmhost_was_away_is_found_at_its_start(
     vmhost: FakeHost, running: Callable[..., str], happens: str, status: str
 ) -> None:
@@ -124,7 +124,7 @@ def test_remove_on_exit_removes_after_an_exit_and_a_crash_but_not_after_a_stop_o
     exited, killed, lost, stopped = (running(remove_on_exit=True) for _ in range(4))
     vmhost.driver.exit(exited, 1)
     vmhost.driver.kill(killed)
-    vmhost.driver.vanish(lost)
+    vmhost.driver.lose_machine(lost)
     api.post(f"/workspace/{stopped}/stop")
     eventually(exited, "gone")
     eventually(killed, "gone")

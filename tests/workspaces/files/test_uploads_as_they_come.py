@@ -18,7 +18,7 @@ from common import streaming_body
 from common.streaming_body import CHUNK_BYTES, StreamingHandler
 from tests.callers import Caller
 from tests.workspaces.files.calls import RAW
-from vmbackend.fake_guest import FakeGuestSession
+from vmbackend.fake.guest import FakeGuestSession
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HALF = b"x" * CHUNK_BYTES

@@ -8,7 +8,7 @@ from tests.callers import Caller
 from tests.workspaces.test_shapes import assert_fits
 from vmbackend.backend import machines_dir
 from vmbackend.driver import MachineSpec
-from vmbackend.fake_store import FakeStore
+from vmbackend.fake.store import FakeStore
 from workspaces.images.services import catalog_entry_save
 from workspaces.models import CatalogEntry, Workspace
 from workspaces.schemas import WorkspaceResponse

@@ -17,7 +17,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
 from vmbackend.images.reference import parse_reference
-from workspaces.images.seed import rows
+from workspaces.images.seed import seed_rows
 from workspaces.images.serializers import CatalogResponse
 from workspaces.models import CatalogEntry
 
@@ -43,7 +43,7 @@ def test_the_catalog_is_listed_with_its_categories(api: Caller) -> None:
 
 def test_every_seeded_entry_is_complete(api: Caller) -> None:
     images = api.get("/workspace/images").json()["images"]
-    assert [image["id"] for image in images] == [row["id"] for row in rows()]
+    assert [image["id"] for image in images] == [row["id"] for row in seed_rows()]
     for image in images:
         assert image["base_os"]["family"] == "linux"
         assert image["base_os"]["distribution"]
@@ -89,7 +89,9 @@ def test_a_category_narrows_the_list(api: Caller, category: str) -> None:
     images = api.get(f"/workspace/images?category={category}").json()["images"]
     assert images
     assert category == "all" or {image["category"] for image in images} == {category}
-    assert len(images) == (len(rows()) if category == "all" else sum(row["category"] == category for row in rows()))
+    assert len(images) == (
+        len(seed_rows()) if category == "all" else sum(row["category"] == category for row in seed_rows())
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_hidden_entries_are_not_listed(api: Caller) -> None:
 def test_every_scope_may_browse(api: Caller, scoped: Callable[..., Caller], scope: Scope) -> None:
     row = make_workspace(api.account)
     pin = {"namespace_id": row.namespace_id, "namespace_slug": "default", "workspace_id": row.pk}
-    assert len(found(scoped(api, scope, **pin))) == len(rows())
+    assert len(found(scoped(api, scope, **pin))) == len(seed_rows())
 
 
 def test_the_number_of_queries_does_not_grow_with_the_catalog(api: Caller, entry: Callable[..., CatalogEntry]) -> None:

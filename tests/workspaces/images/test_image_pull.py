@@ -52,7 +52,7 @@ def test_an_unknown_entry_and_nothing_at_all_are_told() -> None:
 def test_on_a_terminal_each_image_has_a_bar() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, color_system=None)
-    with progress.shown(lambda line: pytest.fail("no lines on a terminal"), console) as begin:
+    with progress.show_progress(lambda line: pytest.fail("no lines on a terminal"), console) as begin:
         for title in ("docker.io/library/[a]:1", "two"):
             report = begin(title)
             report(40, "Unpacking [bold]layers.")
@@ -64,7 +64,7 @@ def test_on_a_terminal_each_image_has_a_bar() -> None:
 
 def test_elsewhere_a_line_is_written_when_something_new_is_said() -> None:
     lines: list[str] = []
-    with progress.shown(lines.append, None) as begin:
+    with progress.show_progress(lines.append, None) as begin:
         report = begin("x")
         for percent in range(0, 50, 10):
             report(percent, "Downloading.")

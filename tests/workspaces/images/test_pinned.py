@@ -30,7 +30,11 @@ def test_a_later_edit_changes_nothing_of_an_existing_workspace(api: Caller, vmho
     assert {name: after[name] for name in same} == {name: made[name] for name in same}
     assert (spec(made["id"]).image, spec(made["id"]).boot.env) == (before.image, before.boot.env)
     row = Workspace.objects.get()
-    assert (row.image_digest, row.image_pin["revision"], row.image_pin["image"]) == (digest, 1, made["image"])
+    assert (row.image_digest, row.catalog_snapshot["revision"], row.catalog_snapshot["image"]) == (
+        digest,
+        1,
+        made["image"],
+    )
     assert digest.startswith("sha256:")
 
 
@@ -48,7 +52,7 @@ def test_new_workspaces_get_the_edited_entry(api: Caller, vmhost: FakeHost) -> N
     made = created(api, preset="redis")
     assert (made["resources"]["memory_mb"], made["image"]) == (384, "docker.io/library/redis:8")
     assert made["resources"]["disk_size_mb"] == 512  # the documented default, where the preset has none
-    assert Workspace.objects.get().image_pin["revision"] == 2
+    assert Workspace.objects.get().catalog_snapshot["revision"] == 2
 
 
 def test_the_digest_is_pinned_by_the_first_pull_and_used_from_then_on(

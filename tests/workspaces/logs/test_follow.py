@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workspaces.logs import follow
-from workspaces.logs.follow import Follower, Look, Place, seed
+from workspaces.logs.follow import Follower, LogChanges, LogPosition, initial_position
 from workspaces.logs.lines import MAX_LINE
 
 
@@ -53,7 +53,7 @@ def log(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def looked(follower: Follower) -> Look | None:
+def looked(follower: Follower) -> LogChanges | None:
     """One look, told."""
     look = asyncio.run(follower.look())
     if look is not None:
@@ -71,11 +71,11 @@ def everything(follower: Follower) -> tuple[list[bytes], int]:
 
 
 def begun(log: Folder) -> tuple[Follower, list[bytes]]:
-    found = asyncio.run(seed(log))
+    found = asyncio.run(initial_position(log))
     return Follower(log, found.place), texts(found)
 
 
-def texts(look: Look) -> list[bytes]:
+def texts(look: LogChanges) -> list[bytes]:
     return [line.text for line in look.lines]
 
 
@@ -219,7 +219,7 @@ def test_the_rest_of_a_console_line_is_what_it_is_whatever_it_looks_like(
 def test_a_console_line_that_is_seen_from_its_middle_has_no_time(tmp_path: Path) -> None:
     log = Folder(tmp_path, console=True)
     log.write(b"z" * 1000 + (FORGED + b"x") * 10_000)
-    look = asyncio.run(seed(log))
+    look = asyncio.run(initial_position(log))
     follower = Follower(log, look.place)
     log.write((FORGED + b"y") * 100_000)
     found = asyncio.run(follower.look())
@@ -253,7 +253,7 @@ def test_another_follower_goes_on_from_the_place_of_the_first(log: Folder) -> No
     text = str(follower._place)
     log.rotate()
     log.write(b"three\n")
-    assert everything(Follower(log, Place.parse(text))) == ([b"two", b"three"], 0)
+    assert everything(Follower(log, LogPosition.parse(text))) == ([b"two", b"three"], 0)
 
 
 def test_a_flood_is_a_gap_and_no_more_than_some_lines_at_a_look(log: Folder) -> None:

@@ -15,9 +15,9 @@ import pytest
 from tests.vmbackend.local_dropbear import LocalGuest
 from tests.vmbackend.test_guest_session import helper, local, ssh_pool
 from vmbackend.guest.pool import GuestPool
-from workspaces.logs import inside
-from workspaces.logs.follow import Follower, seed
-from workspaces.logs.lines import entries
+from workspaces.logs import guest_logs
+from workspaces.logs.follow import Follower, initial_position
+from workspaces.logs.lines import log_entries
 from workspaces.logs.sources import LogSource
 from workspaces.streams import sources
 from workspaces.streams.sources import GuestFiles
@@ -39,23 +39,23 @@ class Guest:
 
     def tail(self, name: str, lines: int) -> list[str]:
         path = f"{self.folder}/{name}.log"
-        data = self.pool.call(self.address, lambda session: inside.tail(session, path, lines), 60)
-        return [entry["line"] for entry in entries(data, name, console=False, last=lines)]
+        data = self.pool.call(self.address, lambda session: guest_logs.tail(session, path, lines), 60)
+        return [entry["line"] for entry in log_entries(data, name, console=False, last=lines)]
 
     def names(self, *names: str) -> dict[str, int]:
         known = [self.source(name) for name in names]
-        files = self.pool.call(self.address, lambda session: inside.files(session, known), 60)
+        files = self.pool.call(self.address, lambda session: guest_logs.files(session, known), 60)
         return {file.name: file.size for file in files}
 
     def clear(self, *names: str) -> None:
         known = [self.source(name) for name in names]
-        self.pool.call(self.address, lambda session: inside.clear(session, known), 60)
+        self.pool.call(self.address, lambda session: guest_logs.clear(session, known), 60)
 
 
 @pytest.fixture
 def guest(local: LocalGuest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guest]:
     pool = ssh_pool(local)
-    monkeypatch.setattr(inside, "FOLDER", str(local.root))
+    monkeypatch.setattr(guest_logs, "FOLDER", str(local.root))
     monkeypatch.setattr(sources, "guest_pool", lambda: pool)
     yield Guest(local, pool)
     pool.close()
@@ -139,7 +139,7 @@ def test_a_log_is_followed_while_it_is_written_and_rotated(guest: Guest) -> None
 
     async def follow() -> list[int]:
         files = GuestFiles(guest.address, str(path))
-        follower = Follower(files, (await seed(files)).place)
+        follower = Follower(files, (await initial_position(files)).place)
         logger.start()
         got: list[int] = []
         until = time.monotonic() + 60

@@ -17,7 +17,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
-from vmbackend.bootlog import stamp
+from vmbackend.bootlog import timestamp_prefix
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -78,12 +78,12 @@ def test_the_console_is_the_default_and_has_the_times_at_which_it_was_read(api: 
 
 def test_the_console_reaches_into_its_older_file(api: Caller, made: str) -> None:
     path = console(made)
-    path.with_name("boot.log.1").write_bytes(b"".join(stamp() + b"old %d\n" % number for number in range(3)))
-    path.write_bytes(stamp() + b"new\n")
+    path.with_name("boot.log.1").write_bytes(b"".join(timestamp_prefix() + b"old %d\n" % number for number in range(3)))
+    path.write_bytes(timestamp_prefix() + b"new\n")
     assert shown(api) == ["old 0", "old 1", "old 2", "new"]
     assert shown(api, "tail_lines=2") == ["old 2", "new"]
-    path.with_name("boot.log.1").write_bytes(stamp() + b"first ha")
-    path.write_bytes(stamp() + b"lf\n")
+    path.with_name("boot.log.1").write_bytes(timestamp_prefix() + b"first ha")
+    path.write_bytes(timestamp_prefix() + b"lf\n")
     assert shown(api) == ["first ha", "lf"]
 
 

@@ -19,7 +19,7 @@ from config.asgi import application
 from tests.callers import Caller
 from tests.common.sse.reading import until
 from tests.workspaces.rows import make_workspace
-from workspaces.logs.channels import clearing, log_channel
+from workspaces.logs.channels import cleared_on_commit, log_channel
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STREAMS = 40
@@ -112,7 +112,7 @@ def test_a_clear_within_a_transaction_is_told_with_its_commit(api: Caller) -> No
         bell.subscribe(redis_key(PUBSUB_CHANNEL))
         bell.get_message(timeout=1)
         with transaction.atomic():
-            with clearing("ws_x", ["cmd"]):
+            with cleared_on_commit("ws_x", ["cmd"]):
                 pass
             assert bell.get_message(timeout=0.3) is None
         told = bell.get_message(timeout=5)
@@ -125,6 +125,6 @@ def test_a_clear_within_a_transaction_is_told_with_its_commit(api: Caller) -> No
 
 @transaction.atomic
 def clear_and_fail() -> None:
-    with clearing("ws_x", ["cmd"]):
+    with cleared_on_commit("ws_x", ["cmd"]):
         pass
     raise ZeroDivisionError

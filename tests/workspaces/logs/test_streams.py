@@ -225,7 +225,7 @@ def test_a_clear_that_fails_leaves_streams_that_go_on(api: Caller, log: Path, mo
     def silent(workspace: Workspace) -> None:
         raise VMUnavailable
 
-    monkeypatch.setattr(console, "clear_all", silent)
+    monkeypatch.setattr(console, "clear_console", silent)
 
     async def work() -> None:
         async with opened(api, CMD) as client:

@@ -16,7 +16,7 @@ from tests.workspaces.model.observed import Observed
 from tests.workspaces.test_states import SERVICES
 from workspaces.errors import IdleNotSupported, OperationInProgress
 from workspaces.host import process as vmhost_process
-from workspaces.host.sweep import sweep
+from workspaces.host.sweep import sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
@@ -182,7 +182,7 @@ class History(Observed):
 
     # What happens by itself
 
-    @rule(number=which, what=st.sampled_from(["exit 0", "exit 1", "kill", "panic", "vanish"]), away=st.booleans())
+    @rule(number=which, what=st.sampled_from(["exit 0", "exit 1", "kill", "panic", "lose_machine"]), away=st.booleans())
     def machine_ends(self, number: int, what: str, away: bool) -> None:
         """With `away` vmhost is not there as it happens, and finds out at its next start."""
         if not (found := self.pick(number)) or found[1].status not in UP:
@@ -195,19 +195,19 @@ class History(Observed):
         if away:
             self.host.start()
         self.live(but=key)
-        expected.machine_ended(failure=away or what != "exit 0", lost=what == "vanish")
+        expected.machine_ended(failure=away or what != "exit 0", lost=what == "lose_machine")
 
     @rule(number=which)
     def saved_by_its_host(self, number: int) -> None:
         if (found := self.pick(number)) and found[1].status in UP:
-            self.host.driver.put_to_sleep(found[0])
+            self.host.driver.save_externally(found[0])
             self.live()
             found[1].status = Status.SLEEPING
 
     @rule(number=which)
     def memory_is_spoilt(self, number: int) -> None:
         if (found := self.pick(number)) and found[1].status == Status.SLEEPING:
-            self.host.driver.spoil_memory(found[0])
+            self.host.driver.corrupt_saved_memory(found[0])
 
     @rule(number=which, column=st.sampled_from(sorted(EXPIRIES)), dies=st.integers(0, 4))
     def becomes_due(self, number: int, column: str, dies: int) -> None:
@@ -218,7 +218,7 @@ class History(Observed):
         waiting = Workspace.objects.filter(pk=key, **{f"{column}__isnull": False})
         if waiting.update(**{column: timezone.now()}):
             EXPIRIES[column](expected)
-        sweep()
+        sweep_due()
         self.live(but=key)
 
     @rule()

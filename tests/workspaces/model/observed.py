@@ -12,7 +12,7 @@ from tests.fakehost import FakeHost
 from tests.workspaces.faults import cells
 from tests.workspaces.model.expected import Expected
 from workspaces.host import faults
-from workspaces.host.machine_events import machine_event
+from workspaces.host.machine_events import handle_machine_event
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
 from workspaces.quota import Amount, usage
@@ -27,7 +27,7 @@ class Observed(RuleBasedStateMachine):
         self.host, self.account = host, account
         self.expected: dict[str, Expected] = {}
         self.side = host.side
-        faults.point = lambda kind, step: None
+        faults.fault_point = lambda kind, step: None
 
     def teardown(self) -> None:
         self.host.settle()
@@ -61,7 +61,7 @@ class Observed(RuleBasedStateMachine):
         self.host.live()
         for path, event in self.host.driver._store.due_events():
             path.unlink(missing_ok=True)
-            machine_event(event, self.host.driver)
+            handle_machine_event(event, self.host.driver)
         self.host.live()
         if self.side is not self.host.side:
             self.side = self.host.side
@@ -81,13 +81,13 @@ class Observed(RuleBasedStateMachine):
             if left[0] == 0:
                 raise self.host.dead()
 
-        faults.point = point
+        faults.fault_point = point
 
     # What is true after every step
 
     @invariant()
     def all_is_as_expected(self) -> None:
-        faults.point = lambda kind, step: None
+        faults.fault_point = lambda kind, step: None
         rows = Workspace.objects.in_bulk()
         seen = {key: Status(rows[key].status) if key in rows else None for key in self.expected}
         assert seen == {key: expected.status for key, expected in self.expected.items()}

@@ -20,7 +20,7 @@ MORE = int(os.environ.get("MODEL_EXAMPLES", "0"))
 def test_random_histories_follow_the_state_table(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults, "point", faults.point)  # given back at the end
+    monkeypatch.setattr(faults, "fault_point", faults.fault_point)  # given back at the end
     vmhost.driver._report = lambda on_event: None  # type: ignore[method-assign]
     vmhost.restart()
     run_state_machine_as_test(

@@ -19,10 +19,10 @@ from tests.fakehost import FakeHost
 from tests.workspaces.moves import bring, make
 from vmbackend.errors import BackendUnavailable
 from workspaces import last_used
-from workspaces.edge_auth.fast_path import Door
+from workspaces.edge_auth.fast_path import EdgeAuthFastPath
 from workspaces.edge_auth.views import client_of
-from workspaces.edge_auth.wake_coalescer import gate
-from workspaces.host.sweep import sweep
+from workspaces.edge_auth.wake_coalescer import wake_coalescer
+from workspaces.host.sweep import sweep_due
 from workspaces.models import Operation, PublicPort, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Mode
@@ -35,7 +35,7 @@ PORT, WAKE = "/internal/edge/port", "/internal/edge/wake"
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     last_used._touched_at.clear()
-    gate.cache_clear()
+    wake_coalescer.cache_clear()
 
 
 def heads(name: str, **more: str) -> dict[str, str]:
@@ -66,7 +66,7 @@ def through_door(name: str, path: str = PORT, method: str = "GET", **more: str) 
     """Status and upstream."""
     given = {f"HTTP_{key.upper().replace('-', '_')}": value for key, value in heads(name, **more).items()}
     seen: list[Any] = []
-    Door(Inner())({"PATH_INFO": path, "REQUEST_METHOD": method, **given}, lambda *told: seen.append(told))
+    EdgeAuthFastPath(Inner())({"PATH_INFO": path, "REQUEST_METHOD": method, **given}, lambda *told: seen.append(told))
     ((status, told),) = seen
     return status[:3], dict(told).get("X-Upstream", "")
 
@@ -75,7 +75,7 @@ def test_the_door_gives_the_ordinary_answer_and_leaves_all_else(
     public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(last_used, "touch", told.append)
+    monkeypatch.setattr(last_used, "record_use", told.append)
     found = public()
     name = f"{found.hash}.localhost"
     assert through_door(name) == ("200", "10.200.0.9:8080")
@@ -221,7 +221,7 @@ def test_a_request_is_a_use_and_redis_is_not_told_of_each(
 ) -> None:
     found = public()
     told: list[str] = []
-    monkeypatch.setattr(last_used, "touch", told.append)
+    monkeypatch.setattr(last_used, "record_use", told.append)
     for _ in range(20):
         assert ask(f"{found.hash}.localhost").status_code == 200
     assert told == [found.workspace_id]
@@ -255,7 +255,7 @@ def test_a_request_wakes_a_sleeping_workspace_and_is_then_let_in(vmhost: FakeHos
     (answer,) = storm(f"{asleep.hash}.localhost", 1)
     row = Workspace.objects.get()
     assert (answer.status_code, answer["X-Upstream"]) == (200, f"{row.ip}:8080")
-    assert (row.status, row.ready, vmhost.driver.freshened(row.pk)) == ("running", True, 1)
+    assert (row.status, row.ready, vmhost.driver.resync_count(row.pk)) == ("running", True, 1)
     assert last_used.last_used(row.pk) > 0
 
 
@@ -296,7 +296,7 @@ def test_an_open_connection_keeps_a_workspace_awake(api: Caller, vmhost: FakeHos
         due = {"mode": Mode.PERMANENT, "suspend_after": 120, "idle_due_at": timezone.now() - timedelta(seconds=1)}
         Workspace.objects.filter(pk=made).update(**due)
         redis_client().delete(last_used._key(made))
-        sweep()
+        sweep_due()
         vmhost.settle()
         return Workspace.objects.get(pk=made)
 

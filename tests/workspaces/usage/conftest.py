@@ -15,4 +15,4 @@ def host(api: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     made = MeasuredHost(api.account, tmp_path / "host", monkeypatch)
     yield made
     made.sampler.stop()
-    call_counter.flush()
+    call_counter.flush_calls()

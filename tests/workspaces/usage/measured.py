@@ -16,12 +16,12 @@ from django.db import connection
 from accounts.models import Account
 from common.times import from_epoch
 from tests.workspaces.rows import make_host, make_workspace
-from vmbackend import fake_usage
 from vmbackend.driver import Boot, MachineSpec
-from vmbackend.fake import FakeDriver
-from workspaces.host.metering.compaction import compact
+from vmbackend.fake import usage as fake_usage
+from vmbackend.fake.driver import FakeDriver
+from workspaces.host.metering.compaction import compact_usage
 from workspaces.host.metering.sampler import Sampler
-from workspaces.host.metering.writer import Parts, write
+from workspaces.host.metering.writer import Deltas, write_deltas
 from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
 
 MIB = 1 << 20
@@ -36,14 +36,14 @@ class DirectWriter:
     """Writes at once, in the test's own thread; `away` stands for a database that does not answer."""
 
     def __init__(self) -> None:
-        self.done: deque[tuple[int, Parts]] = deque()
-        self.waiting: list[tuple[int, Parts]] = []
+        self.done: deque[tuple[int, Deltas]] = deque()
+        self.waiting: list[tuple[int, Deltas]] = []
         self.away = self.behind = False
 
-    def put(self, tick: int, parts: Parts) -> None:
+    def put(self, tick: int, parts: Deltas) -> None:
         self.waiting.append((tick, parts))
         while self.waiting and not self.away:
-            write(self.waiting[0][1], self.waiting[0][0])
+            write_deltas(self.waiting[0][1], self.waiting[0][0])
             tick, parts = self.waiting.pop(0)
             self.done.append((tick, parts))
 
@@ -78,13 +78,13 @@ class MeasuredHost:
         return row
 
     def use(self, row: Workspace, **amounts: int) -> None:
-        self.driver.use(row.pk, **amounts)
+        self.driver.add_usage(row.pk, **amounts)
 
     def seconds(self, count: int, row: Workspace | None = None, **each: int) -> None:
         """So many rounds, one a second; `row` uses `each` before every one."""
         for _ in range(count):
             if row is not None:
-                self.driver.use(row.pk, **each)
+                self.driver.add_usage(row.pk, **each)
             self.sampler.tick()
             self.wall += 1
             self.monotonic += 1
@@ -104,7 +104,7 @@ class MeasuredHost:
         self.sampler._learn_what_was_written()
 
     def compact(self) -> int:
-        return compact(self.wall)
+        return compact_usage(self.wall)
 
 
 def cpu_total(row: Workspace) -> int:

@@ -11,9 +11,9 @@ from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost, dying_after, points
 from tests.workspaces.usage.test_series import stored
 from vmbackend.samples import Sample
-from workspaces.host.metering.compaction import LATE_SECONDS, compact
-from workspaces.host.metering.meter import Entry, Part
-from workspaces.host.metering.writer import write
+from workspaces.host.metering.compaction import LATE_SECONDS, compact_usage
+from workspaces.host.metering.meter import MeterTarget, UsageDelta
+from workspaces.host.metering.writer import write_deltas
 from workspaces.models import UsagePoint, Workspace
 from workspaces.usage.amounts import SUMS, Amounts, Point
 from workspaces.usage.tiers import DAY, HOUR, TIERS
@@ -37,7 +37,7 @@ def test_a_bucket_is_the_sum_of_the_finer_ones(api: Caller) -> None:
     one, other = make_workspace(api.account), make_workspace(api.account)
     minutes(one, NOON, 60)
     minutes(other, NOON + 600, 10)
-    compact(LATER)
+    compact_usage(LATER)
     assert [point.start for point in points(one, 3)] == [NOON + 600 * n for n in range(6)]
     assert points(one, 3)[0].cpu_time_ns == (1 << 10) - 1
     assert points(one, 3)[0].observed_ms == 600_000
@@ -50,28 +50,28 @@ def test_a_bucket_is_the_sum_of_the_finer_ones(api: Caller) -> None:
 def test_buckets_that_are_not_over_wait(api: Caller) -> None:
     row = make_workspace(api.account)
     minutes(row, NOON, 15)
-    compact(NOON + 600 + LATE_SECONDS - 1)
+    compact_usage(NOON + 600 + LATE_SECONDS - 1)
     assert points(row, 3) == []
-    compact(NOON + 600 + LATE_SECONDS)
+    compact_usage(NOON + 600 + LATE_SECONDS)
     assert [point.start for point in points(row, 3)] == [NOON]
 
 
 def test_compacting_again_changes_nothing(api: Caller) -> None:
     row = make_workspace(api.account)
     minutes(row, NOON, 60)
-    compact(LATER)
+    compact_usage(LATER)
     before = everything()
     for _ in range(3):
-        compact(LATER)
+        compact_usage(LATER)
     assert everything() == before
 
 
 def test_what_comes_late_is_still_taken_into_the_newest_bucket(api: Caller) -> None:
     row = make_workspace(api.account)
     minutes(row, NOON, 5)
-    compact(NOON + 600 + LATE_SECONDS)
+    compact_usage(NOON + 600 + LATE_SECONDS)
     stored(row, 2, NOON + 540, net_rx_bytes=1000)
-    compact(NOON + 660 + LATE_SECONDS)
+    compact_usage(NOON + 660 + LATE_SECONDS)
     assert points(row, 3)[0].net_rx_bytes == 1005
 
 
@@ -81,19 +81,19 @@ def test_what_a_host_writes_too_late_for_a_bucket_is_in_it_all_the_same(api: Cal
     row, other = make_workspace(api.account), make_workspace(api.account)
     noon = int(time.time()) // DAY * DAY - 2 * DAY + 12 * HOUR
     minutes(other, noon, 59)
-    compact(noon + HOUR + LATE_SECONDS)
+    compact_usage(noon + HOUR + LATE_SECONDS)
     minutes(other, noon + hours * HOUR, 59)
-    compact(noon + hours * HOUR + HOUR + LATE_SECONDS)
+    compact_usage(noon + hours * HOUR + HOUR + LATE_SECONDS)
     late = [Point(noon + 60 * number, 60_000, net_rx_bytes=1) for number in range(50)]
-    entry = Entry(row.pk, row.account_id, row.namespace_id, 1000, 128, True, 0)
-    part = Part(entry, Sample(1, "r"), Amounts(), Amounts(), 0, 0, late, 0)
+    entry = MeterTarget(row.pk, row.account_id, row.namespace_id, 1000, 128, True, 0)
+    part = UsageDelta(entry, Sample(1, "r"), Amounts(), Amounts(), 0, 0, late, 0)
     for _ in range(2):
-        write({row.pk: part}, 7)
+        write_deltas({row.pk: part}, 7)
     for again in range(3):
-        compact(noon + hours * HOUR + HOUR + LATE_SECONDS + 300 * again)
+        compact_usage(noon + hours * HOUR + HOUR + LATE_SECONDS + 300 * again)
     assert [point.net_rx_bytes for point in points(row, 3)] == [10] * 5
     assert [point.net_rx_bytes for point in points(row, 4)] == [50]
-    compact(noon + (hours + 48) * HOUR)
+    compact_usage(noon + (hours + 48) * HOUR)
     assert sum(point.net_rx_bytes for point in points(row, 5)) == 50
 
 
@@ -103,18 +103,18 @@ def test_each_tier_is_kept_as_long_as_it_reaches(api: Caller) -> None:
     now = NOON
     while now < NOON + 12 * HOUR:
         now += 300
-        compact(now)
+        compact_usage(now)
         for number in (2, 3):
             kept = points(row, number)
             oldest = TIERS[number].floor(now - TIERS[number].window)
             slack = TIERS[number + 1].resolution + LATE_SECONDS
             assert all(point.start >= oldest - slack for point in kept), (number, now)
     assert [point.net_rx_bytes for point in points(row, 4)] == [60, 60, 60]
-    compact(NOON + 2 * DAY)
+    compact_usage(NOON + 2 * DAY)
     assert [point.net_rx_bytes for point in points(row, 5)] == [180]
-    compact(NOON + 10 * DAY)
+    compact_usage(NOON + 10 * DAY)
     assert [len(points(row, number)) for number in (2, 3, 4, 5)] == [0, 0, 0, 1]
-    compact(NOON + 100 * DAY)
+    compact_usage(NOON + 100 * DAY)
     assert everything() == []
 
 
@@ -123,7 +123,7 @@ def test_nothing_goes_before_a_coarser_bucket_holds_it(api: Caller) -> None:
     row = make_workspace(api.account)
     minutes(row, NOON, 180)
     for _ in range(5):
-        compact(NOON + 2 * DAY)
+        compact_usage(NOON + 2 * DAY)
     assert [point.net_rx_bytes for point in points(row, 5)] == [180]
     assert points(row, 2) == []
 
@@ -135,9 +135,9 @@ def test_a_compaction_that_dies_is_made_good_by_the_next(api: Caller, statement:
     for row in rows:
         minutes(row, NOON, 60)
     with dying_after(statement):
-        compact(NOON + 3 * HOUR)
+        compact_usage(NOON + 3 * HOUR)
     for hours in (3, 4, 40):
-        compact(NOON + hours * HOUR)
+        compact_usage(NOON + hours * HOUR)
     for row in rows:
         assert [point.net_rx_bytes for point in points(row, 4)] == [60]
         assert [point.net_rx_bytes for point in points(row, 5)] == [60]
@@ -148,7 +148,7 @@ def test_points_that_a_clock_ahead_of_time_left_stop_nothing(api: Caller) -> Non
     for tier in (2, 3, 4, 5):
         stored(row, tier, NOON + 400 * DAY)
     minutes(row, NOON, 60)
-    compact(LATER)
+    compact_usage(LATER)
     assert next(point.net_rx_bytes for point in points(row, 4)) == 60
     assert len(points(row, 3)) == 6 + 1
 
@@ -160,7 +160,7 @@ def test_many_workspaces_are_taken_in_small_batches(api: Caller, monkeypatch: py
     rows = [make_workspace(api.account) for _ in range(10)]
     for row in rows:
         minutes(row, NOON, 10)
-    assert compact(NOON + 600 + LATE_SECONDS) == 10
+    assert compact_usage(NOON + 600 + LATE_SECONDS) == 10
     assert all(len(points(row, 3)) == 1 for row in rows)
 
 

@@ -11,7 +11,7 @@ from vmbackend.samples import Sample
 from workspaces.models import Operation, Usage
 from workspaces.models.operation import OperationKind, OperationState
 from workspaces.states import Status
-from workspaces.usage.amounts import since
+from workspaces.usage.amounts import amounts_between
 
 pytestmark = pytest.mark.django_db
 
@@ -56,22 +56,22 @@ def test_counters_of_a_new_process_count_even_where_they_are_beyond_the_old_ones
 
 def test_where_the_backend_cannot_name_the_process_one_lower_counter_tells_of_another() -> None:
     before = Sample(0, "", cpu_time_ns=100, net_rx_bytes=50)
-    used = since(before, Sample(1, "", cpu_time_ns=120, net_rx_bytes=10))
+    used = amounts_between(before, Sample(1, "", cpu_time_ns=120, net_rx_bytes=10))
     assert (used.cpu_time_ns, used.net_rx_bytes) == (120, 10)
-    used = since(before, Sample(1, "", cpu_time_ns=120, net_rx_bytes=50))
+    used = amounts_between(before, Sample(1, "", cpu_time_ns=120, net_rx_bytes=50))
     assert (used.cpu_time_ns, used.net_rx_bytes) == (20, 0)
 
 
 @pytest.mark.parametrize(("before", "after"), [("run", ""), ("", "run")])
 def test_a_process_that_could_not_be_named_once_does_not_count_twice(before: str, after: str) -> None:
-    used = since(Sample(0, before, cpu_time_ns=100), Sample(1, after, cpu_time_ns=120))
+    used = amounts_between(Sample(0, before, cpu_time_ns=100), Sample(1, after, cpu_time_ns=120))
     assert used.cpu_time_ns == 20
-    assert since(Sample(0, before, cpu_time_ns=100), Sample(1, after, cpu_time_ns=30)).cpu_time_ns == 30
+    assert amounts_between(Sample(0, before, cpu_time_ns=100), Sample(1, after, cpu_time_ns=30)).cpu_time_ns == 30
 
 
 def test_a_device_that_goes_takes_nothing_back_in_the_same_process() -> None:
     before = Sample(0, "run", cpu_time_ns=100, disk_read_bytes=50)
-    used = since(before, Sample(1, "run", cpu_time_ns=120, disk_read_bytes=10))
+    used = amounts_between(before, Sample(1, "run", cpu_time_ns=120, disk_read_bytes=10))
     assert (used.cpu_time_ns, used.disk_read_bytes) == (20, 0)
 
 

@@ -43,7 +43,7 @@ def test_a_commit_that_is_not_heard_of_counts_once(host: MeasuredHost, monkeypat
     host.seconds(5, row, cpu_time_ns=CPU)
     host.sampler.flush(everything=True)
     for tick, parts in ticks * 3:
-        writing.write(parts, tick)
+        writing.write_deltas(parts, tick)
     grown = 5 * CPU
     assert cpu_total(row) == before[0] + grown + 9 * CPU  # 121 to 130 were not written before
     assert metered_cpu(row) == before[1] + grown + 9 * CPU
@@ -90,14 +90,14 @@ def test_a_database_that_is_away_delays_the_totals_and_loses_nothing(
     row = host.machine()
     host.seconds(10, row, cpu_time_ns=CPU)
     away = True
-    real = sampling.roster
+    real = sampling.meter_targets
 
     def roster(name: str):
         if away:
             raise OperationalError("away")
         return real(name)
 
-    monkeypatch.setattr(sampling, "roster", roster)
+    monkeypatch.setattr(sampling, "meter_targets", roster)
     host.writer.away = True
     host.seconds(200, row, cpu_time_ns=CPU)
     assert not Usage.objects.filter(workspace=row).exists()
@@ -145,7 +145,7 @@ def test_a_commit_of_a_process_that_ended_is_not_counted_again_by_the_next(
     host.begin()
     host.seconds(10, row, cpu_time_ns=CPU)  # it has read the row by now
     for tick, parts in late:
-        writing.write(parts, tick)
+        writing.write_deltas(parts, tick)
     host.flush()
     assert cpu_total(row) == metered_cpu(row) == 95 * CPU
 

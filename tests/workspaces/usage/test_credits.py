@@ -18,7 +18,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost
 from workspaces.models import Metered, MeterRecord, Workspace
-from workspaces.usage import charts, live
+from workspaces.usage import charts, latest_samples
 from workspaces.usage.tiers import DAY, HOUR
 
 pytestmark = pytest.mark.django_db
@@ -166,7 +166,7 @@ def test_the_chart_is_kept_for_a_minute(api: Caller, monkeypatch: pytest.MonkeyP
     def away() -> None:
         raise redis.ConnectionError("away")
 
-    monkeypatch.setattr(live, "redis_client", away)
+    monkeypatch.setattr(latest_samples, "redis_client", away)
     assert api.get(f"/workspace/{row.pk}/usage/credits/chart").json()["total"] == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.samples import GuestDisk
 from workspaces.host.metering import disks as asking
-from workspaces.host.metering.disks import EVERY_SECONDS, FIRST_SECONDS, SELDOM_SECONDS, THREADS, Disks
+from workspaces.host.metering.disks import EVERY_SECONDS, FIRST_SECONDS, SELDOM_SECONDS, THREADS, DiskMeter
 
 
 class Guests:
@@ -38,8 +38,8 @@ def guests() -> Iterator[Guests]:
 
 
 @pytest.fixture
-def disks(guests: Guests) -> Iterator[Disks]:
-    made = Disks(guests)  # type: ignore[arg-type]
+def disks(guests: Guests) -> Iterator[DiskMeter]:
+    made = DiskMeter(guests)  # type: ignore[arg-type]
     yield made
     guests.let_go.set()
     made._pool.shutdown()
@@ -52,11 +52,11 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def settle(disks: Disks) -> None:
+def settle(disks: DiskMeter) -> None:
     until(lambda: not disks._asking)
 
 
-def test_each_guest_is_asked_once_in_a_while(disks: Disks, guests: Guests) -> None:
+def test_each_guest_is_asked_once_in_a_while(disks: DiskMeter, guests: Guests) -> None:
     disks.wanted = ["one", "other"]
     now = time.monotonic()
     for second in range(3):
@@ -69,7 +69,7 @@ def test_each_guest_is_asked_once_in_a_while(disks: Disks, guests: Guests) -> No
     assert len(guests.asked) == 4
 
 
-def test_silent_guests_hold_up_nobody_who_looks(disks: Disks, guests: Guests) -> None:
+def test_silent_guests_hold_up_nobody_who_looks(disks: DiskMeter, guests: Guests) -> None:
     guests.silent = {f"silent{n}" for n in range(THREADS - 1)}
     disks.wanted = [*guests.silent, "honest"]
     disks.look(time.monotonic())
@@ -81,7 +81,7 @@ def test_silent_guests_hold_up_nobody_who_looks(disks: Disks, guests: Guests) ->
     assert all(guests.asked.count(name) == 1 for name in guests.silent)
 
 
-def test_a_guest_that_does_not_answer_is_asked_less_and_less(disks: Disks, guests: Guests) -> None:
+def test_a_guest_that_does_not_answer_is_asked_less_and_less(disks: DiskMeter, guests: Guests) -> None:
     guests.silent = {"silent"}
     guests.let_go.set()
     disks.wanted = ["silent"]
@@ -98,7 +98,7 @@ def test_a_guest_that_does_not_answer_is_asked_less_and_less(disks: Disks, guest
 
 
 def test_a_machine_that_stands_still_is_asked_again_soon(
-    disks: Disks, guests: Guests, monkeypatch: pytest.MonkeyPatch
+    disks: DiskMeter, guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def paused(machine_id: str, timeout: float) -> GuestDisk:
         raise InvalidMachineState("It does not run.")
@@ -113,7 +113,7 @@ def test_a_machine_that_stands_still_is_asked_again_soon(
     assert disks.known == {"one": GuestDisk(1, 2)}
 
 
-def test_what_is_not_wanted_any_more_is_forgotten(disks: Disks) -> None:
+def test_what_is_not_wanted_any_more_is_forgotten(disks: DiskMeter) -> None:
     disks.wanted = ["one"]
     disks.look(time.monotonic())
     settle(disks)
@@ -122,7 +122,7 @@ def test_what_is_not_wanted_any_more_is_forgotten(disks: Disks) -> None:
     assert (disks.known, disks._due, disks._pause) == ({}, {}, {})
 
 
-def test_a_fault_of_ours_ends_no_thread(disks: Disks, guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_ends_no_thread(disks: DiskMeter, guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(machine_id: str, timeout: float) -> GuestDisk:
         raise ZeroDivisionError
 

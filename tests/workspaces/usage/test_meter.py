@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmbackend.samples import Sample
-from workspaces.host.metering.meter import GAP_SECONDS, Entry, Meter, Part
+from workspaces.host.metering.meter import GAP_SECONDS, Meter, MeterTarget, UsageDelta
 
 STEPS = st.one_of(
     st.tuples(st.just("use"), st.integers(0, 10**12)),
@@ -35,8 +35,8 @@ class History:
     seen: int = 0
     tracked: int = 0
     unwritten: tuple[int, int, int] = (0, 0, 0)  # seen, tracked and the counter, at the last part
-    entry: Entry = field(default_factory=lambda: Entry("ws", "acc", "ns", 1000, 128, True, 0))
-    parts: list[Part] = field(default_factory=list)
+    entry: MeterTarget = field(default_factory=lambda: MeterTarget("ws", "acc", "ns", 1000, 128, True, 0))
+    parts: list[UsageDelta] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.entry, None)
@@ -53,9 +53,9 @@ class History:
         assert point is None or 0 < seconds <= GAP_SECONDS
         assert self.meter.live(point).unwritten.cpu_time_ns >= 0
 
-    def part(self, everything: bool) -> None:
+    def usage_delta(self, everything: bool) -> None:
         tick = len(self.parts)
-        part = self.meter.part(tick, None if everything else self.wall)
+        part = self.meter.usage_delta(tick, None if everything else self.wall)
         if part is not None:
             self.parts.append(part)
             self.written = part.sample
@@ -66,16 +66,16 @@ class History:
         self.seen = sum(part.billing.cpu_time_ns for part in self.parts)
         self.tracked = sum(self._totals())
         known = self.written
-        self.counted = known.cpu_time_ns if known is not None and known.run == f"{self.run}" else 0
+        self.counted = known.cpu_time_ns if known is not None and known.generation == f"{self.run}" else 0
         self.meter = Meter(self.entry, known)
 
     def clear(self) -> None:
-        self.entry = self.entry._replace(cleared=self.entry.cleared + 1)
+        self.entry = self.entry._replace(reset_count=self.entry.reset_count + 1)
         self.tracked = 0
 
     def _totals(self) -> list[int]:
         """Of the parts that the row would add up."""
-        return [part.totals.cpu_time_ns for part in self.parts if part.entry.cleared == self.entry.cleared]
+        return [part.totals.cpu_time_ns for part in self.parts if part.entry.reset_count == self.entry.reset_count]
 
 
 @given(st.lists(STEPS, max_size=60))
@@ -91,7 +91,7 @@ def test_any_history_is_billed_exactly_and_nothing_twice(steps: list[tuple]) -> 
                 history.run, history.counted = history.run + 1, 0
                 history.counter = 0 if value else history.counter * 2
             case "part":
-                history.part(value)
+                history.usage_delta(value)
             case "clock":
                 history.wall += value
             case "track":
@@ -101,9 +101,11 @@ def test_any_history_is_billed_exactly_and_nothing_twice(steps: list[tuple]) -> 
             case "next vmhost":
                 history.next_vmhost()
     history.look(1)
-    history.part(True)
+    history.usage_delta(True)
     assert sum(part.billing.cpu_time_ns for part in history.parts) == history.seen
     assert sum(history._totals()) == history.tracked
-    shown = [point for part in history.parts if part.entry.cleared == history.entry.cleared for point in part.points]
+    shown = [
+        point for part in history.parts if part.entry.reset_count == history.entry.reset_count for point in part.points
+    ]
     assert sum(point.cpu_time_ns for point in shown) <= history.tracked
     assert all(point.start % 60 == 0 and min(point.sums) >= 0 for point in shown)

@@ -15,7 +15,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MIB, MeasuredHost
 from workspaces.models import Usage, UsagePoint, Workspace
-from workspaces.usage import live
+from workspaces.usage import latest_samples
 from workspaces.usage.amounts import SUMS
 from workspaces.usage.selectors import Series
 from workspaces.usage.tiers import DAY, HOUR, MINUTE, TIERS, tier_reaching
@@ -154,7 +154,7 @@ def test_without_redis_the_stored_tiers_are_shown(api: Caller, monkeypatch: pyte
 
     row = make_workspace(api.account)
     stored(row, 2, time.time() - 120)
-    monkeypatch.setattr(live, "redis_client", away)
+    monkeypatch.setattr(latest_samples, "redis_client", away)
     assert len(series(api, row, "?tier=2")["points"]) == 1
     assert series(api, row, "?tier=0")["points"] == []
 

@@ -17,10 +17,10 @@ from tests.workspaces.usage.measured import CPU, MIB, MeasuredHost
 from vmbackend.errors import BackendUnavailable
 from vmbackend.samples import GuestDisk
 from workspaces import call_counter
-from workspaces.metrics.selectors import readable, stats_of
+from workspaces.metrics.selectors import human_readable, stats_of
 from workspaces.models import Workspace
 from workspaces.states import Status
-from workspaces.usage import live
+from workspaces.usage import latest_samples
 
 STATS = {
     "cpuUsage", "memoryUsage", "memoryUsedMB", "memoryTotalMB", "guestMemoryUsed", "guestMemoryTotal", "guestDiskUsed",
@@ -133,7 +133,7 @@ def test_without_redis_statistics_are_zeros(api: Caller, monkeypatch: pytest.Mon
         raise redis.ConnectionError("away")
 
     row = make_workspace(api.account)
-    monkeypatch.setattr(live, "redis_client", away)
+    monkeypatch.setattr(latest_samples, "redis_client", away)
     assert stats(api, row)["cpuUsage"] == 0
 
 
@@ -147,7 +147,7 @@ def test_each_api_call_to_a_workspace_counts_once(api: Caller, stranger: Caller)
     api.get("/workspace")
     api.get(f"/workspace/{beside.pk}")
     stranger.get(f"/workspace/{row.pk}")
-    call_counter.flush()
+    call_counter.flush_calls()
     assert stats(api, row)["apiCalls"] == 6
     assert stats(api, beside)["apiCalls"] == 2
 
@@ -161,7 +161,7 @@ def test_calls_that_redis_did_not_take_are_told_later(api: Caller, monkeypatch: 
     with monkeypatch.context() as outage:
         outage.setattr(call_counter, "redis_client", away)
         stats(api, row)
-        call_counter.flush()
+        call_counter.flush_calls()
     assert stats(api, row)["apiCalls"] == 2
 
 
@@ -170,14 +170,14 @@ def test_calls_that_redis_did_not_take_are_told_later(api: Caller, monkeypatch: 
     [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1_540_000, "1.5 MB"), (999_960, "1 MB"), (2e15, "2000 TB")],
 )
 def test_sizes_are_readable(size: float, shown: str) -> None:
-    assert readable(size) == shown
+    assert human_readable(size) == shown
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_running_workspace_is_measured_by_its_host(vmhost: FakeHost, api: Caller) -> None:
     made = api.post("/workspace", {"config": {"memory_mb": 256}}).json()["workspace"]
     row = Workspace.objects.get(pk=made["id"])
-    vmhost.driver.use(row.pk, net_rx_bytes=5000)
+    vmhost.driver.add_usage(row.pk, net_rx_bytes=5000)
     shown = until(lambda: (found := stats(api, row))["networkInBytes"] and found["guestDiskTotal"] and found)
     assert (shown["memoryTotalMB"], shown["memoryUsage"]) == (256, 25.0)
     details = api.get(f"/workspace/{row.pk}/details").json()
@@ -185,7 +185,7 @@ def test_a_running_workspace_is_measured_by_its_host(vmhost: FakeHost, api: Call
     until(lambda: api.get(f"/workspace/{row.pk}/usage?tier=0").json()["points"])
     assert api.get(f"/workspace/{row.pk}/usage/totals").json()["usage"]["total_net_rx"] == 5000
     vmhost.restart()
-    vmhost.driver.use(row.pk, net_rx_bytes=1)
+    vmhost.driver.add_usage(row.pk, net_rx_bytes=1)
     until(lambda: api.get(f"/workspace/{row.pk}/usage/totals").json()["usage"]["total_net_rx"] == 5001)
     api.post(f"/workspace/{row.pk}/stop")
     assert stats(api, row)["networkInBytes"] == 0
@@ -196,7 +196,7 @@ def test_a_running_workspace_is_measured_by_its_host(vmhost: FakeHost, api: Call
 def test_info_is_what_the_host_says(vmhost: FakeHost, api: Caller) -> None:
     made = api.post("/workspace", {"config": {"env": ["KEY=hidden-value"], "cmd": ["some", "command"]}}).json()
     path = f"/workspace/{made['workspace']['id']}"
-    vmhost.driver.use(made["workspace"]["id"], cpu_time_ns=5)
+    vmhost.driver.add_usage(made["workspace"]["id"], cpu_time_ns=5)
     info = api.get(f"{path}/info").json()["info"]
     assert (info["status"], info["state"], info["ip"]) == ("running", "running", made["workspace"]["ip"])
     assert (info["resources"]["memory_mb"], info["host"]) == (512, "local")

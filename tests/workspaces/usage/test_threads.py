@@ -15,15 +15,15 @@ from vmbackend.samples import Sample
 from workspaces.host import process
 from workspaces.host.metering import sampler as sampling
 from workspaces.host.metering import writer as writing
-from workspaces.host.metering.meter import Entry, Part
-from workspaces.host.metering.sampler import Sampler, Trouble
-from workspaces.host.metering.writer import Writer
+from workspaces.host.metering.meter import MeterTarget, UsageDelta
+from workspaces.host.metering.sampler import FailureLog, Sampler
+from workspaces.host.metering.writer import UsageWriter
 from workspaces.models import Usage
 from workspaces.usage.amounts import Amounts
 
 
-def part(key: str) -> Part:
-    return Part(Entry(key, "a", "n", 1000, 128, True, 0), Sample(1, "r"), Amounts(), Amounts(), 0, 0, [], 0)
+def usage_delta(key: str) -> UsageDelta:
+    return UsageDelta(MeterTarget(key, "a", "n", 1000, 128, True, 0), Sample(1, "r"), Amounts(), Amounts(), 0, 0, [], 0)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -34,17 +34,17 @@ def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
+def writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[UsageWriter]:
     monkeypatch.setattr(writing, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(writing, "close_old_connections", lambda: None)
-    made = Writer()
+    made = UsageWriter()
     yield made
     made._ended.set()
     made.stop()
 
 
 def test_a_database_that_is_away_is_waited_for_and_the_order_is_kept(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch
+    writer: UsageWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
 
@@ -53,16 +53,16 @@ def test_a_database_that_is_away_is_waited_for_and_the_order_is_kept(
         if len(tried) < 4:
             raise OperationalError("away")
 
-    monkeypatch.setattr(writing, "write", write)
+    monkeypatch.setattr(writing, "write_deltas", write)
     for tick in (1, 2, 3):
-        writer.put(tick, {"ws": part("ws")})
+        writer.put(tick, {"ws": usage_delta("ws")})
     writer.start()
     until(lambda: len(writer.done) == 3)
     assert tried == [1, 1, 1, 1, 2, 3]
     assert [tick for tick, _ in writer.done] == [1, 2, 3]
 
 
-def test_a_writer_is_behind_while_something_waits(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_is_behind_while_something_waits(writer: UsageWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     away, tried = threading.Event(), threading.Event()
     away.set()
 
@@ -71,34 +71,36 @@ def test_a_writer_is_behind_while_something_waits(writer: Writer, monkeypatch: p
         if away.is_set():
             raise OperationalError("away")
 
-    monkeypatch.setattr(writing, "write", write)
+    monkeypatch.setattr(writing, "write_deltas", write)
     writer.start()
-    writer.put(1, {"ws": part("ws")})
+    writer.put(1, {"ws": usage_delta("ws")})
     assert tried.wait(10)
     assert not writer.behind
-    writer.put(2, {"ws": part("ws")})
+    writer.put(2, {"ws": usage_delta("ws")})
     assert writer.behind
     away.clear()
     until(lambda: len(writer.done) == 2)
     assert not writer.behind
 
 
-def test_a_writer_that_ends_gives_up_what_waits_for_a_database(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_ends_gives_up_what_waits_for_a_database(
+    writer: UsageWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(parts: object, tick: int) -> None:
         raise OperationalError("away")
 
-    monkeypatch.setattr(writing, "write", away)
+    monkeypatch.setattr(writing, "write_deltas", away)
     monkeypatch.setattr(writing, "STOP_SECONDS", 0.05)
     writer.start()
-    writer.put(1, {"ws": part("ws")})
-    writer.put(2, {"ws": part("ws")})
+    writer.put(1, {"ws": usage_delta("ws")})
+    writer.put(2, {"ws": usage_delta("ws")})
     writer.stop()
     writer._thread.join(10)
     assert not writer._thread.is_alive()
     assert [tick for tick, _ in writer.done] == [1, 2]
 
 
-def test_what_can_never_be_written_stops_nothing(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_never_be_written_stops_nothing(writer: UsageWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
     def write(parts: object, tick: int) -> None:
@@ -106,10 +108,10 @@ def test_what_can_never_be_written_stops_nothing(writer: Writer, monkeypatch: py
         if tick == 1:
             raise IntegrityError("wrong in itself")
 
-    monkeypatch.setattr(writing, "write", write)
+    monkeypatch.setattr(writing, "write_deltas", write)
     writer.start()
-    writer.put(1, {"ws": part("ws")})
-    writer.put(2, {"ws": part("ws")})
+    writer.put(1, {"ws": usage_delta("ws")})
+    writer.put(2, {"ws": usage_delta("ws")})
     until(lambda: len(writer.done) == 2)
     assert tried == [1] * writing.MAX_TRIES + [2]
 
@@ -117,7 +119,7 @@ def test_what_can_never_be_written_stops_nothing(writer: Writer, monkeypatch: py
 @pytest.mark.django_db(transaction=True)
 def test_a_sampler_that_stops_writes_what_it_measured(vmhost, api: Caller) -> None:
     key = api.post("/workspace", {}).json()["workspace"]["id"]
-    vmhost.driver.use(key, cpu_time_ns=123)
+    vmhost.driver.add_usage(key, cpu_time_ns=123)
     meters = process._sampler._meters
     until(lambda: key in meters and meters[key].last and meters[key].last.cpu_time_ns == 123)
     process._sampler.stop()
@@ -136,7 +138,7 @@ def test_a_round_that_fails_is_followed_by_the_next(
             raise ZeroDivisionError
         return {}
 
-    monkeypatch.setattr(sampling, "roster", roster)
+    monkeypatch.setattr(sampling, "meter_targets", roster)
     until(lambda: len(rounds) >= 3)
     assert any(record.exc_info for record in caplog.records if record.name == sampling.__name__)
 
@@ -156,7 +158,7 @@ def test_rounds_begin_in_the_middle_of_a_second(wall: float, wait: float) -> Non
 
 
 def test_a_failure_is_told_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
-    trouble = Trouble("thing")
+    trouble = FailureLog("thing")
     for _ in range(5):
         trouble.begin(ValueError("away"))
     trouble.end()

@@ -12,9 +12,9 @@ from django.db import connections
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from vmbackend.samples import Sample
-from workspaces.host.metering.compaction import compact
-from workspaces.host.metering.meter import Entry, Part
-from workspaces.host.metering.writer import write
+from workspaces.host.metering.compaction import compact_usage
+from workspaces.host.metering.meter import MeterTarget, UsageDelta
+from workspaces.host.metering.writer import write_deltas
 from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.usage import services
 from workspaces.usage.amounts import Amounts, Point
@@ -23,21 +23,21 @@ TICKS = 60
 
 
 class Crowd:
-    """What goes on at once on a few workspaces: the first is cleared, the second is switched."""
+    """What goes on at once on a few workspaces: the first is reset_count, the second is switched."""
 
     def __init__(self, rows: list[Workspace]) -> None:
         self.rows = rows
         self.start = int(time.time()) // 3600 * 3600 - 3600
-        self.cleared = dict.fromkeys((row.pk for row in rows), 0)
+        self.reset_count = dict.fromkeys((row.pk for row in rows), 0)
 
     def ticks(self) -> None:
         for number in range(TICKS):
-            write({row.pk: self._part(row, number) for row in self.rows}, number + 1)
+            write_deltas({row.pk: self._part(row, number) for row in self.rows}, number + 1)
 
     def clears(self) -> None:
         for _ in range(10):
-            services.clear(workspace=self.rows[0], actor="me")
-            self.cleared[self.rows[0].pk] += 1
+            services.clear_usage(workspace=self.rows[0], actor="me")
+            self.reset_count[self.rows[0].pk] += 1
 
     def switches(self) -> None:
         for number in range(20):
@@ -45,13 +45,13 @@ class Crowd:
 
     def compactions(self) -> None:
         for number in range(20):
-            compact(self.start + 800 + number * 200)
+            compact_usage(self.start + 800 + number * 200)
 
-    def _part(self, row: Workspace, number: int) -> Part:
-        entry = Entry(row.pk, row.account_id, row.namespace_id, 1000, 128, True, self.cleared[row.pk])
+    def _part(self, row: Workspace, number: int) -> UsageDelta:
+        entry = MeterTarget(row.pk, row.account_id, row.namespace_id, 1000, 128, True, self.reset_count[row.pk])
         point = Point(self.start + 60 * number, observed_ms=60_000, cpu_time_ns=1)
         used = Amounts(cpu_time_ns=1)
-        return Part(entry, Sample(1, "r", number), used, used, 60_000, 1, [point], number)
+        return UsageDelta(entry, Sample(1, "r", number), used, used, 60_000, 1, [point], number)
 
 
 def alone(work: Callable[[], None]) -> None:
@@ -69,13 +69,13 @@ def test_ticks_compaction_and_deletions_at_once(api: Caller) -> None:
         works = (crowd.ticks, crowd.clears, crowd.switches, crowd.compactions)
         for future in [pool.submit(alone, work) for work in works]:
             future.result(timeout=120)
-    compact(crowd.start + 2 * 3600)
+    compact_usage(crowd.start + 2 * 3600)
     for row in rows:
         assert MeterRecord.objects.filter(metered__workspace_id=row.pk).count() == TICKS
     for row in rows[1:]:
         assert Usage.objects.get(workspace=row).total_cpu_time_ns == TICKS
         assert UsagePoint.objects.get(usage__workspace=row, tier=4, start=crowd.start).cpu_time_ns == TICKS
     deleted = Usage.objects.get(workspace=rows[0])
-    assert deleted.cleared == 10
+    assert deleted.reset_count == 10
     stored = UsagePoint.objects.filter(usage=deleted, tier=4)
     assert sum(point.cpu_time_ns for point in stored) <= deleted.total_cpu_time_ns <= TICKS

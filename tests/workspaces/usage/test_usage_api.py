@@ -22,10 +22,10 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, metered_cpu, points
 from tests.workspaces.usage.test_series import series, stored
-from workspaces.crud.services import forget
+from workspaces.crud.services import delete_row
 from workspaces.models import Activity, MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.states import Status
-from workspaces.usage import live, selectors
+from workspaces.usage import latest_samples, selectors
 from workspaces.usage.tiers import HOUR, TIERS
 
 pytestmark = pytest.mark.django_db
@@ -245,7 +245,7 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     host.seconds(70, row, cpu_time_ns=CPU)
     api.get(f"/workspace/{key}/stats")
     host.driver.delete(key)
-    forget(row)
+    delete_row(row)
     host.seconds(60)
     assert not UsagePoint.objects.exists()
     assert not Usage.objects.exists()
@@ -274,7 +274,7 @@ def test_without_redis_the_rows_are_told(api: Caller, monkeypatch: pytest.Monkey
 
     row = make_workspace(api.account)
     Usage.objects.create(workspace=row, total_net_rx=12)
-    monkeypatch.setattr(live, "redis_client", away)
+    monkeypatch.setattr(latest_samples, "redis_client", away)
     assert totals(api, row)["total_net_rx"] == 12
     assert api.get("/workspace/usage").json()["total"]["total_net_rx"] == 12
     assert api.get("/workspace/activity").status_code == 200

@@ -61,10 +61,10 @@ void mount_disks(void)
 	mkdir(KIT "/data", 0700);
 	mount_disk("base", "/base", "squashfs", MS_RDONLY);
 	mount_disk("data", KIT "/data", "ext4", MS_NOATIME);
-	chmod(KIT "/data", 0700); /* what lies under the overlay is not for the guest's ordinary users */
+	chmod(KIT "/data", 0700); /* the layers of the overlay are hidden from the guest's ordinary users */
 	if (!ensure_dir(KIT "/data/upper", 0755) || !ensure_dir(KIT "/data/work", 0700))
 		boot_fail("cannot prepare the writable disk: %s", strerror(errno));
 	if (mount("overlay", NEWROOT, "overlay", MS_NOATIME,
 		  "lowerdir=/base,upperdir=" KIT "/data/upper,workdir=" KIT "/data/work"))
-		boot_fail("cannot join the disks: %s", strerror(errno));
+		boot_fail("cannot mount the overlay of the disks: %s", strerror(errno));
 }

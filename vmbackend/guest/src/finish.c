@@ -1,4 +1,4 @@
-/* runsv's finish scripts: what becomes of a program that ended. CODE is -1 where a signal did it, STATUS that signal. */
+/* runsv's finish scripts: what follows the end of a program. CODE is -1 after a signal, whose number is STATUS. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -11,7 +11,7 @@
 #define ENTRYPOINT_DELAY_MS 5000
 #define READY_POLL_MS 10
 
-/* A program that is over before READY is told would make the end come before the beginning. */
+/* The host must see READY before the exit line, also where the program ends before READY was sent. */
 static void wait_for_ready(void)
 {
 	long long until = now_ms() + SERVICES_WAIT_MS + INIT_WAIT_MS;
@@ -26,7 +26,7 @@ int finish_main(const char *code, const char *status)
 	config_load(CONFIG_FILE);
 	if (!*config_get("cmd")) {
 		if (exit_code == 0)
-			tell_service("main", "d");
+			control_service("main", "d");
 		else
 			sleep_ms(ENTRYPOINT_DELAY_MS); /* before runsv starts the image's service again */
 		return 0;
@@ -40,7 +40,7 @@ int finish_main(const char *code, const char *status)
 	return 0;
 }
 
-/* Counts this end; whether one more start is within the limit. */
+/* Counts this exit; returns whether one more start is within the limit. */
 static bool may_restart(long limit)
 {
 	char text[32], *old = read_file("restarts", NULL);
@@ -53,14 +53,14 @@ static bool may_restart(long limit)
 
 int workload_finish_main(const char *code)
 {
-	char service[SERVICE_NAME_ROOM];
+	char service[SERVICE_NAME_SIZE];
 	const char *name = workload_name(false);
 	config_load(CONFIG_FILE);
 	const char *policy = workload_get(name, "restart", "never");
 	bool again = !strcmp(policy, "always") || (!strcmp(policy, "on-failure") && atoi(code) != 0);
 	if (!again || !may_restart(atol(workload_get(name, "max_restarts", "0")))) {
 		snprintf(service, sizeof service, WORKLOAD_PREFIX "%s", name);
-		tell_service(service, "d");
+		control_service(service, "d");
 		return 0;
 	}
 	sleep_ms(atol(workload_get(name, "restart_delay", "1")) * 1000);

@@ -9,7 +9,7 @@
 
 #define FW_CFG "/sys/firmware/qemu_fw_cfg/by_name/opt/org.microvm.workspace/config/"
 #define SELECT_PORT 0x510 /* fixed for PCs; the data port follows */
-#define SYSFS_ROOM 4096
+#define SYSFS_READ_SIZE 4096
 
 static unsigned long number_of(const char *path)
 {
@@ -30,7 +30,7 @@ static bool read_by_port(char *data, size_t size)
 	return true;
 }
 
-/* A page at a time, and for each of them the kernel reads all that comes before it once more, byte by byte. */
+/* Quadratic: for each page the kernel rereads everything before it, byte by byte. */
 static bool read_by_sysfs(char *data, size_t size)
 {
 	int fd = open(FW_CFG "raw", O_RDONLY | O_CLOEXEC);
@@ -48,8 +48,8 @@ char *read_fw_cfg(size_t *size)
 	char *data = *size && *size <= CONFIG_MAX ? malloc(*size) : NULL;
 	if (!data)
 		return NULL;
-	/* A kernel that is locked down has no ports for us; then a large configuration takes seconds. */
-	if ((*size > SYSFS_ROOM && read_by_port(data, *size)) || read_by_sysfs(data, *size))
+	/* A locked-down kernel refuses port access; then a large configuration takes seconds. */
+	if ((*size > SYSFS_READ_SIZE && read_by_port(data, *size)) || read_by_sysfs(data, *size))
 		return data;
 	free(data);
 	return NULL;

@@ -19,21 +19,21 @@ struct pollfd;
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define HOST_KEY KIT "/host_key"
 #define STAGE_FILE KIT "/stage" /* the stage's process id */
-#define READY_FILE KIT "/ready" /* `ready` was told */
+#define READY_FILE KIT "/ready" /* exists once `ready` was sent */
 #define SERVICES KIT "/service/"
-#define LOG_ATTENDS "attends" /* in a log's directory: it reads, and outlives SIGTERM */
-#define WORKLOAD_PREFIX "w-" /* of a workload's service, so that its name is never that of another */
+#define LOG_READING "reading" /* in a log's directory: the logger reads its pipe and ignores SIGTERM */
+#define WORKLOAD_PREFIX "w-" /* keeps a workload's service name apart from the kit's own */
 #define SSH_SERVER_NAME "user-ssh"
 #define SSH_PORT 22
-#define SSH_KEYS "/ssh/.ssh/authorized_keys" /* the users' server is wanted where this exists */
-#define CONFIG_MAX (256 << 10) /* bytes; bootconfig.py holds to it */
+#define SSH_KEYS "/ssh/.ssh/authorized_keys" /* the users' server runs while this exists */
+#define CONFIG_MAX (256 << 10) /* bytes; the same limit as in bootconfig.py */
 #define SERVICES_WAIT_MS 15000
 #define INIT_WAIT_MS 30000
 #define AGENT_WAIT_MS 500
-#define BEHIND 19 /* niceness: the least that there is */
-#define SERVICE_NAME_ROOM 80 /* workload names have at most 64 characters */
-#define SERVICE_ROOM 256     /* paths below SERVICES */
-#define KEY_ROOM 128         /* configuration keys of workloads */
+#define LOWEST_PRIORITY 19 /* niceness */
+#define SERVICE_NAME_SIZE 80 /* workload names have at most 64 characters */
+#define SERVICE_PATH_SIZE 256     /* paths below SERVICES */
+#define KEY_SIZE 128         /* configuration keys of workloads */
 #define TEXT(value) #value
 #define TEXT_OF(value) TEXT(value)
 #define EXIT_TIMEOUT 124
@@ -42,18 +42,21 @@ struct pollfd;
 
 /* util.c */
 char *read_file(const char *path, size_t *size); /* malloc'ed and NUL-terminated; NULL with errno */
-bool write_file(const char *path, const char *data, size_t size, mode_t mode); /* replaces whatever lies there */
+bool write_file(const char *path, const char *data, size_t size, mode_t mode); /* replaces what exists at PATH */
 bool write_value(const char *path, const char *value);                       /* into an existing file of /proc or /sys */
-bool ensure_dir(const char *path, mode_t mode); /* replaces anything that is no directory */
+bool ensure_dir(const char *path, mode_t mode); /* replaces anything that is not a directory */
 void sleep_ms(long milliseconds);
 long long now_ms(void); /* monotonic */
-int sooner(int one, int other); /* of two waits in milliseconds; negative: none */
+int shorter_wait(int one, int other); /* of two waits in milliseconds; negative: no wait */
 int make_node(const char *sys_dir, const char *name, mode_t type); /* /dev/NAME from SYS_DIR/NAME/dev */
 int find_port(const char *wanted, char *name, size_t size);       /* virtio-serial port -> vportNpM */
-void enter_guest(void);    /* into the mount namespace of PID 1, the one the user sees; exits on failure */
+void enter_guest(void);    /* enters the mount namespace of PID 1, the user's; exits on failure */
 void set_oom(const char *adjustment);
-void boot_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a line of the boot log */
 void die(int code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+
+/* boot.c */
+void log_boot(const char *format, ...) __attribute__((format(printf, 1, 2))); /* a line of the boot log */
+void boot_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2))); /* powers the machine off */
 
 /* config.c: NUL-terminated key=value records */
 bool config_load(const char *path);
@@ -70,46 +73,46 @@ void configure_network(void);
 /* random.c */
 void seed_random(void);
 bool reseed_random(const char *hex);
-/* requests.c: what the host asks of the stage */
-int open_requests(void); /* -1 where the machine has no such port */
-void answer_requests(int fd);
+/* requests.c: requests of the host */
+int open_requests(void); /* -1: the machine has no such port */
+void handle_requests(int fd);
 /* tcp.c */
 bool process_listens(pid_t pid, unsigned port);
 /* user.c */
 int become_user(const char *spec); /* 0, or -1 after a line on stderr; sets HOME, USER and LOGNAME where unset */
 void base_environment(void);       /* environ = PATH and the machine's configured environment */
 void exec_command(char **argv) __attribute__((noreturn));
-void exec_shell(const struct passwd *user, const char *command); /* returns where there is none in the image */
+void exec_shell(const struct passwd *user, const char *command); /* returns if the image has no shell */
 
 /* terminal.c: `guest run --tty` */
-void terminal_begin_arguments(void); /* asks the other side for the argument block where stdin is a terminal */
+void terminal_begin_arguments(void); /* on a terminal: asks the client for the argument block */
 void terminal_end_arguments(void);
-void terminal_exec(char **argv) __attribute__((noreturn)); /* says that it starts; an empty ARGV is the user's shell */
-void terminal_die_of(int number); /* returns where the SSH server could not tell that signal */
+void terminal_exec(char **argv) __attribute__((noreturn)); /* sends the start mark; an empty ARGV is the user's shell */
+void terminal_exit_by_signal(int number); /* returns for signals that SSH has no name for */
 
 /* services.c */
-bool agent_ready(void); /* it holds its port, or the machine has none */
+bool agent_ready(void); /* it has opened its port, or the machine has none */
 void send_event(const char *line);
-bool tell_service(const char *service, const char *command); /* letters of runsv's control pipe; false: not there */
+bool control_service(const char *service, const char *command); /* commands of runsv's control pipe; false: no supervisor */
 bool service_is(const char *service, const char *wanted); /* run, finish or down */
-pid_t start_supervisor(int niceness);      /* a process group of its own, with all that it starts */
-void level_supervisor(pid_t supervisor); /* niceness 0 for the whole group */
+pid_t start_supervisor(int niceness);      /* a process group of its own, which its children share */
+void reset_supervisor_priority(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
 void programs_prepare(void);
 bool programs_wanted(void);
-bool programs_start(bool late); /* true once every supervisor was told; called until then */
+bool programs_start(bool late); /* true once every supervisor got its command; called until then */
 bool programs_started(void); /* each has been started once, or could not be */
 void programs_stop(void);
 bool programs_run(void);
 bool logs_run(void);
-const char *workload_name(bool of_log); /* by the working directory, which is its service's, or that of its log */
+const char *workload_name(bool of_log); /* derived from the working directory: that of its service or of its log */
 const char *workload_get(const char *name, const char *field, const char *otherwise);
 /* logger.c */
 void remove_logs(void);
 /* servers.c */
-int servers_attend(void); /* starts or stops them as wanted; milliseconds until it is to be called, or -1 */
+int servers_maintain(void); /* starts or stops them as configured; returns milliseconds until the next call, or -1 */
 void server_ended(pid_t child);
-bool servers_ready(void); /* those that are wanted listen */
+bool servers_ready(void); /* every enabled server listens */
 bool user_ssh_listens(void);
 /* ssh.c */
 bool write_user_keys(const char *lines, size_t size);
@@ -117,7 +120,7 @@ bool write_user_keys(const char *lines, size_t size);
 bool end_sessions(void);
 /* power.c */
 void end_machine(int how) __attribute__((noreturn));
-int open_buttons(struct pollfd *buttons, int room);
+int open_buttons(struct pollfd *buttons, int capacity);
 bool power_pressed(int fd);
 
 /* applets */
@@ -136,7 +139,5 @@ int ssh_main(const char *wanted);
 int finish_main(const char *code, const char *status);
 int enter_main(char **argv);
 int connections_main(const char *port);
-
-void boot_fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #endif

@@ -1,8 +1,8 @@
-/* PID 1 of the initramfs. Builds the machine's root and hands over to tini.
+/* PID 1 of the initramfs. Builds the machine's root and executes tini.
  *
- * Two mount namespaces come out of it. The kit's own one keeps the initramfs as its root: the supervisor, the control
- * SSH and the agent live there, where nothing that the machine's user removes or mounts reaches them. PID 1 and all
- * the user's processes live in the other, whose root is the overlay; there /run/kit is a read-only view of the kit.
+ * The result is two mount namespaces. The kit's has the initramfs as its root: the supervisor, the control
+ * SSH and the agent run there, unaffected by what the machine's user removes or mounts. PID 1 and all
+ * the user's processes run in the other, whose root is the overlay; there /run/kit is a read-only view of the kit.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -10,32 +10,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/reboot.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-
-void boot_fail(const char *format, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(line, sizeof line, format, args);
-	va_end(args);
-	dprintf(STDERR_FILENO, "\nkit: the machine cannot start: %s\n", line);
-	sync();
-	reboot(RB_POWER_OFF);
-	for (;;)
-		pause();
-}
 
 static void must_mount(const char *type, const char *target, unsigned long flags, const char *options)
 {
@@ -63,7 +46,7 @@ static void kit_devices(void)
 		boot_fail("cannot make /dev/ptmx: %s", strerror(errno));
 }
 
-/* The list is in load order, made when the kit is built; the kit's own kernel has none. */
+/* The list is in load order, written when the kit is built; the custom kernel has no modules. */
 static void load_modules(void)
 {
 	char path[256], *list = read_file("/modules/order", NULL);
@@ -146,7 +129,7 @@ static void bind(int fd, const char *target, bool read_only)
 	snprintf(source, sizeof source, "/proc/self/fd/%d", fd);
 	if (mount(source, target, NULL, MS_BIND, NULL) ||
 	    (read_only && mount(NULL, target, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)))
-		boot_fail("cannot show %s to the machine: %s", target, strerror(errno));
+		boot_fail("cannot bind mount %s for the machine: %s", target, strerror(errno));
 }
 
 static void guest_devices(int pts)
@@ -159,11 +142,11 @@ static void guest_devices(int pts)
 	must_mount("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV, "mode=1777");
 	if (symlink("/proc/self/fd", "/dev/fd") || symlink("fd/0", "/dev/stdin") || symlink("fd/1", "/dev/stdout") ||
 	    symlink("fd/2", "/dev/stderr"))
-		return; /* there already */
+		return; /* exists */
 }
 
 /* Inside a chroot of the new root, so that an image's absolute symlinks resolve in the image. */
-static void furnish_root(int kit, int data, int pts)
+static void prepare_root(int kit, int data, int pts)
 {
 	static const struct {
 		const char *path;
@@ -190,12 +173,12 @@ static void build_root(void)
 	int kit = open(KIT, O_PATH | O_CLOEXEC), data = open(KIT "/data", O_PATH | O_CLOEXEC);
 	if (chdir(NEWROOT) || chroot("."))
 		boot_fail("cannot enter the new root: %s", strerror(errno));
-	furnish_root(kit, data, pts);
+	prepare_root(kit, data, pts);
 	if (fchdir(initramfs) || chroot("."))
 		boot_fail("cannot leave the new root: %s", strerror(errno));
 }
 
-static void hand_over(void)
+static void exec_tini(void)
 {
 	char number[16];
 	int kit_namespace = open("/proc/self/ns/mnt", O_RDONLY); /* inherited by the stage, which goes back into it */
@@ -219,17 +202,17 @@ int init_main(void)
 	seed_random();
 	struct utsname kernel;
 	uname(&kernel);
-	boot_say("kernel %s %s is up", kernel.sysname, kernel.release);
+	log_boot("kernel %s %s is up", kernel.sysname, kernel.release);
 	read_config();
 	write_keys();
 	if (*config_get("ssh"))
 		write_ssh_keys();
 	mount_disks();
-	boot_say("image and writable disk are mounted");
+	log_boot("image and writable disk are mounted");
 	configure_network();
-	boot_say("network is up: %s", config_get("address"));
+	log_boot("network is up: %s", config_get("address"));
 	build_root();
-	boot_say("starting services of %s", config_get("hostname"));
-	hand_over();
+	log_boot("starting services of %s", config_get("hostname"));
+	exec_tini();
 	return 1;
 }

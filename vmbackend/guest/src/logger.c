@@ -1,8 +1,8 @@
-/* Logs inside the machine: what the main program and the workloads say, each in a file of bounded size.
+/* Logs inside the machine: output of the main program and the workloads, each in a file of bounded size.
  *
- * Why not svlogd: it wants a folder of its own, stops reading where it cannot write, and leaves what is still in the
- * pipe unread when it is told to end. A workload's log is a plain file where its owner wants it, nothing that becomes of
- * that file may block the workload, and its last words before the machine's end are the ones that matter.
+ * svlogd is not used: it needs a directory of its own, stops reading when it cannot write, and on SIGTERM leaves what
+ * the pipe still holds unread. A workload's log is a plain file at a path of its owner's choice, no state of that file may
+ * block the workload, and the last output before a power-off must not be lost.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -22,7 +22,7 @@
 #define LOG_BYTES 1000000
 #define OLD_LOGS 3
 #define REOPEN_MS 1000
-#define PATH_ROOM (PATH_MAX + 8)
+#define PATH_SIZE (PATH_MAX + 8)
 
 static void make_parents(const char *path)
 {
@@ -38,12 +38,12 @@ static void make_parents(const char *path)
 static void log_name(const char *path, int age, char *name)
 {
 	if (age)
-		snprintf(name, PATH_ROOM, "%s.%d", path, age);
+		snprintf(name, PATH_SIZE, "%s.%d", path, age);
 	else
-		snprintf(name, PATH_ROOM, "%s", path);
+		snprintf(name, PATH_SIZE, "%s", path);
 }
 
-/* We are root, and the folder may be that of the workload's own user: no link of theirs is followed. */
+/* Runs as root in a directory that the workload's user may own: links are not followed. */
 static int open_own(const char *path, int flags)
 {
 	struct stat info;
@@ -66,22 +66,22 @@ static void empty(const char *path)
 
 static void rotate(const char *path)
 {
-	char from[PATH_ROOM], to[PATH_ROOM];
+	char from[PATH_SIZE], to[PATH_SIZE];
 	for (int age = OLD_LOGS; age > 0; age--) {
 		log_name(path, age - 1, from);
 		log_name(path, age, to);
-		/* What cannot be put away is emptied: the bound holds whatever lies in its way. */
+		/* A file that cannot be renamed is truncated, so that the size limit holds in any case. */
 		if (rename(from, to) && errno != ENOENT)
 			empty(from);
 	}
 }
 
-/* The open log with room for SIZE bytes, or -1. What is no regular file (/dev/null) has no bound and is not moved. */
+/* The open log with space for SIZE bytes, or -1. Anything but a regular file (/dev/null) is unlimited and never rotated. */
 static int open_log(const char *path, int fd, size_t size)
 {
 	struct stat info;
 	if (fd >= 0 && (fstat(fd, &info) || (S_ISREG(info.st_mode) && !info.st_nlink))) {
-		close(fd); /* removed under our hands */
+		close(fd); /* removed while it was open */
 		fd = -1;
 	}
 	if (fd >= 0 && S_ISREG(info.st_mode) && info.st_size && info.st_size + (off_t)size > LOG_BYTES) {
@@ -95,8 +95,8 @@ static int open_log(const char *path, int fd, size_t size)
 	return open_own(path, O_APPEND | O_CREAT);
 }
 
-/* What a full disk or a vanished folder refuses is lost; the workload goes on. */
-static void keep_log(const char *path)
+/* Output that cannot be written (disk full, directory removed) is dropped; the workload continues. */
+static void write_log(const char *path)
 {
 	static char block[65536];
 	int fd = -1;
@@ -117,32 +117,32 @@ static void keep_log(const char *path)
 
 static const char *log_path(const char *name)
 {
-	static char made[sizeof LOG_DIR + SERVICE_NAME_ROOM + 8];
+	static char made[sizeof LOG_DIR + SERVICE_NAME_SIZE + 8];
 	snprintf(made, sizeof made, LOG_DIR "/%s.log", name);
 	return workload_get(name, "log", made);
 }
 
-static int attend(const char *path)
+static int run_logger(const char *path)
 {
 	set_oom("0");
-	/* At the end of the machine: what a program said last is still in the pipe. Its end is ours. */
+	/* On power-off the pipe still holds the last output; the logger exits at the end of its input. */
 	signal(SIGTERM, SIG_IGN);
-	write_file(LOG_ATTENDS, "", 0, 0600);
+	write_file(LOG_READING, "", 0, 0600);
 	enter_guest();
-	keep_log(path);
+	write_log(path);
 	return 0;
 }
 
 int log_main(void)
 {
-	return attend(LOG_DIR "/cmd.log");
+	return run_logger(LOG_DIR "/cmd.log");
 }
 
 int workload_log_main(void)
 {
 	const char *name = workload_name(true);
 	config_load(CONFIG_FILE);
-	return attend(log_path(name));
+	return run_logger(log_path(name));
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
@@ -155,11 +155,11 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
 
 void remove_logs(void)
 {
-	char name[PATH_ROOM];
+	char name[PATH_SIZE];
 	struct stat info;
 	size_t position = 0;
 	const char *workload;
-	nftw(LOG_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS); /* an overlay's files and folders differ in their device */
+	nftw(LOG_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS); /* without FTW_MOUNT: files and directories of an overlay differ in st_dev */
 	while ((workload = config_next("workload", &position)))
 		for (int age = 0; age <= OLD_LOGS; age++) {
 			log_name(log_path(workload), age, name);

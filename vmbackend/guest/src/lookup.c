@@ -1,5 +1,5 @@
 /* Linked into the kit's sftp-server, which refuses to start where the image has no /etc/passwd and would load the
- * image's own NSS libraries where its nsswitch.conf asks for them. The kit serves files as root and as nobody else. */
+ * image's own NSS libraries where its nsswitch.conf asks for them. The kit serves files as root only. */
 #include <grp.h>
 #include <pwd.h>
 #include <stddef.h>

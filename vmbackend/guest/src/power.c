@@ -1,4 +1,4 @@
-/* The end of the machine: the power button, and what is done in which order. */
+/* Power-off: the power button, and the order of the steps. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -56,17 +56,17 @@ static void wait_while(bool (*condition)(void), long long limit_ms)
 
 void end_machine(int how)
 {
-	boot_say("powering off");
+	log_boot("powering off");
 	programs_stop();
 	wait_while(programs_run, MAIN_GRACE_MS);
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
 	wait_while(processes_left, REST_GRACE_MS);
-	wait_while(logs_run, LOGS_GRACE_MS); /* a pipe's worth to write; longer only while somebody alive still holds it */
+	wait_while(logs_run, LOGS_GRACE_MS); /* at most one pipe of output; longer only while a living process has it open */
 	kill(-1, SIGKILL);
 	wait_while(processes_left, REST_GRACE_MS);
 	sync();
-	/* Read-only file systems have nothing to recover at the next start; where that fails the journal does it. */
+	/* Read-only file systems need no recovery at the next start; where remounting fails the journal provides it. */
 	mount(NULL, NEWROOT, NULL, MS_REMOUNT | MS_RDONLY, NULL);
 	mount(NULL, KIT "/data", NULL, MS_REMOUNT | MS_RDONLY, NULL);
 	sync();
@@ -75,12 +75,12 @@ void end_machine(int how)
 		pause();
 }
 
-int open_buttons(struct pollfd *buttons, int room)
+int open_buttons(struct pollfd *buttons, int capacity)
 {
 	DIR *inputs = opendir("/sys/class/input");
 	struct dirent *entry;
 	int count = 0;
-	while (inputs && count < room && (entry = readdir(inputs))) {
+	while (inputs && count < capacity && (entry = readdir(inputs))) {
 		char path[300];
 		if (strncmp(entry->d_name, "event", 5) || make_node("/sys/class/input", entry->d_name, S_IFCHR))
 			continue;

@@ -1,4 +1,4 @@
-/* The programs that the machine is for: the main one and the workloads, each in a runit service of its own. */
+/* The user's programs: the main one and the workloads, each a runit service. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -15,12 +15,12 @@
 
 struct program {
 	const char *user, *directory;
-	char environment[KEY_ROOM]; /* key of the variables beside the machine's; empty: none */
+	char environment[KEY_SIZE]; /* key of the program's own variables; empty: none */
 	char **argv;
 };
 
-/* Holds a lock that goes with the exec, or with this process where it does not come to that. The name appears only
- * once the lock is held. */
+/* Takes a lock that ends with the exec or with this process. The final name appears only once the lock is held, so a
+ * file of that name without a lock means that the program was started (or could not be). */
 static void mark_start(void)
 {
 	int fd = open("starting", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -30,7 +30,7 @@ static void mark_start(void)
 
 static bool program_started(const char *service)
 {
-	char path[SERVICE_ROOM];
+	char path[SERVICE_PATH_SIZE];
 	snprintf(path, sizeof path, SERVICES "%s/" STARTED, service);
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	bool started = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
@@ -80,7 +80,7 @@ int process_main(void)
 
 const char *workload_get(const char *name, const char *field, const char *otherwise)
 {
-	char key[KEY_ROOM];
+	char key[KEY_SIZE];
 	size_t position = 0;
 	snprintf(key, sizeof key, "workload:%s:%s", name, field);
 	const char *value = config_next(key, &position);
@@ -89,7 +89,7 @@ const char *workload_get(const char *name, const char *field, const char *otherw
 
 const char *workload_name(bool of_log)
 {
-	static char place[SERVICE_ROOM];
+	static char place[SERVICE_PATH_SIZE];
 	if (!getcwd(place, sizeof place))
 		die(EXIT_CANNOT_RUN, "no directory of the service");
 	if (of_log)
@@ -103,7 +103,7 @@ const char *workload_name(bool of_log)
 int workload_main(void)
 {
 	struct program program = {0};
-	char key[KEY_ROOM];
+	char key[KEY_SIZE];
 	const char *name = workload_name(false);
 	if (!config_load(CONFIG_FILE))
 		die(EXIT_CANNOT_RUN, "no configuration");
@@ -116,29 +116,29 @@ int workload_main(void)
 	return start_program(&program);
 }
 
-static bool put_script(const char *service, const char *file, const char *applet)
+static bool write_script(const char *service, const char *file, const char *applet)
 {
-	char path[SERVICE_ROOM], text[128];
+	char path[SERVICE_PATH_SIZE], text[128];
 	snprintf(path, sizeof path, SERVICES "%s/%s", service, file);
 	snprintf(text, sizeof text, "#!" KIT "/bin/guest %s\n", applet);
 	return write_file(path, text, strlen(text), 0755);
 }
 
-/* `down`: the stage says when. */
-static bool put_service(const char *service)
+/* `down`: runsv waits for the stage's command. */
+static bool write_service(const char *service)
 {
-	char path[SERVICE_ROOM], log[SERVICE_ROOM], down[SERVICE_ROOM];
+	char path[SERVICE_PATH_SIZE], log[SERVICE_PATH_SIZE], down[SERVICE_PATH_SIZE];
 	snprintf(path, sizeof path, SERVICES "%s", service);
 	snprintf(log, sizeof log, SERVICES "%s/log", service);
 	snprintf(down, sizeof down, SERVICES "%s/down", service);
-	return ensure_dir(path, 0755) && ensure_dir(log, 0755) && put_script(service, "run", "workload") &&
-	       put_script(service, "finish", "workload-finish") && put_script(service, "log/run", "workload-log") &&
+	return ensure_dir(path, 0755) && ensure_dir(log, 0755) && write_script(service, "run", "workload") &&
+	       write_script(service, "finish", "workload-finish") && write_script(service, "log/run", "workload-log") &&
 	       write_file(down, "", 0, 0644);
 }
 
 static struct {
-	char service[SERVICE_NAME_ROOM];
-	bool told, started;
+	char service[SERVICE_NAME_SIZE];
+	bool notified, started;
 } *programs;
 static size_t programs_count;
 
@@ -150,14 +150,14 @@ void programs_prepare(void)
 	if (!programs)
 		die(EXIT_CANNOT_RUN, "out of memory");
 	if (*config_get("cmd") || *config_get("entrypoint"))
-		snprintf(programs[programs_count++].service, SERVICE_NAME_ROOM, "main");
+		snprintf(programs[programs_count++].service, SERVICE_NAME_SIZE, "main");
 	for (size_t i = 0; i < count; i++) {
 		char *service = programs[programs_count].service;
-		snprintf(service, SERVICE_NAME_ROOM, WORKLOAD_PREFIX "%s", names[i]);
-		if (put_service(service))
+		snprintf(service, SERVICE_NAME_SIZE, WORKLOAD_PREFIX "%s", names[i]);
+		if (write_service(service))
 			programs_count++;
 		else
-			boot_say("cannot prepare the workload %s: %s", names[i], strerror(errno));
+			log_boot("cannot prepare the workload %s: %s", names[i], strerror(errno));
 	}
 	free(names);
 }
@@ -167,30 +167,30 @@ bool programs_wanted(void)
 	return programs_count > 0;
 }
 
-/* The main process whose end is the machine's. */
+/* The main process, whose exit powers the machine off. */
 static bool is_last(const char *service)
 {
 	return !strcmp(service, "main") && *config_get("cmd");
 }
 
-static bool log_attends(const char *service)
+static bool log_is_reading(const char *service)
 {
-	char path[SERVICE_ROOM];
-	snprintf(path, sizeof path, SERVICES "%s/log/" LOG_ATTENDS, service);
+	char path[SERVICE_PATH_SIZE];
+	snprintf(path, sizeof path, SERVICES "%s/log/" LOG_READING, service);
 	return !access(path, F_OK);
 }
 
-/* Not before its log is there, while there is time: the end of a program that ends at once would end the log before it
- * has begun. */
+/* Waits for the program's logger, up to the deadline: the exit of a short program would otherwise stop the logger before
+ * it reads. */
 bool programs_start(bool late)
 {
 	bool all = true;
 	for (size_t i = 0; i < programs_count; i++) {
 		const char *service = programs[i].service;
-		/* A supervisor that is not there yet does not hear it. */
-		programs[i].told = programs[i].told ||
-				   ((late || log_attends(service)) && tell_service(service, is_last(service) ? "o" : "u"));
-		all = all && programs[i].told;
+		/* Fails while the supervisor is not up. */
+		programs[i].notified = programs[i].notified ||
+				   ((late || log_is_reading(service)) && control_service(service, is_last(service) ? "o" : "u"));
+		all = all && programs[i].notified;
 	}
 	return all;
 }
@@ -208,12 +208,12 @@ bool programs_started(void)
 void programs_stop(void)
 {
 	for (size_t i = 0; i < programs_count; i++)
-		tell_service(programs[i].service, "d");
+		control_service(programs[i].service, "d");
 }
 
 bool logs_run(void)
 {
-	char log[SERVICE_ROOM];
+	char log[SERVICE_PATH_SIZE];
 	for (size_t i = 0; i < programs_count; i++) {
 		snprintf(log, sizeof log, "%s/log", programs[i].service);
 		if (service_is(log, "run"))
@@ -222,7 +222,7 @@ bool logs_run(void)
 	return false;
 }
 
-/* A finish script that waits for a restart holds nothing up; the one that tells the main process's end does. */
+/* A finish script that waits for a restart is not waited for; the one that reports the main process's exit is. */
 bool programs_run(void)
 {
 	for (size_t i = 0; i < programs_count; i++)

@@ -17,15 +17,15 @@ struct seed { /* struct rand_pool_info */
 	uint8_t bytes[POOL_BYTES];
 };
 
-static bool feed(struct seed *seed, bool reseed)
+static bool add_entropy(struct seed *seed, bool reseed)
 {
 	int pool = open("/dev/random", O_WRONLY | O_CLOEXEC);
 	seed->bits = seed->size * 8;
-	bool fed = pool >= 0 && !ioctl(pool, ADD_ENTROPY, seed) && (!reseed || !ioctl(pool, RESEED));
+	bool added = pool >= 0 && !ioctl(pool, ADD_ENTROPY, seed) && (!reseed || !ioctl(pool, RESEED));
 	int failure = errno;
 	close(pool);
 	errno = failure;
-	return fed;
+	return added;
 }
 
 /* Without this the first getrandom of an emulated machine waits up to a second for timing jitter. */
@@ -34,12 +34,12 @@ void seed_random(void)
 	struct seed seed = {.size = 64};
 	int source = open("/dev/hwrng", O_RDONLY | O_CLOEXEC);
 	if (source >= 0 && read(source, seed.bytes, (size_t)seed.size) == seed.size)
-		feed(&seed, false);
+		add_entropy(&seed, false);
 	close(source);
 }
 
-/* A machine woken twice from one memory would draw the same numbers twice. Fed bytes reach what programs draw only at the
- * kernel's next own reseeding, up to a minute later, unless that is asked for. */
+/* Two machines restored from one saved memory would draw the same numbers. Added entropy reaches user space only with the
+ * kernel's next reseeding, up to a minute later, unless that is requested. */
 bool reseed_random(const char *hex)
 {
 	struct seed seed = {0};
@@ -47,5 +47,5 @@ bool reseed_random(const char *hex)
 	while (seed.size < POOL_BYTES && sscanf(hex + 2 * seed.size, "%2x", &byte) == 1)
 		seed.bytes[seed.size++] = (uint8_t)byte;
 	errno = EINVAL;
-	return seed.size && feed(&seed, true);
+	return seed.size && add_entropy(&seed, true);
 }

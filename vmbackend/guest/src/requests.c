@@ -1,10 +1,10 @@
-/* What the host asks of a running machine, one line each way on a port of its own.
+/* Requests of the host to a running machine, one line each way on a dedicated port.
  *
  *     fresh NANOSECONDS HEX   ->   fresh NANOSECONDS NOW | failed NANOSECONDS REASON
  *
  * Step the clock to that time (since the epoch) and reseed the random pool; NOW is the clock when the answer is written.
- * The stage does it itself: a machine that has just been woken takes many times as long to start a process, and before
- * traffic enters it everything waits for this.
+ * The stage handles it in its own process: after a restore, starting a process takes a machine many times as long, and
+ * the host admits traffic only after this reply.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_ROOM 1200 /* 512 bytes of randomness in hexadecimal, and the words before it */
+#define LINE_SIZE 1200 /* 512 bytes of randomness in hexadecimal, and the words before it */
 #define SECOND 1000000000LL
 
 int open_requests(void)
@@ -28,8 +28,8 @@ int open_requests(void)
 	return open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
-/* After a load an emulated processor has to translate everything anew, the way to a first program most of all: it goes
- * that way once while the host still ends the wake. The stage's loop reaps it. */
+/* After a restore an emulated processor has to translate all code again, most of all for starting a process: this does it
+ * once while the host still completes the wake. The stage's loop reaps the child. */
 static void warm_up(void)
 {
 	if (fork())
@@ -38,21 +38,21 @@ static void warm_up(void)
 	_exit(EXIT_NOT_FOUND);
 }
 
-static bool renew(long long nanoseconds, const char *hex)
+static bool resync(long long nanoseconds, const char *hex)
 {
 	struct timespec time = {.tv_sec = nanoseconds / SECOND, .tv_nsec = nanoseconds % SECOND};
 	return !clock_settime(CLOCK_REALTIME, &time) && reseed_random(hex);
 }
 
-/* What a host that does not read would make wait is dropped: it asks again. */
-static void answer(int fd, const char *line)
+/* Non-blocking: a reply that the host does not read is dropped; the host retries. */
+static void handle_request(int fd, const char *line)
 {
-	static char hex[LINE_ROOM];
+	static char hex[LINE_SIZE];
 	long long asked;
 	struct timespec now;
 	if (sscanf(line, "fresh %lld %1199[0-9a-f]", &asked, hex) != 2)
 		return;
-	if (!renew(asked, hex)) {
+	if (!resync(asked, hex)) {
 		dprintf(fd, "failed %lld %s\n", asked, strerror(errno));
 		return;
 	}
@@ -61,11 +61,11 @@ static void answer(int fd, const char *line)
 	warm_up();
 }
 
-void answer_requests(int fd)
+void handle_requests(int fd)
 {
-	static char line[LINE_ROOM + 1];
+	static char line[LINE_SIZE + 1];
 	static size_t used;
-	ssize_t got = read(fd, line + used, LINE_ROOM - used);
+	ssize_t got = read(fd, line + used, LINE_SIZE - used);
 	char *end;
 	if (got <= 0)
 		return;
@@ -73,10 +73,10 @@ void answer_requests(int fd)
 	line[used] = 0;
 	while ((end = memchr(line, '\n', used))) {
 		*end++ = 0;
-		answer(fd, line);
+		handle_request(fd, line);
 		used -= (size_t)(end - line);
 		memmove(line, end, used + 1);
 	}
-	if (used == LINE_ROOM)
-		used = 0; /* no request of ours is that long */
+	if (used == LINE_SIZE)
+		used = 0; /* longer than any valid request */
 }

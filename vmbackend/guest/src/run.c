@@ -1,4 +1,4 @@
-/* `guest run`: one command with environment, directory, user and deadline, in a process group of its own. */
+/* `guest run`: one command with environment, directory, user and deadline, in its own process group. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -102,7 +102,7 @@ static void start_command(const struct request *request, const sigset_t *origina
 {
 	setpgid(0, 0);
 	if (isatty(STDIN_FILENO)) {
-		signal(SIGTTOU, SIG_IGN); /* taking the terminal from the background would stop us */
+		signal(SIGTTOU, SIG_IGN); /* tcsetpgrp from a background group raises it */
 		tcsetpgrp(STDIN_FILENO, getpid());
 		signal(SIGTTOU, SIG_DFL);
 	}
@@ -110,7 +110,7 @@ static void start_command(const struct request *request, const sigset_t *origina
 	if (become_user(request->user ? request->user : "root"))
 		_exit(EXIT_CANNOT_RUN);
 	const char *directory = request->directory ? request->directory : getenv("HOME");
-	/* A directory that was asked for must be there; the home of an image's user often is not. */
+	/* A requested directory must exist; the home of an image's user often does not. */
 	if (chdir(directory) && (request->directory || chdir("/")))
 		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
 	if (request->terminal)
@@ -131,7 +131,7 @@ static int poll_time(long long until)
 	return rest < 0 ? 0 : rest > 1000000 ? 1000000 : (int)rest;
 }
 
-/* Ends with the command, at the deadline, or when nobody reads the output any more (the client went away). */
+/* Returns when the command exits, at the deadline, or when the reader of the output is gone (client disconnected). */
 static int supervise(pid_t child, int signals, double timeout, bool terminal)
 {
 	struct signalfd_siginfo info;
@@ -155,7 +155,7 @@ static int supervise(pid_t child, int signals, double timeout, bool terminal)
 			kill(-child, info.ssi_signo == SIGHUP ? SIGKILL : (int)info.ssi_signo);
 		if (waitpid(child, &status, WNOHANG) == child) {
 			if (terminal && WIFSIGNALED(status))
-				terminal_die_of(WTERMSIG(status));
+				terminal_exit_by_signal(WTERMSIG(status));
 			return exit_code(status);
 		}
 	}
@@ -178,7 +178,7 @@ int run_main(int argc, char **argv)
 		start_command(&request, &original);
 	if (child < 0)
 		die(EXIT_CANNOT_RUN, "cannot fork: %s", strerror(errno));
-	setpgid(child, child); /* here too, so that the group exists whoever runs first */
-	/* A group that outlives the command keeps our stdout; nothing of ours may hold the channel open beyond it. */
+	setpgid(child, child); /* in parent and child, so that the group exists in either order */
+	/* Background processes of the group may keep stdout open; this process must not. */
 	return supervise(child, signalfd(-1, &wanted, SFD_CLOEXEC), request.timeout, request.terminal);
 }

@@ -1,5 +1,5 @@
-/* The two SSH servers, the control plane's and the users'. The stage itself starts them and keeps them running: whoever
- * waits for `ready` waits for the first one alone, and runit takes longer to come up than both.
+/* The two SSH servers, the control plane's and the users'. The stage itself starts and restarts them: `ready` depends on
+ * the first one only, and runit takes longer to come up than both.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -26,7 +26,7 @@ struct server {
 
 static void run_control(void)
 {
-	/* No password, no forwarding, sessions that died are dropped after three silent half minutes. */
+	/* No passwords, no forwarding; dead sessions are dropped after three missed keepalives of 30 s. */
 	execl(KIT "/bin/dropbear", "dropbear", "-F", "-s", "-j", "-k", "-m", "-K", "30", "-W", "524288", "-P", CONTROL_PID,
 	      "-r", HOST_KEY, "-p", TEXT_OF(CONTROL_PORT), NULL);
 }
@@ -37,7 +37,7 @@ static void run_ssh(void)
 	if (unshare(CLONE_NEWNS) || mount(PASSWD, "/etc/passwd", NULL, MS_BIND, NULL))
 		die(EXIT_CANNOT_RUN, "cannot prepare the users' SSH: %s", strerror(errno));
 	execl(KIT "/bin/dropbear", SSH_SERVER_NAME, "-F", "-s", "-m", "-K", "30", "-W", "524288", "-P", SSH_PID, "-r",
-	      HOST_KEY, "-p", "0.0.0.0:" TEXT_OF(SSH_PORT), NULL); /* with IPv6 too it would be content with either */
+	      HOST_KEY, "-p", "0.0.0.0:" TEXT_OF(SSH_PORT), NULL); /* IPv4 only: with both, dropbear accepts a failure to bind one */
 }
 
 static struct server control = {.pid_file = CONTROL_PID, .run = run_control};
@@ -60,7 +60,7 @@ static void ended(struct server *server)
 	server->restart_at = now_ms() + RESTART_MS;
 }
 
-static int attend(struct server *server, bool wanted)
+static int maintain(struct server *server, bool wanted)
 {
 	if (!wanted && server->pid)
 		kill(server->pid, SIGKILL);
@@ -78,9 +78,9 @@ static int attend(struct server *server, bool wanted)
 	return RESTART_MS;
 }
 
-int servers_attend(void)
+int servers_maintain(void)
 {
-	return sooner(attend(&control, true), attend(&ssh, !access(SSH_KEYS, F_OK)));
+	return shorter_wait(maintain(&control, true), maintain(&ssh, !access(SSH_KEYS, F_OK)));
 }
 
 void server_ended(pid_t child)
@@ -96,7 +96,7 @@ bool servers_ready(void)
 	return !access(CONTROL_PID, F_OK) && (access(SSH_KEYS, F_OK) || user_ssh_listens());
 }
 
-/* By the process, as the port may be a program's of the image. */
+/* Checks the owner of the socket, as another program may listen on the port. */
 bool user_ssh_listens(void)
 {
 	char *pid = read_file(SSH_PID, NULL);

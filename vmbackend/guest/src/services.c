@@ -1,4 +1,4 @@
-/* The kit's runit services: what their run scripts start, and the words that reach their supervisors. */
+/* The kit's runit services: what their run scripts start, and the control of their supervisors. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -17,7 +17,7 @@ int agent_main(void)
 {
 	char name[64], path[80];
 	while (find_port(AGENT_PORT, name, sizeof name))
-		sleep_ms(1000); /* a machine without the port: nothing to serve, and nothing to restart for */
+		sleep_ms(1000); /* a machine without the port: idle instead of restarting */
 	snprintf(path, sizeof path, "/dev/%s", name);
 	set_oom("-500");
 	setenv("PATH", KIT "/bin:" DEFAULT_PATH, 1);
@@ -25,7 +25,7 @@ int agent_main(void)
 	die(EXIT_CANNOT_RUN, "cannot start qemu-ga: %s", strerror(errno));
 }
 
-/* Opening the agent's port ourselves would take it from the agent, so look for the agent's own descriptor. */
+/* The port can be opened once only, so this looks for the agent's descriptor instead. */
 static bool agent_runs(void)
 {
 	char path[300], target[300], *pid = read_file(SERVICES "agent/supervise/pid", NULL);
@@ -57,25 +57,25 @@ void send_event(const char *line)
 		return;
 	snprintf(path, sizeof path, "/dev/%s", name);
 	int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-	/* A host that does not read must not hold up a power-off: two seconds, then the line is dropped. */
+	/* A host that does not read must not delay a power-off: after two seconds the line is dropped. */
 	for (int tries = 0; fd >= 0 && write(fd, line, strlen(line)) < 0 && errno == EAGAIN && tries < 200; tries++)
 		sleep_ms(10);
 	close(fd);
 }
 
-bool tell_service(const char *service, const char *command)
+bool control_service(const char *service, const char *command)
 {
-	char path[SERVICE_ROOM];
+	char path[SERVICE_PATH_SIZE];
 	snprintf(path, sizeof path, SERVICES "%s/supervise/control", service);
 	int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-	bool told = fd >= 0 && write(fd, command, strlen(command)) == (ssize_t)strlen(command);
+	bool sent = fd >= 0 && write(fd, command, strlen(command)) == (ssize_t)strlen(command);
 	close(fd);
-	return told;
+	return sent;
 }
 
 bool service_is(const char *service, const char *wanted)
 {
-	char path[SERVICE_ROOM];
+	char path[SERVICE_PATH_SIZE];
 	snprintf(path, sizeof path, SERVICES "%s/supervise/stat", service);
 	char *state = read_file(path, NULL);
 	bool is = state && !strncmp(state, wanted, strlen(wanted));
@@ -93,7 +93,7 @@ pid_t start_supervisor(int niceness)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	setpriority(PRIO_PROCESS, 0, niceness);
-	/* runsvdir waits a second where its folder changed within the current one, as it did when it was unpacked. */
+	/* runsvdir waits a second if its directory changed within the current second, as it did when it was unpacked. */
 	struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
 	utimensat(AT_FDCWD, KIT "/service", old, 0);
 	char *environment[] = {"PATH=" KIT "/bin:" DEFAULT_PATH, NULL};
@@ -101,7 +101,7 @@ pid_t start_supervisor(int niceness)
 	die(EXIT_CANNOT_RUN, "cannot start runsvdir: %s", strerror(errno));
 }
 
-void level_supervisor(pid_t supervisor)
+void reset_supervisor_priority(pid_t supervisor)
 {
 	setpriority(PRIO_PGRP, (id_t)supervisor, 0);
 }

@@ -1,5 +1,5 @@
 /* Ends everything that the users' SSH server runs: the listener, the server of each connection, and every process of a
- * session that one of them began. What has made itself a session of its own (a daemon, tmux) stays, as is usual.
+ * session that one of them started. Processes in a session of their own (a daemon, tmux) stay, as is usual.
  */
 #include "guest.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_SESSIONS 1024 /* in one round; there are several */
+#define MAX_SESSIONS 1024 /* at a time; processed in rounds */
 #define HANGUP_MS 200     /* for shells to save their history */
 #define POLL_MS 10
 #define LIMIT_MS 5000
@@ -20,8 +20,8 @@ struct process {
 	bool server;
 };
 
-static pid_t doomed[MAX_SESSIONS];
-static size_t doomed_count;
+static pid_t ending[MAX_SESSIONS];
+static size_t ending_count;
 
 static bool in_users_namespace(pid_t pid)
 {
@@ -41,14 +41,14 @@ static bool is_server(pid_t pid)
 	return same;
 }
 
-static bool inspect(const char *entry, struct process *process)
+static bool read_process(const char *entry, struct process *process)
 {
 	char path[300];
 	int parent, session;
 	process->pid = atoi(entry);
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)process->pid);
 	char *text = process->pid > 1 ? read_file(path, NULL) : NULL;
-	char *rest = text ? strrchr(text, ')') : NULL; /* the name before it may hold anything */
+	char *rest = text ? strrchr(text, ')') : NULL; /* the name before it may contain anything */
 	bool living = rest && sscanf(rest, ") %*c %d %*d %d", &parent, &session) == 2 && rest[2] != 'Z';
 	free(text);
 	if (!living)
@@ -63,13 +63,13 @@ static size_t list_processes(struct process **list)
 {
 	DIR *processes = opendir("/proc");
 	struct dirent *entry;
-	size_t count = 0, room = 256;
-	*list = malloc(room * sizeof **list);
+	size_t count = 0, capacity = 256;
+	*list = malloc(capacity * sizeof **list);
 	while (processes && *list && (entry = readdir(processes))) {
-		if (!inspect(entry->d_name, *list + count))
+		if (!read_process(entry->d_name, *list + count))
 			continue;
-		if (++count == room)
-			*list = realloc(*list, (room *= 2) * sizeof **list);
+		if (++count == capacity)
+			*list = realloc(*list, (capacity *= 2) * sizeof **list);
 	}
 	if (!*list)
 		die(EXIT_CANNOT_RUN, "out of memory");
@@ -78,45 +78,45 @@ static size_t list_processes(struct process **list)
 	return count;
 }
 
-static bool is_doomed(pid_t session)
+static bool is_ending(pid_t session)
 {
-	for (size_t i = 0; i < doomed_count; i++)
-		if (doomed[i] == session)
+	for (size_t i = 0; i < ending_count; i++)
+		if (ending[i] == session)
 			return true;
 	return false;
 }
 
-static void doom(pid_t session)
+static void mark_ending(pid_t session)
 {
-	if (!is_doomed(session) && doomed_count < MAX_SESSIONS)
-		doomed[doomed_count++] = session;
+	if (!is_ending(session) && ending_count < MAX_SESSIONS)
+		ending[ending_count++] = session;
 }
 
-/* Remembered beyond the round: once its server is dead nothing tells whose a session was. */
-static void doom_sessions(const struct process *list, size_t count)
+/* Kept across rounds: once its server is dead a session cannot be attributed any more. */
+static void mark_sessions(const struct process *list, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!list[i].server)
 			continue;
-		kill(list[i].pid, SIGSTOP); /* begins no more of them */
-		doom(list[i].session);
+		kill(list[i].pid, SIGSTOP); /* starts no further session */
+		mark_ending(list[i].session);
 		for (size_t j = 0; j < count; j++)
 			if (list[j].parent == list[i].pid)
-				doom(list[j].session);
+				mark_ending(list[j].session);
 	}
 }
 
-/* How many processes were there to be ended. */
-static size_t round_of(int signal)
+/* Returns how many processes are still to be ended. */
+static size_t signal_sessions(int signal)
 {
 	struct process *list;
 	size_t left = 0;
-	/* Twice: what a server began before it was stopped is in the second list. */
+	/* Two passes: sessions that a server started before it was stopped are in the second list. */
 	for (int pass = 0; pass < 2; pass++) {
 		size_t count = list_processes(&list);
-		doom_sessions(list, count);
+		mark_sessions(list, count);
 		for (size_t i = 0; pass && i < count; i++) {
-			if (list[i].pid == getpid() || !is_doomed(list[i].session))
+			if (list[i].pid == getpid() || !is_ending(list[i].session))
 				continue;
 			left++;
 			if (list[i].server && signal != SIGKILL)
@@ -132,10 +132,10 @@ static size_t round_of(int signal)
 bool end_sessions(void)
 {
 	long long until = now_ms() + LIMIT_MS;
-	if (!round_of(SIGHUP))
+	if (!signal_sessions(SIGHUP))
 		return true;
 	sleep_ms(HANGUP_MS);
-	while (round_of(SIGKILL)) {
+	while (signal_sessions(SIGKILL)) {
 		if (now_ms() > until)
 			return false;
 		sleep_ms(POLL_MS);

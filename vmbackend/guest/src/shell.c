@@ -1,5 +1,5 @@
-/* The login shells of both SSH servers. They go into the user's file system and run what was sent: the control plane's
- * by the kit's shell, the users' by their own.
+/* The login shells of both SSH servers. They enter the user's file system and run the command: the control plane's with
+ * the kit's shell, the users' with their own.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -16,28 +16,28 @@
 
 #define SFTP_SUBSYSTEM "/usr/lib/sftp-server" /* compiled into dropbear */
 
-/* sftp-server refuses to start without it, and a user's `rm -rf /dev` must not lock the control plane out. */
-static void mend_null(void)
+/* sftp-server refuses to start without it, and a user's `rm -rf /dev` must not block the control plane. */
+static void restore_dev_null(void)
 {
 	if (access("/dev/null", F_OK) && ensure_dir("/dev", 0755) && !mknod("/dev/null", S_IFCHR | 0666, makedev(1, 3)))
 		chmod("/dev/null", 0666);
 }
 
-/* Into the user's file system with the machine's environment; of the server's own, the variables of KEPT stay. */
-static int enter_with(const char *const *kept)
+/* Enters the user's file system with the machine's environment; of the server's environment, only INHERITED stays. */
+static int enter_with(const char *const *inherited)
 {
 	char *pairs[8] = {NULL};
 	set_oom("0");
 	config_load(CONFIG_FILE);
-	for (size_t i = 0; kept[i]; i++)
-		if (getenv(kept[i]) && asprintf(&pairs[i], "%s=%s", kept[i], getenv(kept[i])) < 0)
+	for (size_t i = 0; inherited[i]; i++)
+		if (getenv(inherited[i]) && asprintf(&pairs[i], "%s=%s", inherited[i], getenv(inherited[i])) < 0)
 			die(EXIT_CANNOT_RUN, "out of memory");
 	/* Opened before the switch: the user may have unmounted the kit in their own view. */
 	int busybox = open(KIT "/bin/busybox", O_PATH | O_CLOEXEC);
 	enter_guest();
-	mend_null();
+	restore_dev_null();
 	base_environment();
-	for (size_t i = 0; kept[i]; i++)
+	for (size_t i = 0; inherited[i]; i++)
 		if (pairs[i])
 			putenv(pairs[i]);
 	return busybox;
@@ -48,7 +48,7 @@ static const char *command_of(int argc, char **argv)
 	return argc == 3 && !strcmp(argv[1], "-c") ? argv[2] : NULL;
 }
 
-static void go_home(void)
+static void enter_home(void)
 {
 	if (chdir(getenv("HOME")) && chdir("/"))
 		die(EXIT_CANNOT_RUN, "no root directory: %s", strerror(errno));
@@ -60,8 +60,8 @@ static void serve_files(const char *command)
 		execl(KIT "/bin/sftp-server", "sftp-server", NULL);
 }
 
-/* What the control plane sends for a command is the helper's own call (guest/commands.py): it is answered here, without
- * two more programs that would only start one another. Anything else is the shell's. */
+/* The control plane's command lines call the helper (guest/commands.py): those are executed here, without starting a shell
+ * and the helper as separate processes. Anything else goes to the shell. */
 static const char *run_arguments(const char *command)
 {
 	static char size[21];
@@ -73,11 +73,11 @@ static const char *run_arguments(const char *command)
 
 int shell_main(int argc, char **argv)
 {
-	static const char *const kept[] = {"TERM", NULL};
+	static const char *const inherited[] = {"TERM", NULL};
 	const char *command = command_of(argc, argv), *size = run_arguments(command);
-	int busybox = enter_with(kept);
+	int busybox = enter_with(inherited);
 	setenv("HOME", "/root", 0);
-	go_home();
+	enter_home();
 	serve_files(command);
 	if (size)
 		return run_main(3, (char *[]){"run", "--stdin-args", (char *)size, NULL});
@@ -88,15 +88,15 @@ int shell_main(int argc, char **argv)
 
 int login_main(int argc, char **argv)
 {
-	static const char *const kept[] = {"TERM", "SSH_TTY", "SSH_CONNECTION", "SSH_CLIENT", NULL};
+	static const char *const inherited[] = {"TERM", "SSH_TTY", "SSH_CONNECTION", "SSH_CLIENT", NULL};
 	const char *command = command_of(argc, argv);
-	int busybox = enter_with(kept);
+	int busybox = enter_with(inherited);
 	struct passwd *root = getpwuid(0);
 	const char *const own[][2] = {{"HOSTNAME", config_get("hostname")}, {"HOME", root ? root->pw_dir : "/root"},
 				      {"USER", "root"}, {"LOGNAME", "root"}};
 	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
 		setenv(own[i][0], own[i][1], 0);
-	go_home();
+	enter_home();
 	serve_files(command);
 	exec_shell(root, command);
 	char *run[] = {"sh", command ? "-c" : NULL, (char *)command, NULL};

@@ -1,8 +1,8 @@
 /* The SSH server for the machine's own users, on port 22.
  *
- * It is wanted where its file of keys exists; the stage keeps it running then. `guest ssh on|off` writes or removes the
- * file and tells the stage. The server's own mount namespace differs from the kit's in /etc/passwd alone: there root's
- * home holds the users' keys, and its shell is theirs.
+ * It runs while its key file exists. `guest ssh on|off` writes or removes the file and signals the stage. The server's
+ * mount namespace differs from the kit's in /etc/passwd only: there root's home holds the users' keys, and its login shell
+ * is the users'.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -57,11 +57,11 @@ static char *read_keys(size_t *size)
 	while (lines && *size <= CONFIG_MAX && (got = read(STDIN_FILENO, lines + *size, CONFIG_MAX + 1 - *size)) > 0)
 		*size += (size_t)got;
 	if (!lines || got < 0 || *size > CONFIG_MAX)
-		die(EXIT_CANNOT_RUN, "cannot take the keys");
+		die(EXIT_CANNOT_RUN, "cannot read the keys");
 	return lines;
 }
 
-static int turn_on(void)
+static int enable_ssh(void)
 {
 	size_t size;
 	char *lines = read_keys(&size);
@@ -75,10 +75,10 @@ static int turn_on(void)
 	return 0;
 }
 
-static int turn_off(void)
+static int disable_ssh(void)
 {
 	pid_t stage = begin_change();
-	signal(SIGHUP, SIG_IGN); /* of our own terminal, where that is one of the sessions that we end */
+	signal(SIGHUP, SIG_IGN); /* this command may run in one of the sessions that it ends */
 	if (unlink(SSH_KEYS) && errno != ENOENT)
 		die(EXIT_CANNOT_RUN, "cannot remove the keys: %s", strerror(errno));
 	kill(stage, SIGHUP);
@@ -90,8 +90,8 @@ static int turn_off(void)
 int ssh_main(const char *wanted)
 {
 	if (!strcmp(wanted, "on"))
-		return turn_on();
+		return enable_ssh();
 	if (!strcmp(wanted, "off"))
-		return turn_off();
+		return disable_ssh();
 	die(EXIT_CANNOT_RUN, "usage: guest ssh on|off");
 }

@@ -1,7 +1,7 @@
-/* The one child of tini: runs the SSH servers and runsvdir, says `ready`, and powers the machine off in order.
+/* The only child of tini: runs the SSH servers and runsvdir, reports `ready`, and powers the machine off in order.
  *
- * It lives as long as the machine: if it ended, tini would end and the kernel would panic. It therefore does the last
- * steps of a power-off itself instead of leaving them to something that its own signals would kill.
+ * It lives as long as the machine: if it exited, tini would exit and the kernel would panic. It therefore performs the
+ * last steps of a power-off itself, instead of a child that its own signals would kill.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -19,20 +19,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define READY_POLL_MS 2 /* a look at a file */
+#define READY_POLL_MS 2 /* one file access */
 #define START_POLL_MS 10
-#define REQUESTS_REST_MS 1000
+#define REQUESTS_PAUSE_MS 1000
 #define MAX_BUTTONS 8
 
 enum { SIGNALS, REQUESTS, BUTTONS }; /* what is polled, in this order */
 
-/* SSH servers, `ready`, runit with the agent, programs: in this order, or `ready` last where it is to wait for them. */
+/* The steps: SSH servers, `ready`, runit with the agent, programs; `ready` comes last with `wait_for_init`. */
 struct start {
-	bool answered; /* the SSH servers do, or have had their time */
-	bool level;    /* runit and the agent no longer come behind everything else */
-	bool told;     /* every program's supervisor */
+	bool answered; /* the SSH servers listen, or their deadline passed */
+	bool level;    /* runit and the agent run with normal priority */
+	bool notified;     /* every program's supervisor has its command */
 	bool announced;
-	pid_t supervisor; /* not yet where it is not positive */
+	pid_t supervisor; /* not started unless positive */
 	long long until;  /* of the present step */
 };
 
@@ -50,13 +50,13 @@ static void handle_signal(int fd, struct start *start)
 	while ((ended = waitpid(-1, NULL, WNOHANG)) > 0) {
 		server_ended(ended);
 		if (ended == start->supervisor) {
-			sleep_ms(100); /* a supervisor that cannot start must not burn the machine's CPU */
+			sleep_ms(100); /* limits the restart rate */
 			start->supervisor = start_supervisor(0);
 		}
 	}
 }
 
-/* SIGHUP says that the users' SSH was switched; it has no effect but that the loop comes round. */
+/* SIGHUP: the users' SSH was switched; it only interrupts the poll. */
 static int block_signals(void)
 {
 	sigset_t wanted;
@@ -70,7 +70,7 @@ static int block_signals(void)
 static void announce(struct start *start)
 {
 	start->announced = true;
-	boot_say("ready");
+	log_boot("ready");
 	send_event("ready\n");
 	write_file(READY_FILE, "", 0, 0644);
 }
@@ -85,21 +85,21 @@ static bool advance_servers(struct start *start)
 	return true;
 }
 
-/* Two big programs, before the user's own, which may take all the CPU there is. Where there are none of those nobody
- * waits for these, while whoever waited for `ready` sends a command at once: they come up behind everything else. */
+/* runit and the agent start before the user's programs, which may take all the CPU. Without such programs they start with
+ * the lowest priority, so that the first command of a client that waited for `ready` does not compete with them. */
 static bool advance_agent(struct start *start)
 {
 	if (start->supervisor <= 0)
-		start->supervisor = start_supervisor(start->announced && !programs_wanted() ? BEHIND : 0);
+		start->supervisor = start_supervisor(start->announced && !programs_wanted() ? LOWEST_PRIORITY : 0);
 	if (!agent_ready() && now_ms() < start->until)
 		return false;
-	level_supervisor(start->supervisor);
+	reset_supervisor_priority(start->supervisor);
 	start->until = now_ms() + INIT_WAIT_MS;
 	return true;
 }
 
-/* One look at how far the start has come. Every step has an end: a kit whose agent or SSH never comes up must still
- * start the user's programs, and one that hangs at its start must not keep `ready` back. */
+/* Advances the start where possible. Every step has a deadline: a kit whose agent or SSH never comes up must still start
+ * the user's programs, and a program that hangs at its start must not delay `ready` for ever. */
 static void advance(struct start *start)
 {
 	start->answered = start->answered || advance_servers(start);
@@ -107,32 +107,32 @@ static void advance(struct start *start)
 	if (!start->level)
 		return;
 	bool late = now_ms() > start->until;
-	if (!start->told)
-		start->told = programs_start(late) || late;
-	if (start->told && !start->announced && (programs_started() || late))
+	if (!start->notified)
+		start->notified = programs_start(late) || late;
+	if (start->notified && !start->announced && (programs_started() || late))
 		announce(start);
 }
 
-/* The port comes up while the machine starts. Without a host at its other end it is ready all the time, with nothing to
- * read: then it is left alone for a while. Milliseconds until it is to be looked at again, or -1. */
-static int attend_requests(struct pollfd *source, bool starting)
+/* The port appears while the machine starts. Without a host at its other end it polls as ready without data: then it is
+ * not polled for a while. Returns milliseconds until the next call, or -1. */
+static int poll_requests(struct pollfd *source, bool starting)
 {
-	static long long rests_until;
+	static long long paused_until;
 	static int fd = -1;
 	if (fd < 0 && starting)
 		source->fd = fd = open_requests();
 	if (source->fd >= 0 && source->revents) {
 		fd = source->fd;
-		answer_requests(fd);
+		handle_requests(fd);
 		if (!(source->revents & POLLIN)) {
 			source->fd = -1;
-			rests_until = now_ms() + REQUESTS_REST_MS;
+			paused_until = now_ms() + REQUESTS_PAUSE_MS;
 		}
 	}
 	if (source->fd >= 0 || fd < 0)
 		return -1;
-	if (now_ms() < rests_until)
-		return REQUESTS_REST_MS;
+	if (now_ms() < paused_until)
+		return REQUESTS_PAUSE_MS;
 	source->fd = fd;
 	return -1;
 }
@@ -141,8 +141,8 @@ static void serve(struct pollfd *sources, int count)
 {
 	struct start start = {.until = now_ms() + SERVICES_WAIT_MS};
 	for (;;) {
-		bool starting = !start.told || !start.announced;
-		int wait = sooner(servers_attend(), attend_requests(&sources[REQUESTS], starting));
+		bool starting = !start.notified || !start.announced;
+		int wait = shorter_wait(servers_maintain(), poll_requests(&sources[REQUESTS], starting));
 		if (starting)
 			wait = start.answered ? START_POLL_MS : READY_POLL_MS;
 		if (poll(sources, (nfds_t)count, wait) < 0)
@@ -158,7 +158,7 @@ static void serve(struct pollfd *sources, int count)
 	}
 }
 
-static void tell_pid(void)
+static void write_pid(void)
 {
 	char pid[16];
 	snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -174,7 +174,7 @@ int stage_main(const char *kit_namespace)
 	close(fd);
 	set_oom("-1000");
 	config_load(CONFIG_FILE);
-	tell_pid();
+	write_pid();
 	programs_prepare();
 	sources[SIGNALS] = (struct pollfd){.fd = block_signals(), .events = POLLIN};
 	sources[REQUESTS] = (struct pollfd){.fd = -1, .events = POLLIN};

@@ -1,4 +1,4 @@
-/* The kernel's table of TCP sockets, and who holds a listening one. */
+/* The kernel's table of TCP sockets, and the owner of a listening one. */
 #include "guest.h"
 
 #include <dirent.h>
@@ -11,8 +11,8 @@
 #define LISTEN 0x0a
 #define MAX_LISTENERS 16
 
-/* Counts the sockets of PORT in STATE; the first ROOM of their inodes are kept. */
-static int scan(const char *table, unsigned port, unsigned state, unsigned long *inodes, int room)
+/* Counts the sockets of PORT in STATE; stores at most CAPACITY of their inodes. */
+static int scan(const char *table, unsigned port, unsigned state, unsigned long *inodes, int capacity)
 {
 	int count = 0;
 	char *text = read_file(table, NULL), *rest = NULL;
@@ -22,7 +22,7 @@ static int scan(const char *table, unsigned port, unsigned state, unsigned long 
 		if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*s %*s %lu", &local, &found,
 			   &inode) != 3 || local != port || found != state)
 			continue;
-		if (count < room)
+		if (count < capacity)
 			inodes[count] = inode;
 		count++;
 	}
@@ -30,10 +30,10 @@ static int scan(const char *table, unsigned port, unsigned state, unsigned long 
 	return count;
 }
 
-static int sockets(unsigned port, unsigned state, unsigned long *inodes, int room)
+static int sockets(unsigned port, unsigned state, unsigned long *inodes, int capacity)
 {
-	int count = scan("/proc/net/tcp", port, state, inodes, room), kept = count < room ? count : room;
-	return count + scan("/proc/net/tcp6", port, state, inodes + kept, room - kept);
+	int count = scan("/proc/net/tcp", port, state, inodes, capacity), stored = count < capacity ? count : capacity;
+	return count + scan("/proc/net/tcp6", port, state, inodes + stored, capacity - stored);
 }
 
 bool process_listens(pid_t pid, unsigned port)

@@ -1,5 +1,5 @@
-/* `guest run --tty`: a command on the terminal that the SSH server made, which is already our controlling one.
- * A NUL on the output asks for the argument block, a second one says that the command starts; a refusal comes between. */
+/* `guest run --tty`: a command on the terminal that the SSH server opened, already the controlling one.
+ * A NUL on the output requests the argument block, a second one reports the start; a failure message comes in between. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -16,7 +16,7 @@
 static struct termios settings;
 static bool raw;
 
-static void say_next(void)
+static void send_mark(void)
 {
 	if (write(STDOUT_FILENO, "", 1) != 1)
 		_exit(EXIT_CANNOT_RUN);
@@ -33,7 +33,7 @@ void terminal_begin_arguments(void)
 	cfmakeraw(&changed);
 	if (tcsetattr(STDIN_FILENO, TCSANOW, &changed))
 		die(EXIT_CANNOT_RUN, "cannot set the terminal: %s", strerror(errno));
-	say_next();
+	send_mark();
 }
 
 void terminal_end_arguments(void)
@@ -60,7 +60,7 @@ static bool on_path(const char *name)
 static void exec_any_shell(void)
 {
 	const struct passwd *user = getpwuid(getuid());
-	say_next();
+	send_mark();
 	exec_shell(user, NULL);
 	setenv("SHELL", KIT "/bin/busybox", 1);
 	execl(KIT "/bin/busybox", "sh", NULL);
@@ -71,23 +71,23 @@ void terminal_exec(char **argv)
 {
 	if (!*argv)
 		exec_any_shell();
-	/* Looked for first: once the command has the terminal, our sentence and its output could not be told apart. */
+	/* Checked first: once the command has the terminal, a failure message cannot be told from its output. */
 	if (!on_path(*argv))
 		die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, "cannot start %s: %s", *argv, strerror(errno));
-	say_next();
+	send_mark();
 	exec_command(argv);
 }
 
-/* The SSH server tells the signal of the process it started, which is this one; it has no word for other signals. */
-void terminal_die_of(int number)
+/* The SSH server reports the signal of the process it started, which is this one; it knows only these signals. */
+void terminal_exit_by_signal(int number)
 {
-	static const int told[] = {SIGABRT, SIGALRM, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL,
+	static const int nameable[] = {SIGABRT, SIGALRM, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL,
 				   SIGPIPE, SIGQUIT, SIGSEGV, SIGTERM, SIGUSR1, SIGUSR2};
 	sigset_t all;
-	for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-		if (told[i] != number)
+	for (size_t i = 0; i < sizeof nameable / sizeof *nameable; i++) {
+		if (nameable[i] != number)
 			continue;
-		prctl(PR_SET_DUMPABLE, 0); /* the command left its own core, where it wanted one */
+		prctl(PR_SET_DUMPABLE, 0); /* the command's own core dump, if any, exists already */
 		signal(number, SIG_DFL);
 		raise(number);
 		sigfillset(&all);

@@ -17,7 +17,7 @@ static bool parse_id(const char *text, unsigned *id)
 	return *text >= '0' && *text <= '9' && !*end && value < 0xffffffffUL;
 }
 
-/* Names and numbers as container images mean them: root needs no /etc/passwd, an unknown number has group 0. */
+/* Names and numbers as in container images: root needs no /etc/passwd, an unknown number has group 0. */
 static struct passwd *look_up(const char *name)
 {
 	static struct passwd made;
@@ -63,7 +63,7 @@ int become_user(const char *spec)
 		dprintf(STDERR_FILENO, "guest: no such user: %s\n", spec);
 		return -1;
 	}
-	/* With an explicit group the container rule holds: that group alone. */
+	/* As in container runtimes, an explicit group replaces the user's groups. */
 	int failed = group && *group ? setgroups(1, &gid) : initgroups(user->pw_name, gid);
 	if (failed || setgid(gid) || setuid(user->pw_uid)) {
 		dprintf(STDERR_FILENO, "guest: cannot become %s: %s\n", spec, strerror(errno));
@@ -95,7 +95,7 @@ void exec_shell(const struct passwd *user, const char *command)
 {
 	const char *shells[] = {user && *user->pw_shell ? user->pw_shell : "/bin/bash", "/bin/bash", "/bin/sh"};
 	for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
-		/* No login shell: the image's own PATH stands, which /etc/profile would replace. */
+		/* Not a login shell: /etc/profile would replace the image's PATH. */
 		setenv("SHELL", shells[i], 1);
 		execl(shells[i], shells[i], command ? "-c" : NULL, command, NULL);
 	}

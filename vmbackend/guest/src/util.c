@@ -25,18 +25,7 @@ void die(int code, const char *format, ...)
 	_exit(code);
 }
 
-void boot_say(const char *format, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(line, sizeof line, format, args);
-	va_end(args);
-	long long now = now_ms();
-	dprintf(STDERR_FILENO, "[%5lld.%03lld] kit: %s\n", now / 1000, now % 1000, line);
-}
-
-int sooner(int one, int other)
+int shorter_wait(int one, int other)
 {
 	return one < 0 || (other >= 0 && other < one) ? other : one;
 }
@@ -46,14 +35,14 @@ char *read_file(const char *path, size_t *size)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
-	size_t used = 0, room = 4096;
-	char *data = malloc(room + 1);
+	size_t used = 0, capacity = 4096;
+	char *data = malloc(capacity + 1);
 	ssize_t got;
-	/* Sizes in /proc and /sys lie, so the end is where read says so. */
-	while (data && (got = read(fd, data + used, room - used)) > 0) {
+	/* Sizes of files in /proc and /sys are wrong: read to the end. */
+	while (data && (got = read(fd, data + used, capacity - used)) > 0) {
 		used += (size_t)got;
-		if (used == room)
-			data = realloc(data, (room *= 2) + 1);
+		if (used == capacity)
+			data = realloc(data, (capacity *= 2) + 1);
 	}
 	close(fd);
 	if (!data)
@@ -66,7 +55,7 @@ char *read_file(const char *path, size_t *size)
 
 bool write_file(const char *path, const char *data, size_t size, mode_t mode)
 {
-	/* A symlink of the image is replaced, never followed. */
+	/* A symlink in the image is replaced, never followed. */
 	if (unlink(path) && errno != ENOENT)
 		return false;
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);

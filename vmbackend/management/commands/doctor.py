@@ -1,9 +1,8 @@
-"""`manage.py doctor [--json]`: each need of this host and instance, found or missing, with what mends it."""
+"""`manage.py doctor [--json]`: checks of this host and instance, each with its fix."""
 
 from __future__ import annotations
 
 import json
-import os
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,12 +15,12 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from vmbackend.hostcheck import Finding, Where, look, port_finding
+from vmbackend.hostcheck import CheckTarget, Finding, check_host, check_port
 
 
 class Command(BaseCommand):
-    help = "Look at each need of this host; exit code 1 where something needed is missing."
-    requires_system_checks: list[str] = []  # a broken setting is something to tell, not to stop at
+    help = "Check this host and instance; exit code 1 if a needed check fails."
+    requires_system_checks: list[str] = []  # a broken setting is a finding
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", dest="as_json")
@@ -31,42 +30,39 @@ class Command(BaseCommand):
         for finding in _findings():
             findings.append(finding)
             if not options["as_json"]:
-                self._tell(finding)
+                self._print_finding(finding)
         if options["as_json"]:
             self.stdout.write(json.dumps([asdict(finding) for finding in findings], indent=2))
         if any(finding.needed and not finding.found for finding in findings):
             raise SystemExit(1)
 
-    def _tell(self, finding: Finding) -> None:
-        word = "ok" if finding.found else ("MISSING" if finding.needed else "without")
+    def _print_finding(self, finding: Finding) -> None:
+        status = "ok" if finding.found else ("MISSING" if finding.needed else "absent")
         style = self.style.SUCCESS if finding.found else self.style.ERROR if finding.needed else self.style.WARNING
-        self.stdout.write(f"{style(f'{word:<8}')} {finding.name:<14} {finding.sentence}")
-        if not finding.found and finding.mend:
-            self.stdout.write(f"{'':<24}mend: {finding.mend}")
+        self.stdout.write(f"{style(f'{status:<8}')} {finding.name:<14} {finding.message}")
+        if not finding.found and finding.fix:
+            self.stdout.write(f"{'':<24}fix: {finding.fix}")
 
 
 def _findings() -> Iterator[Finding]:
     yield _database()
     answers = _redis_answers()
     yield _redis(answers)
-    port = os.environ.get("PLATFORM_PORT")
-    if port:
-        yield port_finding(int(port), ours=answers)
+    yield check_port(settings.ENV.port, ours=answers)
     if settings.ENV.vm_backend == "libvirt":
         root = Path(settings.ROOT)
-        kit_dir = settings.ENV.path(settings.ENV.kit_dir, "cache/kit")
-        yield from look(Where(root, kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
+        yield from check_host(CheckTarget(root, settings.ENV.kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
         yield _default_image()
 
 
 def _database() -> Finding:
     try:
         executor = MigrationExecutor(connection)
-        waiting = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+        pending = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
     except DatabaseError as error:
         return Finding("database", False, str(error).strip(), "check PLATFORM_DATABASE_URL (docs/operations.md)")
-    if waiting:
-        return Finding("database", False, f"{waiting} migrations are waiting", "make up")
+    if pending:
+        return Finding("database", False, f"{pending} migrations are not applied", "make up")
     return Finding("database", True, f"{connection.vendor} answers, migrated")
 
 
@@ -79,14 +75,14 @@ def _redis_answers() -> bool:
 
 
 def _redis(answers: bool) -> Finding:
-    sentence = "answers" if answers else "does not answer; it runs while the instance is up"
-    # An instance that is down has no Redis of its own, which is nothing that wants mending on the host.
-    return Finding("redis", answers, sentence, "make up", needed=False)
+    message = "answers" if answers else "does not answer; it only runs while the instance is up"
+    # Optional: an instance that is down has no Redis running, which is not a defect of the host.
+    return Finding("redis", answers, message, "make up", needed=False)
 
 
 def _default_image() -> Finding:
     name = settings.ENV.default_image
     if not name.startswith("localhost/"):
-        return Finding("default image", True, f"{name} is pulled at its first use")
-    found = (settings.ENV.path(settings.ENV.images_dir, "cache/images") / "oci" / "index.json").exists()
+        return Finding("default image", True, f"{name} is pulled on first use")
+    found = (settings.ENV.images_dir / "oci" / "index.json").exists()
     return Finding("default image", found, name if found else f"{name} has not been built", "make image")

@@ -1,4 +1,4 @@
-"""`manage.py guest_kernel --dir DIR`: compile the small guest kernel and make the kit use it."""
+"""`manage.py guest_kernel --dir DIR`: compile the custom guest kernel and build the kit with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vmbackend.guest.kit import build_kernel, build_kit
 
 
 class Command(BaseCommand):
-    help = "Build and cache the small guest kernel (minutes), then the guest kit with it."
+    help = "Build the custom guest kernel (takes minutes), then the guest kit with it."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dir", type=Path, required=True, help="the kit directory")
@@ -22,7 +22,7 @@ class Command(BaseCommand):
             build_kernel(options["dir"], self.progress)
             kit = build_kit(options["dir"], self.progress)
         except BackendError as error:
-            raise CommandError(error.sentence) from error
+            raise CommandError(error.message) from error
         self.stdout.write(f"guest kit {kit.version} in {kit.kernel.parent}")
 
     def progress(self, percent: int, words: str) -> None:

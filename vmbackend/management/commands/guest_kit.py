@@ -1,4 +1,4 @@
-"""`manage.py guest_kit --dir DIR`: build the guest kit, or find that it is up to date."""
+"""`manage.py guest_kit --dir DIR`: build the guest kit unless it is up to date."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dir", type=Path, required=True, help="the kit directory")
-        parser.add_argument("--refresh", action="store_true", help="ask Debian for newer packages")
+        parser.add_argument("--refresh", action="store_true", help="download the newest Debian packages")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             kit = build_kit(options["dir"], self.progress, refresh=options["refresh"])
         except BackendError as error:
-            raise CommandError(error.sentence) from error
+            raise CommandError(error.message) from error
         self.stdout.write(f"guest kit {kit.version} in {kit.kernel.parent}")
 
     def progress(self, percent: int, words: str) -> None:

@@ -17,7 +17,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--root", type=Path, required=True, help="the image directory")
         parser.add_argument("--name", default=DEFAULT_NAME, help=f"the image's name ({DEFAULT_NAME})")
-        parser.add_argument("--rebuild", action="store_true", help="build again, with Debian's newest packages")
+        parser.add_argument("--rebuild", action="store_true", help="rebuild with the newest Debian packages")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -25,7 +25,7 @@ class Command(BaseCommand):
                 options["root"] / "oci", options["name"], self.progress, rebuild=options["rebuild"]
             )
         except BackendError as error:
-            raise CommandError(error.sentence) from error
+            raise CommandError(error.message) from error
         self.stdout.write(f"{options['name']} is {digest}")
 
     def progress(self, percent: int, words: str) -> None:

@@ -16,7 +16,7 @@ from django.db.models import Min, Sum
 
 from workspaces.models import Usage, UsagePoint
 from workspaces.usage.amounts import SUMS
-from workspaces.usage.buckets import newest, rolled_until, sql_points
+from workspaces.usage.buckets import newest_bucket, rolled_until, sql_points
 from workspaces.usage.tiers import STORED, Tier
 
 # After a bucket's end, for the ticks that hold its last minute.
@@ -27,7 +27,7 @@ REMOVED = 20_000  # points of a tier in one run, in batches
 REMOVED_AT_ONCE = 2000
 
 
-def compact(now: float | None = None) -> int:
+def compact_usage(now: float | None = None) -> int:
     """Make the buckets that ended, remove what is older than its tier reaches. Returns how many points were written."""
     now = time.time() if now is None else now
     written = sum(_roll_up(fine, coarse, now) for fine, coarse in pairwise(STORED))
@@ -42,7 +42,7 @@ def _roll_up(fine: Tier, coarse: Tier, now: float) -> int:
 
 def _ended(fine: Tier, coarse: Tier, now: float) -> Iterator[int]:
     """Starts of coarse buckets to make: from the newest there is, those that ended and hold anything."""
-    begin = newest(coarse, now) or 0
+    begin = newest_bucket(coarse, now) or 0
     if begin < now - fine.window:
         begin += coarse.resolution  # some of what it was made from may have gone
     for _ in range(BUCKETS):

@@ -26,7 +26,7 @@ THREADS = 4
 LOOK_SECONDS = 1.0
 
 
-class Disks:
+class DiskMeter:
     """`wanted` is the sampler's to set; `known` may be read by any thread."""
 
     def __init__(self, driver: Driver) -> None:

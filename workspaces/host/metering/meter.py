@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vmbackend.samples import GuestDisk, Sample
-from workspaces.usage.amounts import KIB, Amounts, Point, since
+from workspaces.usage.amounts import KIB, Amounts, Point, amounts_between
 from workspaces.usage.tiers import MINUTE
 
 # Samples that are further apart are no series. More than one that is late, less than a start takes.
@@ -26,7 +26,7 @@ TEN = 10
 MAX_MINUTES = 60
 
 
-class Entry(NamedTuple):
+class MeterTarget(NamedTuple):
     """A workspace to measure, as its rows are now."""
 
     workspace_id: str
@@ -35,16 +35,16 @@ class Entry(NamedTuple):
     cpu_millis: int
     memory_mb: int
     tracking: bool
-    cleared: int
+    reset_count: int
 
 
 @dataclass(slots=True)
-class Part:
+class UsageDelta:
     """What a tick writes of one machine. `period_ms`, `memory_mb_ms`: while it was seen. `after`: the tick before it,
     with whose counters the amounts begin; 0: none was.
     """
 
-    entry: Entry
+    entry: MeterTarget
     sample: Sample
     totals: Amounts
     billing: Amounts
@@ -55,10 +55,10 @@ class Part:
 
 
 @dataclass(slots=True)
-class Live:
+class LiveState:
     """The newest look at a machine, as `live.py` keeps it for readers."""
 
-    entry: Entry
+    entry: MeterTarget
     sample: Sample
     point: Point | None  # None: nothing to compare with yet
     disk: GuestDisk | None
@@ -71,7 +71,7 @@ class Live:
 class Meter:
     """`last` is the sample up to which everything is counted; None: nothing ever was."""
 
-    entry: Entry
+    entry: MeterTarget
     last: Sample | None
     tick: int = 0
     seen_at: float | None = None  # monotonic; None: not by this process
@@ -83,19 +83,19 @@ class Meter:
     ten: Point | None = None
     minutes: dict[int, Point] = field(default_factory=dict)
     # Handed to the writer and not known to be written: part by tick.
-    in_flight: dict[int, Part] = field(default_factory=dict)
+    in_flight: dict[int, UsageDelta] = field(default_factory=dict)
     touched: bool = False  # since the last part was taken
     handed: int = field(init=False)  # the tick of that part, written or not
 
     def __post_init__(self) -> None:
         self.handed = self.tick
 
-    def take(self, sample: Sample, entry: Entry, now: float) -> tuple[Point | None, Point | None]:
+    def add_sample(self, sample: Sample, entry: MeterTarget, now: float) -> tuple[Point | None, Point | None]:
         """Count one sample; `now` on the monotonic clock. Returns the second's point and the ten seconds that ended."""
-        if entry.cleared != self.entry.cleared:
+        if entry.reset_count != self.entry.reset_count:
             self._clear()
         self.entry = entry
-        used = since(self.last, sample)
+        used = amounts_between(self.last, sample)
         elapsed = None if self.seen_at is None else now - self.seen_at
         self.last, self.seen_at, self.touched = sample, now, True
         self.billing.add(used)
@@ -114,7 +114,7 @@ class Meter:
         ended, self.ten = self.ten, None
         return ended
 
-    def live(self, point: Point | None) -> Live:
+    def live_state(self, point: Point | None) -> LiveState:
         """What readers shall see now."""
         if self.last is None:
             raise ValueError("no sample was taken")
@@ -123,20 +123,20 @@ class Meter:
         for minute in self.minutes.values():
             points.add(minute)
         for part in self.in_flight.values():
-            if part.entry.cleared == self.entry.cleared:
+            if part.entry.reset_count == self.entry.reset_count:
                 unwritten.add(part.totals)
                 for minute in part.points:
                     points.add(minute)
-        return Live(self.entry, self.last, point, self.disk, unwritten, points, self.tick)
+        return LiveState(self.entry, self.last, point, self.disk, unwritten, points, self.tick)
 
-    def part(self, tick: int, now: float | None) -> Part | None:
+    def usage_delta(self, tick: int, now: float | None) -> UsageDelta | None:
         """Hand over what is to be written, with every minute but the one of `now` (seconds since the epoch)."""
         goes_on = None if now is None else now // MINUTE * MINUTE
         ended = [start for start in self.minutes if start != goes_on]
         if self.last is None or not (self.touched or ended):
             return None
         points = [self.minutes.pop(start) for start in sorted(ended)]
-        part = Part(
+        part = UsageDelta(
             self.entry, self.last, self.totals, self.billing, self.period_ms, self.memory_mb_ms, points, self.handed
         )
         self.totals, self.billing = Amounts(), Amounts()

@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from django.db.models import Q
 
 from vmbackend.samples import Sample
-from workspaces.host.metering.meter import Entry
+from workspaces.host.metering.meter import MeterTarget
 from workspaces.models import Operation, Usage, Workspace
 from workspaces.models.operation import LIVE
 from workspaces.states import Status
 
 _COLUMNS = (
-    "pk", "account_id", "namespace_id", "applied_cpu_millis", "applied_memory_mb", "usage__tracking", "usage__cleared",
+    "pk", "account_id", "namespace_id", "applied_cpu_millis", "applied_memory_mb", "usage__tracking",
+    "usage__reset_count",
 )  # fmt: skip
 
 
-def roster(host_name: str) -> dict[str, Entry]:
+def meter_targets(host_name: str) -> dict[str, MeterTarget]:
     """Machines that run and are ready, or stand still; without those that an operation is at work on.
 
     Asking the hypervisor for one that is being saved or ended would delay the samples of all. Two queries.
@@ -29,25 +30,25 @@ def roster(host_name: str) -> dict[str, Entry]:
         Operation.objects.filter(queue=f"host.{host_name}", state__in=LIVE).values_list("workspace_id", flat=True)
     )
     return {
-        key: Entry(key, account, namespace, cpus, memory, tracking is not False, cleared or 0)
-        for key, account, namespace, cpus, memory, tracking, cleared in rows
+        key: MeterTarget(key, account, namespace, cpus, memory, tracking is not False, reset_count or 0)
+        for key, account, namespace, cpus, memory, tracking, reset_count in rows
         if key not in busy
     }
 
 
-def counted(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:
+def counted_samples(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:
     """Up to where these workspaces' use is counted, and by which tick; None: nothing ever was."""
     found = {row.workspace_id: row for row in Usage.objects.filter(workspace_id__in=list(workspace_ids))}
-    return {key: (counted_by(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
+    return {key: (row_sample(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
 
 
-def counted_by(row: Usage) -> Sample | None:
+def row_sample(row: Usage) -> Sample | None:
     """The counters up to which a row counts; None: it never did."""
     if not row.tick:
         return None
     return Sample(
         at=0,
-        run=row.run,
+        generation=row.generation,
         cpu_time_ns=row.cpu_time_ns,
         disk_read_bytes=row.disk_read_bytes,
         disk_write_bytes=row.disk_write_bytes,

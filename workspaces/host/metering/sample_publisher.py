@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.redis import open_client
-from workspaces.host.metering.meter import Live
+from workspaces.host.metering.meter import LiveState
 from workspaces.usage.amounts import Point
-from workspaces.usage.live import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE, samples_key
+from workspaces.usage.latest_samples import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE, samples_key
 
 CHUNK = 250  # machines in one script call: it blocks Redis for everything else
 SAMPLER_SECONDS = 0.5  # a Redis that hangs makes one sample late, not the thread
@@ -34,31 +34,31 @@ end
 
 
 @dataclass(slots=True)
-class Pushed:
+class SampleUpdate:
     """What the sampler writes of one machine: the last look, the second's point, the ten seconds that ended."""
 
     workspace_id: str
-    cleared: int
-    now: Live | None = None
+    reset_count: int
+    now: LiveState | None = None
     second: Point | None = None
     ten: Point | None = None
 
 
-class Publisher:
+class SamplePublisher:
     """The sampler's own connection. Raises redis.RedisError."""
 
     def __init__(self) -> None:
         self._redis = open_client(SAMPLER_SECONDS)
         self._script = self._redis.register_script(_WRITE)
 
-    def push(self, pushed: Sequence[Pushed]) -> None:
+    def push(self, pushed: Sequence[SampleUpdate]) -> None:
         for first in range(0, len(pushed), CHUNK):
             chunk = pushed[first : first + CHUNK]
             keys = [samples_key(item.workspace_id) for item in chunk]
             arguments: list[bytes] = []
             for item in chunk:
-                arguments.append(item.second.pack(item.cleared) if item.second else b"")
-                arguments.append(item.ten.pack(item.cleared) if item.ten else b"")
+                arguments.append(item.second.pack(item.reset_count) if item.second else b"")
+                arguments.append(item.ten.pack(item.reset_count) if item.ten else b"")
                 arguments.append(_packed(item.now) if item.now else b"")
             self._script(keys=keys, args=arguments)
 
@@ -66,14 +66,14 @@ class Publisher:
         self._redis.close()
 
 
-def _packed(live: Live) -> bytes:
+def _packed(live: LiveState) -> bytes:
     sample, point, disk = live.sample, live.point, live.disk
     unwritten, points = live.unwritten, live.unwritten_points
     has_memory = sample.memory_total_bytes is not None
     return PACKED_SAMPLE.pack(
         sample.at,
         live.tick,
-        live.entry.cleared & 0xFFFFFFFF,
+        live.entry.reset_count & 0xFFFFFFFF,
         (HAS_MEMORY if has_memory else 0) | (HAS_DISK if disk else 0),
         live.entry.memory_mb,
         point.observed_ms if point else 0,

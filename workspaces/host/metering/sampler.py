@@ -18,11 +18,11 @@ from django.db import DatabaseError, close_old_connections, connections
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
 from vmbackend.samples import Sample
-from workspaces.host.metering.disks import Disks
-from workspaces.host.metering.meter import Entry, Meter, Part
-from workspaces.host.metering.roster import counted, roster
-from workspaces.host.metering.sample_publisher import Publisher, Pushed
-from workspaces.host.metering.writer import Writer
+from workspaces.host.metering.disks import DiskMeter
+from workspaces.host.metering.meter import Meter, MeterTarget, UsageDelta
+from workspaces.host.metering.roster import counted_samples, meter_targets
+from workspaces.host.metering.sample_publisher import SamplePublisher, SampleUpdate
+from workspaces.host.metering.writer import UsageWriter
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ REDIS_REST_SECONDS = 5.0  # after it failed
 STOP_SECONDS = 5.0
 
 
-class Trouble:
+class FailureLog:
     """Tells of a failure when it begins and when it ends, not every second."""
 
     def __init__(self, what: str) -> None:
@@ -75,16 +75,16 @@ class Sampler:
         self._monotonic = monotonic
         self._wall = wall
         self._meters: dict[str, Meter] = {}
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, MeterTarget] = {}
         self._tick = 0
         self._flush_at = monotonic() + settings.ENV.metering_seconds
         self._no_redis_until = 0.0
-        self._publisher = Publisher()
-        self._troubles = {what: Trouble(f"sampler, {what}") for what in ("database", "hypervisor", "redis")}
+        self._publisher = SamplePublisher()
+        self._troubles = {what: FailureLog(f"sampler, {what}") for what in ("database", "hypervisor", "redis")}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
-        self.writer = Writer()
-        self.disks = Disks(driver)
+        self.writer = UsageWriter()
+        self.disks = DiskMeter(driver)
 
     def start(self) -> None:
         self.writer.start()
@@ -118,9 +118,9 @@ class Sampler:
         keys = list(self._meters)
         for first in range(0, len(keys), PER_TRANSACTION):
             self._tick = max(self._tick + 1, int(wall * 1_000_000))
-            parts: dict[str, Part] = {}
+            parts: dict[str, UsageDelta] = {}
             for key in keys[first : first + PER_TRANSACTION]:
-                part = self._meters[key].part(self._tick, None if everything else wall)
+                part = self._meters[key].usage_delta(self._tick, None if everything else wall)
                 if part is not None:
                     parts[key] = part
             if parts:
@@ -139,9 +139,9 @@ class Sampler:
     def _refresh(self) -> None:
         """The machines to measure, and up to where each is counted. Without the database: those of before."""
         try:
-            entries = roster(self._host_name)
+            entries = meter_targets(self._host_name)
             new = [key for key in entries if key not in self._meters]
-            for key, (last, tick) in (counted(new) if new else {}).items():
+            for key, (last, tick) in (counted_samples(new) if new else {}).items():
                 self._meters[key] = Meter(entries[key], last, tick)
             self._entries = entries
             self.disks.wanted = entries
@@ -158,20 +158,20 @@ class Sampler:
             return {}
         return samples
 
-    def _measure(self, samples: dict[str, Sample], now: float) -> list[Pushed]:
+    def _measure(self, samples: dict[str, Sample], now: float) -> list[SampleUpdate]:
         pushed = []
         for key, sample in samples.items():
             entry, meter = self._entries[key], self._meters[key]
-            point, ten = meter.take(sample, entry, now)
+            point, ten = meter.add_sample(sample, entry, now)
             meter.disk = self.disks.known.get(key)
             second = point if entry.tracking else None
-            pushed.append(Pushed(key, entry.cleared, meter.live(point), second, ten))
+            pushed.append(SampleUpdate(key, entry.reset_count, meter.live_state(point), second, ten))
         for key, meter in self._meters.items():
             if meter.ten is not None and key not in samples and (ten := meter.end_ten()):
-                pushed.append(Pushed(key, meter.entry.cleared, ten=ten))
+                pushed.append(SampleUpdate(key, meter.entry.reset_count, ten=ten))
         return pushed
 
-    def _publish(self, pushed: list[Pushed], now: float) -> None:
+    def _publish(self, pushed: list[SampleUpdate], now: float) -> None:
         if not pushed or now < self._no_redis_until:
             return
         try:

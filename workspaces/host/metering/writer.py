@@ -25,11 +25,11 @@ from django.db import (
     transaction,
 )
 
-from workspaces.host.metering.meter import Entry, Part
-from workspaces.host.metering.roster import counted_by
+from workspaces.host.metering.meter import MeterTarget, UsageDelta
+from workspaces.host.metering.roster import row_sample
 from workspaces.models import Metered, MeterRecord, Usage, Workspace
-from workspaces.usage.amounts import Amounts, since
-from workspaces.usage.buckets import newest, sql_points
+from workspaces.usage.amounts import Amounts, amounts_between
+from workspaces.usage.buckets import newest_bucket, sql_points
 from workspaces.usage.tiers import MINUTES, STORED
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ STOP_SECONDS = 10.0
 
 COARSER = STORED[1:]
 
-Parts = Mapping[str, Part]
+Deltas = Mapping[str, UsageDelta]
 
 _COUNTERS = ("cpu_time_ns", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes")
 _TOTALS = ("total_cpu_time_ns", "total_disk_read", "total_disk_write", "total_net_rx", "total_net_tx")
@@ -50,7 +50,7 @@ _METERED = ("metered_id", "period_ms", "tick", "cpu_time_ns", "memory_mb_ms", "d
 def _sql_update() -> str:
     totals = ", ".join(f"{name} = {name} + %s" for name in _TOTALS)
     counters = ", ".join(f"{name} = %s" for name in _COUNTERS)
-    return f"UPDATE {Usage._meta.db_table} SET {totals}, {counters}, run = %s, tick = %s WHERE id = %s"  # noqa: S608
+    return f"UPDATE {Usage._meta.db_table} SET {totals}, {counters}, generation = %s, tick = %s WHERE id = %s"  # noqa: S608
 
 
 def _sql_meter() -> str:
@@ -60,7 +60,7 @@ def _sql_meter() -> str:
 
 
 @transaction.atomic
-def write(parts: Parts, tick: int) -> None:
+def write_deltas(parts: Deltas, tick: int) -> None:
     """Count these parts, once, however often it is called with the same tick. Raises DatabaseError; nothing is counted.
 
     Of a workspace that was deleted meanwhile only the billing is left to write.
@@ -80,9 +80,13 @@ def write(parts: Parts, tick: int) -> None:
             cursor.executemany(_sql_meter(), [_metered(ids[_who(part.entry)], part, tick) for part in costly.values()])
 
 
-def _rows(parts: Parts) -> dict[str, Usage]:
+def _rows(parts: Deltas) -> dict[str, Usage]:
     """The workspaces' rows, locked; made where a workspace has none yet."""
-    held = Usage.objects.select_for_update().only("tick", "cleared", "workspace_id", "run", *_COUNTERS).order_by("pk")
+    held = (
+        Usage.objects.select_for_update()
+        .only("tick", "reset_count", "workspace_id", "generation", *_COUNTERS)
+        .order_by("pk")
+    )
     rows = {row.workspace_id: row for row in held.filter(workspace_id__in=list(parts))}
     missing = [key for key in parts if key not in rows]
     if missing:
@@ -92,21 +96,21 @@ def _rows(parts: Parts) -> dict[str, Usage]:
     return rows
 
 
-def _from_row(row: Usage, part: Part) -> Part:
+def _from_row(row: Usage, part: UsageDelta) -> UsageDelta:
     """The part, or where a tick before it was given up or another process wrote: what was used since the row's own
     counters, so that nothing is lost and nothing counts twice.
     """
     if row.tick == part.after:
         return part
-    used = since(counted_by(row), part.sample)
+    used = amounts_between(row_sample(row), part.sample)
     return replace(part, billing=used, totals=used if part.entry.tracking else Amounts())
 
 
-def _changes(row: Usage, part: Part, tick: int) -> tuple[int | str, ...]:
-    totals = part.totals if row.cleared == part.entry.cleared else Amounts()
+def _changes(row: Usage, part: UsageDelta, tick: int) -> tuple[int | str, ...]:
+    totals = part.totals if row.reset_count == part.entry.reset_count else Amounts()
     sample = part.sample
     added = (getattr(totals, name) for name in _COUNTERS)
-    return *added, *(getattr(sample, name) for name in _COUNTERS), sample.run[:64], tick, row.pk
+    return *added, *(getattr(sample, name) for name in _COUNTERS), sample.generation[:64], tick, row.pk
 
 
 def _made() -> list[int]:
@@ -115,16 +119,16 @@ def _made() -> list[int]:
     """
     starts, now = [], time.time()
     for tier in COARSER:
-        start = newest(tier, now)
+        start = newest_bucket(tier, now)
         if start is None:
             break
         starts.append(start)
     return starts
 
 
-def _points(row: Usage, part: Part, made: Sequence[int]) -> list[tuple[int, ...]]:
+def _points(row: Usage, part: UsageDelta, made: Sequence[int]) -> list[tuple[int, ...]]:
     """A minute, and of one that comes late all buckets that were made without it: they may not be made again."""
-    if row.cleared != part.entry.cleared:
+    if row.reset_count != part.entry.reset_count:
         return []
     found = []
     for point in part.points:
@@ -136,15 +140,15 @@ def _points(row: Usage, part: Part, made: Sequence[int]) -> list[tuple[int, ...]
     return found
 
 
-def _costs(part: Part) -> bool:
+def _costs(part: UsageDelta) -> bool:
     return bool(part.period_ms or any(getattr(part.billing, name) for name in _COUNTERS))
 
 
-def _who(entry: Entry) -> tuple[str, str, str]:
+def _who(entry: MeterTarget) -> tuple[str, str, str]:
     return entry.workspace_id, entry.namespace_id, entry.account_id
 
 
-def _metered_ids(entries: Iterable[Entry]) -> dict[tuple[str, str, str], int]:
+def _metered_ids(entries: Iterable[MeterTarget]) -> dict[tuple[str, str, str], int]:
     """Whose use it is, by id; made where it was never metered before. One query where all are known."""
     wanted = sorted(_who(entry) for entry in entries)
     known = Metered.objects.filter(workspace_id__in=[who[0] for who in wanted])
@@ -156,7 +160,7 @@ def _metered_ids(entries: Iterable[Entry]) -> dict[tuple[str, str, str], int]:
     return {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known.all()}
 
 
-def _metered(metered_id: int, part: Part, tick: int) -> tuple[int, ...]:
+def _metered(metered_id: int, part: UsageDelta, tick: int) -> tuple[int, ...]:
     used = part.billing
     return (
         metered_id,
@@ -169,12 +173,12 @@ def _metered(metered_id: int, part: Part, tick: int) -> tuple[int, ...]:
     )
 
 
-class Writer:
+class UsageWriter:
     """The thread that writes, so that a slow database delays no sample. `done` gets each tick with its machines."""
 
     def __init__(self) -> None:
-        self.done: deque[tuple[int, Parts]] = deque()
-        self._waiting: queue.Queue[tuple[int, Parts] | None] = queue.Queue()
+        self.done: deque[tuple[int, Deltas]] = deque()
+        self._waiting: queue.Queue[tuple[int, Deltas] | None] = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="usage-writer", daemon=True)
 
@@ -186,7 +190,7 @@ class Writer:
         """Something waits for a database that does not answer: what is measured meanwhile is better kept together."""
         return not self._waiting.empty()
 
-    def put(self, tick: int, parts: Parts) -> None:
+    def put(self, tick: int, parts: Deltas) -> None:
         self._waiting.put((tick, parts))
 
     def stop(self) -> None:
@@ -205,14 +209,14 @@ class Writer:
             self.done.append((tick, parts))
         connections.close_all()
 
-    def _written(self, tick: int, parts: Parts) -> bool:
+    def _written(self, tick: int, parts: Deltas) -> bool:
         """False where it never will be: the process ends, or it is wrong in itself."""
         tries = 0
         while not self._ended.is_set():
             tries += 1
             try:
                 close_old_connections()
-                write(parts, tick)
+                write_deltas(parts, tick)
                 return True
             except (OperationalError, InterfaceError) as exc:
                 if tries == 1:

@@ -14,9 +14,9 @@ from vmbackend.driver import Inventory, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record
 from workspaces.crud.services import workspace_delete
-from workspaces.host.machine_events import machine_ended, memory_kept_until
+from workspaces.host.machine_events import handle_machine_end, memory_kept_until
 from workspaces.host.outcomes import STATUS_OF, rest_fields, rest_status, running_fields
-from workspaces.host.runtime import HostSide
+from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
@@ -33,7 +33,7 @@ WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED})
 WANT_NOTHING = frozenset({Status.FAILED, Status.DESTROYED})
 
 
-def compare(side: HostSide) -> int:
+def reconcile_machines(side: HostRuntime) -> int:
     """One pass. Returns how many things were put right.
 
     The inventory is read before the rows: a machine whose row is not there then was there without one.
@@ -55,7 +55,7 @@ def compare(side: HostSide) -> int:
     return mended + _leftovers(side, inventory, set(rows) | busy)
 
 
-def _mend(side: HostSide, row: Workspace, inventory: Inventory) -> bool:
+def _mend(side: HostRuntime, row: Workspace, inventory: Inventory) -> bool:
     state = inventory.domains.get(row.pk, MachineState.ABSENT)
     status = Status(row.status)
     try:
@@ -75,12 +75,12 @@ def _mend(side: HostSide, row: Workspace, inventory: Inventory) -> bool:
     return False
 
 
-def _adopt(side: HostSide, row: Workspace) -> bool:
+def _adopt(side: HostRuntime, row: Workspace) -> bool:
     """The machine is otherwise than its row says. What ended is settled; what stands still or runs on is put right."""
     row.refresh_from_db()
     # Ask again: the inventory may be older than an operation that finished since.
     state = side.driver.state(row.pk)
-    if row.status in TRANSITIONAL or STATUS_OF[state] == row.status or queue.live(row):
+    if row.status in TRANSITIONAL or STATUS_OF[state] == row.status or queue.live_operation(row):
         return False
     match Status(row.status), state:
         case Status.SLEEPING, MachineState.RUNNING | MachineState.PAUSED:
@@ -96,7 +96,7 @@ def _adopt(side: HostSide, row: Workspace) -> bool:
             gone = {"started_at": None, "memory_expires_at": None}
             _move(row, Status.STOPPED, "The saved memory is gone; the disk is as it was.", **gone)
         case _, MachineState.ASLEEP:
-            machine_ended(row, StopReason.SAVED, side.driver)
+            handle_machine_end(row, StopReason.SAVED, side.driver)
         case Status.RUNNING, MachineState.PAUSED:
             _go_on(side, row)
             record(row, "recovered", "The machine stood still and goes on.")
@@ -105,17 +105,17 @@ def _adopt(side: HostSide, row: Workspace) -> bool:
             record(row, "recovered", "The machine ran although it was paused; it stands still again.")
         case _:
             reason = StopReason.LOST if state is MachineState.ABSENT else StopReason.CRASHED
-            machine_ended(row, reason, side.driver)
+            handle_machine_end(row, reason, side.driver)
     return True
 
 
-def _go_on(side: HostSide, row: Workspace) -> None:
+def _go_on(side: HostRuntime, row: Workspace) -> None:
     """A machine that stood still gets the right time and new randomness, as after every wake."""
     side.driver.resume(row.pk)
     try:
-        side.driver.freshen(row.pk)
+        side.driver.resync_guest(row.pk)
     except BackendError as exc:
-        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+        record(row, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
 
 
 def _move(row: Workspace, to: Status, sentence: str, **fields: Any) -> None:
@@ -144,12 +144,12 @@ def _unstick(row: Workspace, state: MachineState) -> bool:
     return True
 
 
-def _end_unwanted(side: HostSide, row: Workspace, state: MachineState, inventory: Inventory) -> bool:
+def _end_unwanted(side: HostRuntime, row: Workspace, state: MachineState, inventory: Inventory) -> bool:
     if state not in HOLDS_MEMORY and not (row.status in WANT_NOTHING and row.pk in inventory.ids()):
         return False
     # Ask again, as `_adopt` does: what was there may have gone with an operation that finished since.
     row.refresh_from_db(fields=["status"])
-    if row.status not in WANT_OFF or queue.live(row):
+    if row.status not in WANT_OFF or queue.live_operation(row):
         return False
     state = side.driver.state(row.pk)
     if row.status in WANT_NOTHING and row.pk in side.driver.inventory().ids():
@@ -163,25 +163,25 @@ def _end_unwanted(side: HostSide, row: Workspace, state: MachineState, inventory
     return False
 
 
-def _leftovers(side: HostSide, inventory: Inventory, known: set[str]) -> int:
+def _leftovers(side: HostRuntime, inventory: Inventory, known: set[str]) -> int:
     """Machines of nobody: removed after the grace time, and never more of them an hour than the cap."""
     now = time.monotonic()
     nobodys = inventory.ids() - known
     side.leftover_since = {key: side.leftover_since.get(key, now) for key in nobodys}
     removed = 0
     for key, since in sorted(side.leftover_since.items()):
-        if now - since < settings.ENV.leftover_grace_seconds:
+        if now - since < settings.ENV.orphan_grace_seconds:
             continue
         if Workspace.objects.filter(pk=key, host_id=side.name).exists():
             continue
-        if not side.may_remove(settings.ENV.leftover_removals_per_hour):
+        if not side.count_removal(settings.ENV.orphan_removals_per_hour):
             logger.error("leftovers: the cap on removals an hour is reached; %s stay for now", len(nobodys) - removed)
             break
         removed += _remove_leftover(side, key)
     return removed
 
 
-def _remove_leftover(side: HostSide, key: str) -> bool:
+def _remove_leftover(side: HostRuntime, key: str) -> bool:
     try:
         side.driver.delete(key)
     except BackendError as exc:

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from workspaces.audit import record
 from workspaces.host import restarts
-from workspaces.host.context import remembered
+from workspaces.host.context import recorded_facts
 from workspaces.host.engine import MAX_ATTEMPTS
-from workspaces.host.outcomes import rest_fields, rest_status, restore_sizes, unseen_status
-from workspaces.host.runtime import HostSide
+from workspaces.host.outcomes import assumed_status, rest_fields, rest_status, restore_sizes
+from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind, OperationState
@@ -27,7 +27,7 @@ SILENT_AFTER = timedelta(seconds=20)
 BATCH = 100
 
 
-def settle_orphans(side: HostSide) -> int:
+def settle_orphaned_operations(side: HostRuntime) -> int:
     """Running operations of this host that this process does not hold: their holder is dead.
 
     One vmhost runs on a host at a time (the hypervisor's own lock sees to it), so no waiting is needed.
@@ -47,19 +47,21 @@ def _settle(operation: Operation, because: str) -> bool:
     if operation.attempt < MAX_ATTEMPTS or operation.kind == OperationKind.DELETE:
         with transaction.atomic():
             return queue.requeue(operation, because=because)
-    return fail(operation, "internal_error", f"It was tried {operation.attempt} times and {because} each time.")
+    return fail_abandoned(
+        operation, "internal_error", f"It was tried {operation.attempt} times and {because} each time."
+    )
 
 
-def expire() -> int:
+def expire_operations() -> int:
     """Fail operations past their deadline; the workspace goes to a state that its owner can act on."""
     overdue = Operation.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now())
     return sum(
-        fail(operation, "deadline_exceeded", "It did not finish in time.")
+        fail_abandoned(operation, "deadline_exceeded", "It did not finish in time.")
         for operation in list(overdue.order_by("deadline_at")[:BATCH])
     )
 
 
-def fail(operation: Operation, code: str, sentence: str) -> bool:
+def fail_abandoned(operation: Operation, code: str, sentence: str) -> bool:
     """End an operation from outside its holder, and move its workspace. False where it moved on meanwhile."""
     with transaction.atomic():
         workspace = Workspace.objects.select_for_update(of=("self",)).filter(pk=operation.workspace_id).first()
@@ -82,14 +84,18 @@ def _release(workspace: Workspace, operation: Operation, code: str, sentence: st
     elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete
         if _took_no_sizes(operation):
             restore_sizes(workspace, operation.params)
-        to = rest_status(workspace, unseen_status(operation))
-        fields = {**rest_fields(workspace, to), **_error(code, sentence), **restarts.plan_again(workspace, operation)}
+        to = rest_status(workspace, assumed_status(operation))
+        fields = {
+            **rest_fields(workspace, to),
+            **_error(code, sentence),
+            **restarts.replan_restart(workspace, operation),
+        }
         transition(workspace, to, leaving=TRANSITIONAL - {Status.DELETING}, **fields)
 
 
 def _took_no_sizes(operation: Operation) -> bool:
     if operation.kind == OperationKind.RESIZE:
-        return "applied" not in remembered(operation)
+        return "applied" not in recorded_facts(operation)
     return operation.attempt == 0 and "before" in operation.params
 
 

@@ -14,13 +14,13 @@ from vmbackend.errors import BackendError, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
 from workspaces.audit import record
 from workspaces.host import network_policy as network
-from workspaces.host.context import MAX_MESSAGE, Cancelled, Context, end_cancelled
+from workspaces.host.context import MAX_MESSAGE, Cancelled, Context, finish_cancelled
 from workspaces.host.machine_spec import image_reference, machine_spec
-from workspaces.host.outcomes import after_start, hold_current, running_fields
+from workspaces.host.outcomes import after_start, lock_for_outcome, running_fields
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
-from workspaces.ssh.services import told
+from workspaces.ssh.services import mark_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -29,7 +29,7 @@ PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
 PROGRESS_EVERY = 0.5
 
 
-def begin(context: Context) -> None:
+def begin_create(context: Context) -> None:
     transition(
         context.workspace,
         Status.CREATING,
@@ -92,16 +92,16 @@ class _PullProgress:
 def prepare_machine(context: Context) -> None:
     """Disk, port and definition; the guest's identity goes to the row, so that others can reach it."""
     context.provisioning(phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk.")
-    prepare(context)
+    define_machine(context)
 
 
-def prepare(context: Context) -> None:
+def define_machine(context: Context) -> None:
     """Bring the machine's definition to the row. What start and create share."""
     row = context.workspace
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # no operation holds these
-    with network.current(row):
+    with network.hold_current_policy(row):
         identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
-        network.is_applied(row)
+        network.mark_applied(row)
     fields = {
         "ssh_host_key": identity.ssh_host_key,
         "control_port": identity.control_port,
@@ -114,7 +114,7 @@ def prepare(context: Context) -> None:
             record(row, "disk_lost", "Its files were gone from the host: the workspace begins anew with an empty disk.")
         Workspace.objects.filter(pk=row.pk).update(**fields)
     row.ssh_host_key, row.control_port = identity.ssh_host_key, identity.control_port
-    told(row)
+    mark_applied(row)
 
 
 def start_machine(context: Context) -> None:
@@ -142,11 +142,11 @@ def wait_for_guest(context: Context) -> None:
         Workspace.objects.filter(pk=context.workspace.pk).update(main_exit_code=exc.exit_code)
 
 
-def complete(context: Context) -> None:
+def complete_create(context: Context) -> None:
     """Ready and provisioned in one commit, never one before the other."""
     now = timezone.now()
     with transaction.atomic():
-        hold_current(context.workspace)
+        lock_for_outcome(context.workspace)
         transition(
             context.workspace,
             Status.RUNNING,
@@ -166,16 +166,16 @@ def complete(context: Context) -> None:
 
 
 STEPS = (
-    ("begin", begin),
+    ("begin", begin_create),
     ("pull_image", pull_image),
     ("prepare_machine", prepare_machine),
     ("start_machine", start_machine),
     ("wait_ready", wait_ready),
-    ("complete", complete),
+    ("complete", complete_create),
 )
 
 
-def failed(context: Context, code: str, sentence: str) -> None:
+def create_failed(context: Context, code: str, sentence: str) -> None:
     """Nothing of the machine stays; the record does, with the reason, and can be retried, unless a delete was first."""
     _remove_quietly(context)
     with transaction.atomic():
@@ -204,10 +204,10 @@ def mark_failed(workspace: Workspace, code: str, sentence: str) -> None:
     record(workspace, "create_failed", sentence)
 
 
-def cancelled(context: Context) -> None:
+def create_cancelled(context: Context) -> None:
     """A delete comes next; it removes the row and whatever of the machine is still there."""
     _remove_quietly(context)
-    end_cancelled(context)
+    finish_cancelled(context)
 
 
 def _remove_quietly(context: Context) -> None:
@@ -215,4 +215,4 @@ def _remove_quietly(context: Context) -> None:
         context.driver.delete(context.workspace.pk)
     except BackendError as exc:
         # The row says failed or deleting, so the reconcile loop finds the machine and removes it.
-        record(context.workspace, "cleanup_postponed", exc.sentence)
+        record(context.workspace, "cleanup_postponed", exc.message)

@@ -6,7 +6,7 @@ from django.db import transaction
 
 from accounts.services import account_lock
 from workspaces.audit import record
-from workspaces.crud.services import forget
+from workspaces.crud.services import delete_row
 from workspaces.host.context import Context
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
@@ -25,19 +25,19 @@ def remove_row(context: Context) -> None:
         lock_row(context.workspace)
         queue.finish(operation, OperationState.SUCCEEDED)
         record(context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor)
-        forget(context.workspace)
+        delete_row(context.workspace)
 
 
 STEPS = (("remove_machine", remove_machine), ("remove_row", remove_row))
 
 
-def failed(context: Context, code: str, sentence: str) -> None:
+def delete_failed(context: Context, code: str, sentence: str) -> None:
     """The row stays `deleting`; the reconcile loop queues the next delete."""
     with transaction.atomic():
         queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
         record(context.workspace, "delete_failed", sentence)
 
 
-def cancelled(context: Context) -> None:
+def delete_cancelled(context: Context) -> None:
     """Nothing cancels a delete."""
     raise AssertionError("a delete cannot be cancelled")

@@ -7,8 +7,8 @@ from django.db import transaction
 from workspaces.audit import record
 from workspaces.host.context import Context
 from workspaces.host.outcomes import (
-    destroy_quietly,
-    fail_as_found,
+    destroy_machine,
+    fail_as_observed,
 )
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
@@ -47,5 +47,5 @@ DESTROY_STEPS = (("remove_machine", remove_machine), ("complete", complete_destr
 
 def destroy_failed(context: Context, code: str, sentence: str) -> None:
     """What is left of the machine is off; destroy or delete finish it."""
-    destroy_quietly(context)
-    fail_as_found(context, code, sentence)
+    destroy_machine(context)
+    fail_as_observed(context, code, sentence)

@@ -12,30 +12,30 @@ from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
 from workspaces.audit import record
 from workspaces.host import machine_events, restarts
-from workspaces.host.context import Context, end_cancelled
+from workspaces.host.context import Context, finish_cancelled
 from workspaces.host.outcomes import (
-    destroy_quietly,
-    fail_as,
-    fail_as_found,
-    hold_current,
+    destroy_machine,
+    fail_as_observed,
+    fail_stopped,
+    fail_with_status,
     is_ttl_over,
-    off_and_failed,
+    lock_for_outcome,
     restore_sizes,
-    run_on,
     succeed,
+    succeed_running,
 )
-from workspaces.host.steps.create import ensure_image, prepare, wait_for_guest
+from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.ssh.services import renew_access
 from workspaces.states import Status
 
 
-def nothing(context: Context) -> None:
+def no_preparation(context: Context) -> None:
     """A later attempt of an operation whose first step finds out for itself what is left to do."""
 
 
-def make_off(context: Context) -> None:
+def ensure_off(context: Context) -> None:
     """A later attempt begins with the machine off, whatever the attempt that died left.
 
     But not where the machine ran before all this (a forced start).
@@ -44,9 +44,9 @@ def make_off(context: Context) -> None:
         context.driver.destroy(context.workspace.pk)
 
 
-def cancelled(context: Context) -> None:
+def power_cancelled(context: Context) -> None:
     """A delete comes next and ends the machine itself."""
-    end_cancelled(context)
+    finish_cancelled(context)
 
 
 # Start
@@ -59,7 +59,7 @@ def find_image(context: Context) -> None:
 def prepare_stopped(context: Context) -> None:
     """A machine that is off takes the row's current settings; one that holds memory goes on as it was."""
     if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
-        prepare(context)
+        define_machine(context)
 
 
 def start_machine(context: Context) -> None:
@@ -70,7 +70,7 @@ def start_machine(context: Context) -> None:
 
 def complete_start(context: Context) -> None:
     started_at = context.workspace.started_at if context.facts["ran"] else None
-    run_on(context, "started", "The workspace was started.", started_at=started_at or timezone.now())
+    succeed_running(context, "started", "The workspace was started.", started_at=started_at or timezone.now())
 
 
 START_STEPS = (
@@ -88,16 +88,16 @@ def start_failed(context: Context, code: str, sentence: str) -> None:
     A start that the restart policy asked for is planned again.
     """
     if context.facts.get("ran"):
-        fail_as_found(context, code, sentence)
+        fail_as_observed(context, code, sentence)
         return
-    destroy_quietly(context)
-    again = restarts.plan_again(context.workspace, context.operation)
-    fail_as(context, Status.STOPPED, code, sentence, **again)
+    destroy_machine(context)
+    again = restarts.replan_restart(context.workspace, context.operation)
+    fail_with_status(context, Status.STOPPED, code, sentence, **again)
 
 
 def start_cancelled(context: Context) -> None:
-    destroy_quietly(context)
-    end_cancelled(context)
+    destroy_machine(context)
+    finish_cancelled(context)
 
 
 # Stop
@@ -107,10 +107,10 @@ def shut_down(context: Context) -> None:
     """The power button, the grace time, then hard."""
     grace = min(settings.ENV.stop_grace_seconds, context.remaining())
     context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
-    note_start(context.workspace, None)
+    record_start(context.workspace, None)
 
 
-def note_start(row: Workspace, at: datetime | None) -> None:
+def record_start(row: Workspace, at: datetime | None) -> None:
     """Tell readers since when there is a process, or that there is none; nothing where the row has moved on."""
     Workspace.objects.filter(pk=row.pk, status=row.status).update(started_at=at)
     row.started_at = at
@@ -120,7 +120,7 @@ def complete_stop(context: Context) -> None:
     by_user = bool(context.operation.params.get("by_user", True))
     row = context.workspace
     with transaction.atomic():
-        hold_current(row)
+        lock_for_outcome(row)
         succeed(
             context,
             Status.STOPPED,
@@ -153,7 +153,7 @@ STOP_STEPS = (("shut_down", shut_down), ("complete", complete_stop))
 # Restart
 
 
-def begin_again(context: Context) -> None:
+def take_down(context: Context) -> None:
     """From here on the machine is this operation's: what was started half is ended where it fails."""
     context.facts["down"] = True
     context.remember("resized")  # from the next step on the machine may have the new sizes
@@ -161,12 +161,12 @@ def begin_again(context: Context) -> None:
 
 
 def complete_restart(context: Context) -> None:
-    run_on(context, "restarted", "The workspace was restarted.", started_at=timezone.now())
+    succeed_running(context, "restarted", "The workspace was restarted.", started_at=timezone.now())
 
 
 RESTART_STEPS = (
     ("shut_down", shut_down),
-    ("find_image", begin_again),
+    ("find_image", take_down),
     ("prepare_machine", prepare_stopped),
     ("start_machine", start_machine),
     ("wait_ready", wait_for_guest),
@@ -177,11 +177,11 @@ RESTART_STEPS = (
 def restart_failed(context: Context, code: str, sentence: str) -> None:
     """Running as it was where it could not be stopped, stopped where it could not be started."""
     if context.facts.get("down"):
-        off_and_failed(context, code, sentence)
+        fail_stopped(context, code, sentence)
     else:
         if not context.facts.get("resized"):
             restore_sizes(context.workspace, context.operation.params)
-        fail_as_found(context, code, sentence)
+        fail_as_observed(context, code, sentence)
 
 
 # Pause and resume
@@ -194,11 +194,11 @@ def pause_machine(context: Context) -> None:
 def complete_pause(context: Context) -> None:
     sentence = str(context.operation.params.get("because") or "The workspace was paused.")
     with transaction.atomic():
-        hold_current(context.workspace)
+        lock_for_outcome(context.workspace)
         by_ttl = context.operation.params.get("by_ttl") and is_ttl_over(context.workspace)
         done = {"ttl_expires_at": None} if by_ttl else {}
         succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
-    machine_events.settle_end(context.operation, context.driver)
+    machine_events.settle_machine_end(context.operation, context.driver)
 
 
 PAUSE_STEPS = (("pause_machine", pause_machine), ("complete", complete_pause))
@@ -208,17 +208,17 @@ def resume_machine(context: Context) -> None:
     context.driver.resume(context.workspace.pk)
 
 
-def freshen(context: Context) -> None:
+def resync_guest(context: Context) -> None:
     """Clock and random pool before anybody is let in. A guest that does not answer keeps its own, and it is told."""
     try:
-        context.driver.freshen(context.workspace.pk)
+        context.driver.resync_guest(context.workspace.pk)
     except BackendError as exc:
-        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.sentence}")
+        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
     renew_access(context.workspace)
 
 
 def complete_resume(context: Context) -> None:
-    run_on(context, "resumed", "The workspace was resumed.")
+    succeed_running(context, "resumed", "The workspace was resumed.")
 
 
-RESUME_STEPS = (("resume_machine", resume_machine), ("freshen", freshen), ("complete", complete_resume))
+RESUME_STEPS = (("resume_machine", resume_machine), ("freshen", resync_guest), ("complete", complete_resume))

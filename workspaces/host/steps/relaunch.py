@@ -7,19 +7,19 @@ from django.utils import timezone
 from vmbackend.errors import BackendError
 from workspaces.audit import record
 from workspaces.host.context import Context
-from workspaces.host.steps.create import ensure_image, prepare, wait_for_guest
-from workspaces.host.steps.power import note_start
+from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
+from workspaces.host.steps.power import record_start
 
 
-def runs_again(context: Context) -> bool:
+def relaunch_unchanged(context: Context) -> bool:
     """The machine as it was, started once more after a step that changed nothing failed."""
     try:
         ensure_image(context)
-        prepare(context)
+        define_machine(context)
         context.driver.start(context.workspace.pk)
         wait_for_guest(context)
     except BackendError as exc:
-        record(context.workspace, "relaunch_failed", exc.sentence)
+        record(context.workspace, "relaunch_failed", exc.message)
         return False
-    note_start(context.workspace, timezone.now())
+    record_start(context.workspace, timezone.now())
     return True

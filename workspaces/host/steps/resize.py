@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from django.utils import timezone
 
-from vmbackend.errors import NoRoom
+from vmbackend.errors import CapacityExceeded
 from workspaces.host.context import Context
 from workspaces.host.outcomes import (
-    fail_as,
-    fail_as_found,
-    off_and_failed,
+    fail_as_observed,
+    fail_stopped,
+    fail_with_status,
     restore_sizes,
-    run_on,
     succeed,
+    succeed_running,
 )
-from workspaces.host.steps.create import ensure_image, prepare, wait_for_guest
+from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.host.steps.power import shut_down, start_machine
-from workspaces.host.steps.relaunch import runs_again
+from workspaces.host.steps.relaunch import relaunch_unchanged
 from workspaces.states import Status
 
 
-def check_room(context: Context) -> None:
-    """Refuse before the machine is touched. Raises NoRoom."""
+def check_capacity(context: Context) -> None:
+    """Refuse before the machine is touched. Raises CapacityExceeded."""
     if context.facts.get("applied"):
         return  # by an attempt that died; it has the room
     before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()
     more_disk = row.applied_disk_size_mb - before["applied_disk_size_mb"]
     more_memory = row.applied_memory_mb - before["applied_memory_mb"]
     if more_disk > free.disk_free_mb:
-        raise NoRoom(f"The host has no {more_disk} MiB of disk to spare.")
+        raise CapacityExceeded(f"The host has no {more_disk} MiB of disk to spare.")
     if more_memory > free.memory_free_mb:
-        raise NoRoom(f"The host has no {more_memory} MiB of memory to spare.")
+        raise CapacityExceeded(f"The host has no {more_memory} MiB of memory to spare.")
 
 
 def apply_sizes(context: Context) -> None:
     context.remember("down")
     ensure_image(context)
-    prepare(context)
+    define_machine(context)
     context.remember("applied")
 
 
@@ -53,13 +53,13 @@ def wait_relaunched(context: Context) -> None:
 def complete_resize(context: Context) -> None:
     sentence = "The new resources were applied."
     if context.operation.params["was_running"]:
-        run_on(context, "resized", sentence, started_at=timezone.now())
+        succeed_running(context, "resized", sentence, started_at=timezone.now())
     else:
         succeed(context, Status.STOPPED, "resized", sentence)
 
 
 RESIZE_STEPS = (
-    ("check_room", check_room),
+    ("check_room", check_capacity),
     ("shut_down", shut_down),
     ("apply_sizes", apply_sizes),
     ("relaunch", relaunch),
@@ -73,8 +73,8 @@ def resize_failed(context: Context, code: str, sentence: str) -> None:
     if not context.facts.get("applied"):
         restore_sizes(context.workspace, context.operation.params)
     if not context.facts.get("down"):
-        fail_as_found(context, code, sentence)
-    elif context.operation.params["was_running"] and not context.facts.get("applied") and runs_again(context):
-        fail_as(context, Status.RUNNING, code, sentence)
+        fail_as_observed(context, code, sentence)
+    elif context.operation.params["was_running"] and not context.facts.get("applied") and relaunch_unchanged(context):
+        fail_with_status(context, Status.RUNNING, code, sentence)
     else:
-        off_and_failed(context, code, sentence)
+        fail_stopped(context, code, sentence)

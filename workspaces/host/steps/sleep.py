@@ -15,9 +15,16 @@ from workspaces.audit import record
 from workspaces.guests import ssh_is_open
 from workspaces.host import machine_events
 from workspaces.host.context import Context
-from workspaces.host.outcomes import destroy_quietly, fail_as_found, hold_current, run_on, running_fields, succeed
+from workspaces.host.outcomes import (
+    destroy_machine,
+    fail_as_observed,
+    lock_for_outcome,
+    running_fields,
+    succeed,
+    succeed_running,
+)
 from workspaces.host.steps.create import ensure_image, wait_for_guest
-from workspaces.host.steps.power import freshen, prepare_stopped
+from workspaces.host.steps.power import prepare_stopped, resync_guest
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.states import Status
@@ -35,8 +42,8 @@ def check_idle(context: Context) -> None:
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
         return  # wanted by its owner, or an earlier attempt wrote the memory already
     switched_off = not row.suspend_after
-    if context.driver.open_connections(row.pk):
-        last_used.touch(row.pk)
+    if context.driver.count_connections(row.pk):
+        last_used.record_use(row.pk)
     if switched_off or last_used.is_in_use(row.pk, row.suspend_after) or ssh_is_open(row):
         raise NotIdle
 
@@ -44,13 +51,13 @@ def check_idle(context: Context) -> None:
 def save_memory(context: Context) -> None:
     # Whoever asked for the sleep has seen to that, unless it died right then. A request that the edge sent to a machine
     # without asking would wake nobody.
-    route_cache.shut_now(context.workspace)
+    route_cache.invalidate_routes_now(context.workspace)
     context.driver.sleep(context.workspace.pk)
 
 
 def complete_sleep(context: Context) -> None:
     with transaction.atomic():
-        hold_current(context.workspace)
+        lock_for_outcome(context.workspace)
         succeed(
             context,
             Status.SLEEPING,
@@ -67,20 +74,20 @@ SLEEP_STEPS = (("check_idle", check_idle), ("save_memory", save_memory), ("compl
 def stay_awake(context: Context) -> None:
     """End a sleep that is not to be: the workspace runs on and its idle time begins anew."""
     with transaction.atomic():
-        hold_current(context.workspace)
+        lock_for_outcome(context.workspace)
         fields = running_fields(context.workspace)
         fields.pop("ttl_expires_at")
         with suppress(TransitionLost):  # a delete came, and decides about the row
             transition(context.workspace, Status.RUNNING, leaving=frozenset({Status.SUSPENDING}), **fields)
         queue.finish(context.operation, OperationState.CANCELLED, code="in_use", sentence="The workspace is in use.")
-    machine_events.settle_end(context.operation, context.driver)
+    machine_events.settle_machine_end(context.operation, context.driver)
 
 
 def sleep_failed(context: Context, code: str, sentence: str) -> None:
     """It goes on running, and is left alone for another idle time."""
     row = context.workspace
     again = timezone.now() + timedelta(seconds=row.suspend_after) if row.suspend_after else None
-    fail_as_found(context, code, sentence, idle_due_at=again)
+    fail_as_observed(context, code, sentence, idle_due_at=again)
 
 
 def load_memory(context: Context) -> None:
@@ -95,7 +102,7 @@ def load_memory(context: Context) -> None:
             context.driver.start(context.workspace.pk)
     except SavedMemoryUnusable as exc:
         context.remember("cold")
-        record(context.workspace, "memory_lost", exc.sentence)
+        record(context.workspace, "memory_lost", exc.message)
 
 
 def start_cold(context: Context) -> None:
@@ -111,23 +118,23 @@ def start_cold(context: Context) -> None:
 def complete_wake(context: Context) -> None:
     if context.facts.get("cold"):
         sentence = "The saved memory could not be used: the workspace was started anew; its disk is as it was."
-        run_on(context, "started_cold", sentence, started_at=timezone.now())
+        succeed_running(context, "started_cold", sentence, started_at=timezone.now())
     else:
         # Without a start time: it was to be stopped in its sleep, and could not.
         started_at = context.workspace.started_at or timezone.now()
-        run_on(context, "woke", "The workspace woke up.", started_at=started_at)
+        succeed_running(context, "woke", "The workspace woke up.", started_at=started_at)
 
 
 def wake_failed(context: Context, code: str, sentence: str) -> None:
     """Still asleep, or stopped where it had to start cold."""
     if context.facts.get("cold"):
-        destroy_quietly(context)
-    fail_as_found(context, code, sentence)
+        destroy_machine(context)
+    fail_as_observed(context, code, sentence)
 
 
 WAKE_STEPS = (
     ("load_memory", load_memory),
     ("start_cold", start_cold),
-    ("freshen", freshen),
+    ("freshen", resync_guest),
     ("complete", complete_wake),
 )

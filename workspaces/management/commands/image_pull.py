@@ -36,12 +36,12 @@ class Command(BaseCommand):
             raise CommandError("Name an image, or an entry of the catalog with --entry.")
         store, ready, failures = _store(options["root"]), [], []
         console = Console() if self.stdout.isatty() else None
-        with progress.shown(self.stdout.write, console) as begin:
+        with progress.show_progress(self.stdout.write, console) as begin:
             for reference in dict.fromkeys(references):
                 try:
                     ready.append(_pull(store, reference, begin(reference), options["timeout"]))
                 except BackendError as error:
-                    failures.append(f"{reference}: {error.sentence}")
+                    failures.append(f"{reference}: {error.message}")
         for line in ready:
             self.stdout.write(line)
         if failures:

@@ -45,6 +45,6 @@ def put_to_sleep(workspace_id: str) -> tuple[str, str]:
         operation = workspace_sleep(workspace=row, actor="manage.py")
     except DomainError as exc:
         return row.status, exc.message
-    ended = waiting.wait(operation, settings.ENV.power_seconds)
+    ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
     row.refresh_from_db()
     return row.status, ended.error_message if ended else "It is still going on."

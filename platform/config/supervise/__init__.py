@@ -1,1 +1,0 @@
-"""Starts, watches and stops the processes of one instance. Plain Python: no Django, no database."""

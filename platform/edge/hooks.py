@@ -1,0 +1,14 @@
+"""What higher apps add to the edge's side of the api process (common/hooks.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from common.hooks import Hook
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+# Wraps the api's WSGI application in one that answers the edge's authorization requests before Django does. Called once
+# in each process that serves the api, when all apps are ready.
+auth_fast_path: Hook[[WSGIApplication], WSGIApplication] = Hook("auth_fast_path")

@@ -1,0 +1,51 @@
+"""`python -m supervise COMMAND`: the commands behind the Makefile."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from config.env import Env
+from supervise import commands
+from supervise.instance import Instance, InstanceError, load_instance
+from supervise.prepare import build_default_image, build_guest_kernel, build_guest_kit, prepare
+
+COMMANDS: dict[str, Callable[[Instance], int]] = {
+    "run": commands.run,
+    "up": commands.up,
+    "down": commands.down,
+    "status": commands.print_status,
+    "logs": commands.follow_logs,
+    "env": commands.print_environment,
+    "clean": commands.clean,
+}
+STEPS: dict[str, Callable[[Instance, Env], None]] = {
+    "prepare": prepare,
+    "kit": lambda _, settings: build_guest_kit(settings),
+    "kernel": lambda _, settings: build_guest_kernel(settings),
+    "image": lambda _, settings: build_default_image(settings),
+}
+
+
+def main() -> int:
+    """Parse the command line and run one command. Errors of the instance are printed without a traceback."""
+    parser = argparse.ArgumentParser(prog="supervise")
+    parser.add_argument("command", choices=[*COMMANDS, *STEPS, "manage"])
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    given = parser.parse_args()
+    try:
+        instance = load_instance()
+        if given.command == "manage":
+            commands.manage(instance, [item for item in given.arguments if item != "--"])
+        if given.command in STEPS:
+            STEPS[given.command](instance, instance.settings())
+            return 0
+        return COMMANDS[given.command](instance)
+    except InstanceError as error:
+        print(f"{error}", file=sys.stderr)  # noqa: T201
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""The commands on a whole instance. Each returns its exit code."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from config.env import Env
+from supervise import control, output
+from supervise.configuration import process_environment
+from supervise.demo import DemoError, first_workspace, run_command, show_summary, wait_until_serving
+from supervise.files import read_env_file
+from supervise.instance import ROOT, Instance, InstanceError
+from supervise.logs import followed
+from supervise.prepare import prepare
+from supervise.processes import processes
+from supervise.removal import remove
+
+READY_SECONDS = 120.0
+
+
+class Stopped(Exception):
+    """This command is to end: Ctrl-C, SIGTERM, or its terminal was closed."""
+
+
+def run(instance: Instance) -> int:
+    """Everything in the foreground, until Ctrl-C or SIGTERM; then everything has stopped."""
+    settings = instance.settings()
+    with _stoppable() as ignore_signals:
+        try:
+            prepare(instance, settings)
+            with control.exclusive(instance):
+                if control.supervisor_pid(instance):
+                    raise InstanceError("This instance runs already: `make logs` follows it, `make down` stops it.")
+                supervisor = control.start(instance, settings, tied=True)
+        except Stopped:
+            # A signal may arrive between the fork and the assignment above; `stop` finds what was started.
+            ignore_signals()
+            _stop(instance)
+            return 130
+        try:
+            return _foreground(instance, settings, supervisor)
+        except Stopped:
+            return 0
+        finally:
+            ignore_signals()
+            _stop(instance)
+
+
+def up(instance: Instance) -> int:
+    """Everything in the background; returns when it serves. Idempotent."""
+    settings = instance.settings()
+    prepare(instance, settings)
+    with control.exclusive(instance):
+        if control.supervisor_pid(instance):
+            output.say("runs already")
+        else:
+            control.start(instance, settings, tied=False)
+    works = _demonstrate(instance, hint="`make logs` follows the logs, `make down` stops everything.")
+    return 0 if works else 1
+
+
+def down(instance: Instance) -> int:
+    """Stop every process of this instance. Machines keep running unless PLATFORM_STOP_VMS_ON_DOWN is set."""
+    output.say("stopped" if _stop(instance) else "was not running")
+    return 0
+
+
+def clean(instance: Instance) -> int:
+    """Stop this instance and remove all of it from the host: machines, bridge, firewall, state folder."""
+    _stop(instance)
+    remove(instance, output.say)
+    return 0
+
+
+def print_status(instance: Instance) -> int:
+    """One line for each process; exit code 3 where the instance does not run, 1 where a process is not running."""
+    rows = control.states(instance)
+    if not rows:
+        output.block(f"instance {instance.id} ({instance.state}) is down")
+        return 3
+    output.block(f"instance {instance.id} ({instance.state}) at {instance.settings().base_url}")
+    for row in rows:
+        output.block(f"  {row.name:<8} {row.state:<9} {row.description}")
+    return 0 if all(row.state == "RUNNING" for row in rows) else 1
+
+
+def follow_logs(instance: Instance) -> int:
+    """The last lines of every log, then new ones as they come, until Ctrl-C."""
+    with _stoppable():
+        try:
+            with followed(_logs(instance, instance.settings()), output.line, tail_lines=20) as ended:
+                ended.wait()
+        except Stopped:
+            return 0
+    return 0
+
+
+def print_environment(instance: Instance) -> int:
+    """Shell lines that export this instance's settings: `eval "$(make -s env)"`."""
+    for key, value in sorted(instance.settings().variables().items()):
+        output.block(f"export {key}={shlex.quote(value)}")
+    return 0
+
+
+def manage(instance: Instance, arguments: list[str]) -> NoReturn:
+    """`manage.py` with this instance's settings; replaces this process."""
+    environment = process_environment(instance, instance.settings())
+    command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted
+
+
+def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[bytes]) -> int:
+    with followed(_logs(instance, settings), output.line):
+        _demonstrate(instance, hint="Ctrl-C stops everything.")
+        supervisor.wait()
+        output.say(f"supervisord ended with {supervisor.returncode}; see {instance.run_dir}/supervisord.log")
+        return 1
+
+
+def _demonstrate(instance: Instance, hint: str) -> bool:
+    """Wait until the API serves, make the first workspace, run a command in it, and print the summary last.
+
+    Returns whether that workspace works. Raises InstanceError where the API does not come up.
+    """
+    credentials = read_env_file(instance.credentials_file)
+    if not wait_until_serving(credentials["BASE_URL"], READY_SECONDS):
+        waiting = [row.name for row in control.states(instance) if row.state != "RUNNING"]
+        names = ", ".join(waiting) or "the API"
+        raise InstanceError(f"{names} did not come up in {READY_SECONDS:.0f} s; see {instance.log_dir}.")
+    workspace, works = None, False
+    try:
+        workspace = first_workspace(credentials)
+        run_command(credentials, workspace)
+        works = True
+    except DemoError as error:
+        reason = str(error).rstrip(".")
+        output.say(f"The first workspace does not work yet: {reason}. `make doctor` checks the host.")
+    output.say(hint)
+    show_summary(credentials, workspace)
+    return works
+
+
+def _stop(instance: Instance) -> bool:
+    with control.exclusive(instance):
+        return control.stop(instance, output.say)
+
+
+def _logs(instance: Instance, settings: Env) -> list[Path]:
+    return [instance.log_dir / f"{process.name}.log" for process in processes(instance, settings)]
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], None]]:
+    """Turn SIGINT, SIGTERM and SIGHUP into `Stopped`; yields a function after which they are ignored."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def ignore() -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+
+    def stopped(_number: int, _frame: FrameType | None) -> None:
+        raise Stopped
+
+    before = [signal.signal(number, stopped) for number in signals]
+    try:
+        yield ignore
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

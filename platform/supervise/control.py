@@ -1,0 +1,177 @@
+"""Starts and stops an instance's supervisord and reads the states of its processes."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from config.env import Env, variable
+from edge.caddy import caddyfile
+from supervise.configuration import process_environment, write_configuration
+from supervise.files import write_private
+from supervise.instance import ROOT, Instance, InstanceError
+from supervise.orphans import MARKER, end_orphans, environment_of
+from supervise.processes import processes
+
+# supervisord stops one process after the other; this is more than the sum of what each may take.
+STOP_SECONDS = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """State of one process in supervisord: RUNNING, STARTING, BACKOFF, STOPPING, STOPPED, EXITED, FATAL."""
+
+    name: str
+    state: str
+    pid: int
+    description: str
+
+
+@contextmanager
+def exclusive(instance: Instance, what: str = "control") -> Iterator[None]:
+    """Hold the instance's lock: one command at a time starts or stops it. Freed by the kernel if we die."""
+    with (instance.run_dir / f"{what}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def supervisor_pid(instance: Instance) -> int | None:
+    """The instance's running supervisord; a pid file from before a crash or a reboot is ignored."""
+    try:
+        pid = int((instance.run_dir / "supervisord.pid").read_text())
+    except (OSError, ValueError):
+        return None
+    return pid if environment_of(pid).get(MARKER) == instance.id and "supervisord" in _arguments(pid) else None
+
+
+def states(instance: Instance) -> list[ProcessState]:
+    """Every process of a running instance; an empty list where supervisord does not answer."""
+    transport = SupervisorTransport(None, None, f"unix://{instance.run_dir}/supervisor.sock")
+    proxy = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+    try:
+        rows = cast(list[dict[str, Any]], proxy.supervisor.getAllProcessInfo())
+    except (OSError, xmlrpc.client.Error, xmlrpc.client.ProtocolError):
+        return []
+    finally:
+        transport.close()
+    return [ProcessState(row["name"], row["statename"], row["pid"], row["description"]) for row in rows]
+
+
+def _caddyfile(instance: Instance, settings: Env) -> str:
+    try:
+        return caddyfile(settings, instance.run_dir)
+    except ValueError as error:
+        raise InstanceError(f"{variable('public_url')}: {error}") from error
+
+
+def start(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[bytes]:
+    """Start supervisord with every process of the instance; the caller holds `exclusive`.
+
+    `tied`: supervisord gets SIGTERM when the calling thread dies, however it dies. Orphans of a killed supervisord are
+    ended first. Raises InstanceError where the port is taken; then nothing was started.
+    """
+    end_orphans(instance.id, grace=20.0)
+    _require_port(instance, settings)
+    write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
+    configuration = write_configuration(instance, processes(instance, settings))
+    for stale in ("supervisord.pid", "supervisor.sock"):
+        (instance.run_dir / stale).unlink(missing_ok=True)
+    with (instance.run_dir / "supervisord.out").open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(configuration)],
+            cwd=ROOT,
+            env=process_environment(instance, settings, supervised=True),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # Ctrl-C reaches the whole foreground group; only the foreground command decides what it means.
+            start_new_session=True,
+            preexec_fn=_die_with_parent if tied else None,  # noqa: PLW1509 - no thread has been started yet
+        )
+
+
+def stop(instance: Instance, say: Callable[[str], None]) -> bool:
+    """Stop every process of this instance and nothing else; the caller holds `exclusive`.
+
+    Works in every state: all processes, some, a supervisord that does not answer, or orphans of a killed one. Returns
+    whether anything ran.
+    """
+    pid = supervisor_pid(instance)
+    if pid is not None:
+        _end_supervisor(instance, pid, say)
+    orphans = end_orphans(instance.id, grace=20.0)
+    if orphans:
+        say(f"ended {orphans} orphan process{'es' if orphans > 1 else ''}")
+    for name in ("supervisord.pid", "supervisor.sock"):
+        (instance.run_dir / name).unlink(missing_ok=True)
+    return pid is not None or orphans > 0
+
+
+def _end_supervisor(instance: Instance, pid: int, say: Callable[[str], None]) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if supervisor_pid(instance) != pid:
+            return
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        _wait_for_end(instance, descriptor, say)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_end(instance: Instance, descriptor: int, say: Callable[[str], None]) -> None:
+    deadline, shown = time.monotonic() + STOP_SECONDS, ""
+    # A pidfd turns readable when its process has ended, reaped or not.
+    while time.monotonic() < deadline and not select.select([descriptor], [], [], 0.1)[0]:
+        stopping = ", ".join(row.name for row in states(instance) if row.state == "STOPPING")
+        if stopping and stopping != shown:
+            say(f"stopping {stopping}")
+            shown = stopping
+
+
+def free_port(port: int, bind: str) -> bool:
+    """Whether nothing listens on `port` now."""
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind, port))
+        except OSError:
+            return False
+    return True
+
+
+def _require_port(instance: Instance, settings: Env) -> None:
+    if not free_port(instance.port, settings.bind):
+        raise InstanceError(f"Port {instance.port} is in use by another program; choose one with PORT=...")
+
+
+def _die_with_parent() -> None:
+    """In the child, before exec: ask the kernel for SIGTERM at the parent's death (PR_SET_PDEATHSIG is 1)."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _arguments(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

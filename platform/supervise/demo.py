@@ -1,0 +1,154 @@
+"""The first workspace, made through the public API as any client would, and the summary for a new user."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from supervise.output import block, progress_of, say
+
+NAME = "first"
+WAIT_SECONDS = 600.0
+_ENDED = {"failed", "lost", "destroyed"}
+
+
+class DemoError(Exception):
+    """The first workspace did not come up; the message says why. The platform itself runs."""
+
+
+def wait_until_serving(base_url: str, timeout: float) -> bool:
+    """Whether `/healthz` responded with 200 through the edge within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    with httpx.Client(base_url=base_url, timeout=8, trust_env=False) as client:
+        while time.monotonic() < deadline:
+            try:
+                if client.get("/healthz").status_code == 200:
+                    return True
+            except httpx.HTTPError:
+                pass  # the edge does not listen yet
+            time.sleep(0.2)
+    return False
+
+
+def first_workspace(credentials: Mapping[str, str]) -> dict[str, Any]:
+    """Find or make the workspace `first` and wait until it is ready. Raises DemoError."""
+    with _client(credentials) as client:
+        workspace = _find(client) or _create(client, credentials["IMAGE"])
+        return _until_running(client, workspace["id"])
+
+
+def run_command(credentials: Mapping[str, str], workspace: Mapping[str, Any]) -> None:
+    """Run `uname -a` in a workspace and print its output. Raises DemoError."""
+    with _client(credentials) as client:
+        result = _ok(_post(client, f"/workspace/{workspace['id']}/exec", {"cmd": ["uname", "-a"]}))
+    say(f"{NAME}$ uname -a")
+    for text in str(result.get("stdout", "")).splitlines():
+        say(text)
+
+
+@contextmanager
+def _client(credentials: Mapping[str, str]) -> Iterator[httpx.Client]:
+    headers = {"X-Client-ID": credentials["CLIENT_ID"], "X-Client-Secret": credentials["CLIENT_SECRET"]}
+    base_url = credentials["BASE_URL"]
+    with httpx.Client(base_url=base_url, headers=headers, timeout=60, trust_env=False) as client:
+        try:
+            yield client
+        except httpx.HTTPError as error:
+            raise DemoError(f"the API did not answer ({error})") from error
+
+
+def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> str:
+    """What a new user needs: address, logins, three commands to try."""
+    base, workspace_id = credentials["BASE_URL"], workspace["id"] if workspace else "WORKSPACE_ID"
+    login = f'-H "X-Client-ID: {credentials["CLIENT_ID"]}" -H "X-Client-Secret: {credentials["CLIENT_SECRET"]}"'
+    json_type = '-H "Content-Type: application/json"'
+    return f"""
+  API      {base}        (docs: {base}/docs)
+  client   {credentials["CLIENT_ID"]} / {credentials["CLIENT_SECRET"]}
+  admin    {base}/admin/   {credentials["ADMIN_USER"]} / {credentials["ADMIN_PASSWORD"]}
+
+  Try:
+    curl {login} {base}/workspace/{workspace_id}
+    curl {login} {json_type} {base}/workspace/{workspace_id}/exec -d '{{"cmd": ["uname", "-a"]}}'
+    curl {login} {json_type} {base}/workspace -d '{{"name": "second"}}'
+"""
+
+
+def show_summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> None:
+    block(summary(credentials, workspace))
+
+
+def _find(client: httpx.Client) -> dict[str, Any] | None:
+    rows: list[dict[str, Any]] = _ok(client.get("/workspace", params={"search": NAME})).get("workspaces", [])
+    return next((row for row in rows if row.get("name") == NAME and _status(row) not in _ENDED), None)
+
+
+def _create(client: httpx.Client, image: str) -> dict[str, Any]:
+    body = {"name": NAME, "image": image, "mode": "permanent", "wait_ready": False}
+    # One key for all attempts of this request; later runs find the workspace by its name.
+    headers = {"Idempotency-Key": f"first-{uuid.uuid4()}"}
+    created: dict[str, Any] = _ok(_post(client, "/workspace", body, headers))["workspace"]
+    return created
+
+
+def _post(
+    client: httpx.Client, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+) -> httpx.Response:
+    for _ in range(20):
+        response = client.post(path, json=body, headers=headers)
+        if response.status_code != 503:
+            break
+        time.sleep(1)  # a process is still starting, or the host has not reported its capacity yet
+    return response
+
+
+def _until_running(client: httpx.Client, workspace_id: str) -> dict[str, Any]:
+    with progress_of("First workspace") as progress:
+        workspace = _poll(client, workspace_id, progress)
+    say(f"First workspace: {workspace_id} runs")
+    return workspace
+
+
+def _poll(client: httpx.Client, workspace_id: str, progress: Callable[[int, str], None]) -> dict[str, Any]:
+    deadline, start_requested = time.monotonic() + WAIT_SECONDS, False
+    while time.monotonic() < deadline:
+        workspace: dict[str, Any] = _ok(client.get(f"/workspace/{workspace_id}"))["workspace"]
+        status, provisioning = _status(workspace), workspace.get("provisioning") or {}
+        if status == "running" and workspace.get("ready", True):
+            return workspace
+        if status in _ENDED:
+            reason = (provisioning.get("error") or {}).get("message") or provisioning.get("message") or status
+            raise DemoError(str(reason))
+        if status in {"stopped", "paused", "sleeping"} and not start_requested:
+            # One operation at a time: a refusal means one is in flight, and the loop sees its outcome.
+            _start(client, workspace_id)
+            start_requested = True
+        progress(int(provisioning.get("progress") or 0), str(provisioning.get("message") or status))
+        time.sleep(0.25)
+    raise DemoError(f"it was not ready after {WAIT_SECONDS:.0f} seconds")
+
+
+def _start(client: httpx.Client, workspace_id: str) -> None:
+    """Start it. Raises DemoError with the reason of a refusal, unless an operation is in progress."""
+    response = _post(client, f"/workspace/{workspace_id}/start", {})
+    if response.is_error and "operation_in_progress" not in response.text:
+        _ok(response)
+
+
+def _status(workspace: Mapping[str, Any]) -> str:
+    return str(workspace.get("status") or (workspace.get("info") or {}).get("status") or "")
+
+
+def _ok(response: httpx.Response) -> dict[str, Any]:
+    try:
+        body: dict[str, Any] = response.json()
+    except ValueError:
+        raise DemoError(f"{response.request.url} answered {response.status_code} without JSON") from None
+    if response.is_error:
+        raise DemoError(f"{body.get('error')}: {body.get('message')}")
+    return body

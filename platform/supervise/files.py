@@ -1,0 +1,40 @@
+"""Small files of the state folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read. Written beside its place and renamed: readers never see half of it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def write_private_once(path: Path, text: str) -> None:
+    """As `write_private`, unless the file exists: of two processes that write it at once, the first one wins."""
+    if path.exists():
+        return
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    write_private(temporary, text)
+    try:
+        os.link(temporary, path)  # unlike a rename this never replaces a file
+    except FileExistsError:
+        pass
+    finally:
+        temporary.unlink()
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """The `KEY=VALUE` lines of a file; empty where there is none."""
+    values = dotenv_values(path, interpolate=False) if path.exists() else {}
+    return {key: value for key, value in values.items() if value is not None}

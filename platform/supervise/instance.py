@@ -1,0 +1,174 @@
+"""Everything one instance of the platform derives from its state folder and its port.
+
+An instance is a folder (`STATE`, default `./var`) and a port (`PORT`, default 8000). Its id is a hash of the folder's
+absolute path, so two instances on one machine differ in every name on the host: bridge, subnet, sockets, processes.
+What was chosen by the state of the host (the subnet) is written to `instance.json` and never changes, because running
+machines carry it.
+
+Settings reach the processes as `PLATFORM_*` environment variables. The caller's environment wins, then
+`$STATE/settings.env`, then what is derived here, then the defaults of `config.env`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+from config.env import Env, variable
+from supervise.files import read_env_file, write_private, write_private_once
+from supervise.subnets import SUBNETS, choose_subnet
+
+ROOT = Path(__file__).resolve().parents[2]
+# libvirt and QEMU make sockets about 45 characters below the state folder, and a socket's path may have 107 at most.
+SHORT_PATH_LIMIT = 48
+
+
+class InstanceError(Exception):
+    """The instance cannot be used; the message says what the operator can do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance's folders and names. `short` is the state folder under a path short enough for sockets."""
+
+    id: str
+    state: Path
+    short: Path
+    port: int
+    subnet: IPv4Network
+
+    @property
+    def run_dir(self) -> Path:
+        """Sockets, pid files and generated configuration; each start makes all of it."""
+        return self.short / "run"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.state / "log"
+
+    @property
+    def credentials_file(self) -> Path:
+        return self.state / "credentials.env"
+
+    def settings(self, environment: Mapping[str, str] | None = None) -> Env:
+        """The settings of this instance's processes; `environment` is the caller's, by default that of this process.
+
+        Raises InstanceError with one line for each invalid setting.
+        """
+        values = {variable("subnet"): str(self.subnet)}
+        values |= read_env_file(self.state / "settings.env") | read_env_file(self.state / "secrets.env")
+        values |= os.environ if environment is None else environment
+        # Those of another instance, left in the caller's environment, must not mix two instances' files.
+        values |= {
+            variable("state"): str(self.state),
+            variable("short_state"): str(self.short),
+            variable("instance"): self.id,
+            variable("port"): str(self.port),
+        }
+        for name in ("role", "supervised"):
+            values.pop(variable(name), None)
+        try:
+            return Env.from_environment(values)
+        except ImproperlyConfigured as error:
+            raise InstanceError(str(error)) from error
+
+
+def load_instance(state: str | Path | None = None, port: int | str | None = None) -> Instance:
+    """The instance of a state folder; makes the folder, its secrets and its lasting choices where they are missing.
+
+    Defaults come from the variables STATE (or PLATFORM_STATE) and PORT (or PLATFORM_PORT). Safe to call at any time,
+    also while the instance runs. Raises InstanceError.
+    """
+    folder = _state_folder(state or _caller("state") or ROOT / "var")
+    number = _port(port or _caller("port") or Env.model_fields["port"].default)
+    instance_id = hashlib.sha256(str(folder).encode()).hexdigest()[:6]
+    _make_folders(folder)
+    choices = _lasting_choices(folder, instance_id)
+    write_private_once(folder / "secrets.env", f"{variable('secret_key')}={secrets.token_urlsafe(48)}\n")
+    instance = Instance(instance_id, folder, Path(choices["short"]), number, IPv4Network(choices["subnet"]))
+    _ensure_short_path(instance)
+    return instance
+
+
+def _caller(name: str) -> str | None:
+    """A value of the caller's: as make passes it, else as a process of an instance has it."""
+    return os.environ.get(name.upper()) or os.environ.get(variable(name))
+
+
+def _state_folder(given: str | Path) -> Path:
+    folder = Path(os.path.normpath(Path.cwd() / given))
+    # The path goes into make, supervisor, Caddy and libvirt configuration, each with quoting rules of its own.
+    if not re.fullmatch(r"[\w./@+,=-]+", str(folder), re.ASCII):
+        raise InstanceError(f"STATE may hold letters, digits and . / @ + , = _ - only, not {str(folder)!r}.")
+    return folder
+
+
+def _make_folders(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("run", "log", "static", "cache"):
+            (folder / name).mkdir(exist_ok=True)
+        # The sockets below carry no authentication of their own.
+        (folder / "run").chmod(0o700)
+        (folder / "log").chmod(0o750)
+    except OSError as error:
+        raise InstanceError(f"The state folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
+    path = folder / "instance.json"
+    try:
+        choices: dict[str, str] = json.loads(path.read_text())
+    except FileNotFoundError:
+        choices = {}
+    except (OSError, ValueError) as error:
+        raise InstanceError(f"{path} cannot be read ({error}); restore it from a backup.") from error
+    if choices.get("id") == instance_id and {"short", "subnet"} <= choices.keys():
+        return choices
+    # A state folder that was moved is another instance: its machines' sockets and taps carry the old names.
+    subnet = choose_subnet(int(instance_id, 16))
+    if subnet is None:
+        raise InstanceError(f"Every subnet of {SUBNETS} overlaps a route of this host; set {variable('subnet')}.")
+    choices = {"id": instance_id, "short": _short_path(folder, instance_id), "subnet": str(subnet)}
+    write_private(path, json.dumps(choices, indent=2) + "\n")
+    return choices
+
+
+def _short_path(folder: Path, instance_id: str) -> str:
+    if len(str(folder)) <= SHORT_PATH_LIMIT:
+        return str(folder)
+    base = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())
+    return str(base / f"mvm-{instance_id}")
+
+
+def _ensure_short_path(instance: Instance) -> None:
+    """Link the short path to a long state folder. Made at each start, as /run is empty after a boot."""
+    if instance.short == instance.state:
+        return
+    try:
+        instance.short.symlink_to(instance.state)
+    except FileExistsError:
+        if not instance.short.is_symlink() or instance.short.readlink() != instance.state:
+            raise InstanceError(f"{instance.short} is in the way; remove it or choose a shorter STATE.") from None
+    except OSError as error:
+        raise InstanceError(f"{instance.short} cannot be made: {error.strerror}.") from error
+
+
+def _port(value: int | str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if not 0 < number < 65536:
+        raise InstanceError(f"PORT must be a number between 1 and 65535, not {value!r}.")
+    return number

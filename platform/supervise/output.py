@@ -1,0 +1,69 @@
+"""What the commands print: progress of long steps, prefixed log lines, summaries. Colours only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from vmbackend.management.progress import show_progress
+
+_COLOURS = {
+    "edge": 36,
+    "api": 32,
+    "streams": 35,
+    "worker": 33,
+    "vmhost": 34,
+    "beat": 90,
+    "redis": 31,
+    "platform": 1,
+}
+_WIDTH = 8
+_lock = threading.Lock()
+
+
+def line(prefix: str, text: str) -> None:
+    """One line with an aligned prefix; lines of different threads never mix."""
+    mark = f"{prefix:<{_WIDTH}} |"
+    if sys.stdout.isatty():
+        mark = f"\033[{_COLOURS.get(prefix, 0)}m{mark}\033[0m"
+    _write(f"{mark} {text}\n")
+
+
+def say(text: str) -> None:
+    """One line of the command's own."""
+    line("platform", text)
+
+
+def block(text: str) -> None:
+    """Several lines at once, with nothing in between."""
+    _write(text if text.endswith("\n") else text + "\n")
+
+
+@contextmanager
+def progress_of(title: str) -> Iterator[Callable[[int, str], None]]:
+    """Show a step's percent and message, as the yielded function reports them; at its end that it is ready.
+
+    A step that raises shows no end.
+    """
+    started = time.monotonic()
+    console = Console() if sys.stdout.isatty() else None
+    with show_progress(say, console) as begin:
+        yield begin(title)
+    seconds = time.monotonic() - started
+    say(f"{title}: ready" + (f" ({seconds:.1f} s)" if seconds >= 1 else ""))
+
+
+def _write(text: str) -> None:
+    with _lock:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # `make logs | head` has ended; what runs in the background does not depend on us.
+            sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123
+            raise

@@ -1,0 +1,75 @@
+"""What must be there before the processes start: guest kit, default image, database. Each is made once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from config.env import Env
+from supervise.configuration import process_environment
+from supervise.control import exclusive
+from supervise.instance import ROOT, Instance, InstanceError
+from supervise.output import progress_of
+from vmbackend.errors import BackendError
+
+
+def prepare(instance: Instance, settings: Env) -> None:
+    """Make what is missing; a second call takes about a second.
+
+    Raises InstanceError with what to do about it. If it dies half way, the next call goes on from there.
+    """
+    with exclusive(instance, "prepare"):
+        if settings.vm_backend == "libvirt":
+            build_guest_kit(settings)
+            build_default_image(settings)
+        _prepare_database(instance, settings)
+
+
+def build_guest_kit(settings: Env) -> None:
+    """Build the guest kit where it is missing or older than its sources. Raises InstanceError."""
+    from vmbackend.guest.kit import build_kit
+
+    with _step("Guest kit") as progress:
+        build_kit(settings.kit_dir, progress)
+
+
+def build_guest_kernel(settings: Env) -> None:
+    """Build the small guest kernel. Raises InstanceError."""
+    from vmbackend.guest.kit import build_kernel
+
+    with _step("Guest kernel") as progress:
+        build_kernel(settings.kit_dir, progress)
+
+
+def build_default_image(settings: Env) -> None:
+    """Build the default image into the local store; one of a registry is pulled at its first use.
+
+    Raises InstanceError.
+    """
+    from vmbackend.images import build
+
+    if not settings.default_image.startswith("localhost/"):
+        return
+    with _step("Default image") as progress:
+        build.build_default_image(settings.images_dir / "oci", settings.default_image, progress)
+
+
+@contextmanager
+def _step(title: str) -> Iterator[Callable[[int, str], None]]:
+    try:
+        with progress_of(title) as progress:
+            yield progress
+    except BackendError as error:
+        raise InstanceError(f"{title}: {error.message}") from error
+
+
+def _prepare_database(instance: Instance, settings: Env) -> None:
+    # Not marked as supervised: a `make down` at this moment must not end a migration half way.
+    environment = process_environment(instance, settings)
+    command = [sys.executable, "-m", "supervise.database"]
+    with progress_of("Database"):
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise InstanceError(f"The database could not be prepared:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,154 @@
+"""The processes of an instance: what runs, in which order, and how long each may take to stop.
+
+`Procfile` in the project's root is generated from this list (`supervise.procfile`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from config.env import Env
+from supervise.instance import Instance
+
+TOOLS = Path(sys.executable).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One supervised process. Stopped by SIGTERM; killed when `stop_seconds` have passed."""
+
+    name: str
+    command: tuple[str, ...]
+    stop_seconds: int = 10
+    start_seconds: int = 2
+    socket: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def wrapped(self) -> tuple[str, ...]:
+        """The command behind the launcher, which clears away what a killed predecessor left."""
+        socket = ("--socket", self.socket) if self.socket else ()
+        variables = [f"{key}={value}" for key, value in self.environment.items()]
+        command = ("env", *variables, *self.command) if variables else self.command
+        return (sys.executable, "-m", "supervise.launcher", self.name, *socket, "--", *command)
+
+
+def processes(instance: Instance, settings: Env) -> list[Process]:
+    """All processes, in the order in which they start; they stop in the reverse order."""
+    listed = [
+        _api(instance, settings),
+        _streams(instance),
+        _worker(settings),
+        _vmhost(settings),
+        _beat(),
+        _edge(instance),
+    ]
+    # Another Redis is somebody else's to start.
+    if settings.redis_url == f"unix://{instance.run_dir}/redis.sock":
+        listed.insert(0, _redis(instance))
+    return listed
+
+
+def _tool(name: str) -> str:
+    return str(TOOLS / name)
+
+
+def _redis(instance: Instance) -> Process:
+    # No persistence on purpose: Redis holds notifications, wake-ups, recent samples and rate windows. Every fact is a
+    # row of the database, and a sweep notifies again for operations whose task was lost.
+    return Process(
+        "redis",
+        (
+            "redis-server",
+            *("--port", "0"),
+            *("--unixsocket", f"{instance.run_dir}/redis.sock", "--unixsocketperm", "600"),
+            *("--save", "", "--appendonly", "no"),
+            *("--dir", str(instance.run_dir), "--daemonize", "no", "--logfile", ""),
+            # Its title would overwrite its environment in /proc, from which orphans are recognised.
+            *("--set-proc-title", "no"),
+            # A broker that evicts loses messages silently; one that refuses raises an error.
+            *("--maxmemory", "256mb", "--maxmemory-policy", "noeviction"),
+        ),
+    )
+
+
+def _api(instance: Instance, settings: Env) -> Process:
+    return Process(
+        "api",
+        (
+            *(_tool("granian"), "--interface", "wsgi", "config.wsgi:application"),
+            *("--uds", f"{instance.run_dir}/api.sock", "--uds-permissions", "0o600"),
+            *("--workers", str(settings.api_workers), "--blocking-threads", str(settings.api_threads)),
+            *("--respawn-failed-workers", "--workers-kill-timeout", "10"),
+            # Also ends connections that idle so long (ms; the maximum): the edge must have closed them before.
+            *("--http1-header-read-timeout", "60000"),
+            "--no-access-log",
+        ),
+        stop_seconds=15,
+        socket=f"{instance.run_dir}/api.sock",
+    )
+
+
+def _streams(instance: Instance) -> Process:
+    return Process(
+        "streams",
+        (
+            *(_tool("uvicorn"), "config.asgi:application"),
+            *("--uds", f"{instance.run_dir}/streams.sock"),
+            # Without it open event streams hold a stopping process for minutes.
+            *("--timeout-graceful-shutdown", "3"),
+            # Longer than the edge keeps an idle connection. One that is closed here while a request comes in on it is
+            # a 503 to the caller, as the edge repeats nothing with a body.
+            *("--timeout-keep-alive", "180"),
+            *("--no-access-log", "--no-server-header"),
+            # Only Caddy can open the socket, so its X-Forwarded-* are true.
+            *("--proxy-headers", "--forwarded-allow-ips", "*"),
+        ),
+        socket=f"{instance.run_dir}/streams.sock",
+    )
+
+
+def _celery(*arguments: str) -> tuple[str, ...]:
+    return (_tool("celery"), "-A", "config.celery", *arguments)
+
+
+def _celery_worker(name: str, queue: str, *pool: str) -> tuple[str, ...]:
+    return _celery(
+        "worker", *pool, "-Q", queue, "-n", f"{name}@%h", "-l", "info", "--without-gossip", "--without-mingle"
+    )
+
+
+def _worker(settings: Env) -> Process:
+    command = _celery_worker("worker", "default", "-c", str(settings.worker_processes))
+    return Process("worker", command, stop_seconds=30, start_seconds=4)
+
+
+def _vmhost(settings: Env) -> Process:
+    pool = ("--pool", "threads", "-c", str(settings.vmhost_threads))
+    command = _celery_worker("vmhost", f"host.{settings.host_name}", *pool)
+    # A save of a large machine's memory or a clean shutdown of all machines must fit in.
+    return Process("vmhost", command, stop_seconds=90, start_seconds=4)
+
+
+def _beat() -> Process:
+    return Process("beat", _celery("beat", "--pidfile=", "-l", "warning"))
+
+
+def _edge(instance: Instance) -> Process:
+    return Process(
+        "edge",
+        ("caddy", "run", "--config", f"{instance.run_dir}/Caddyfile", "--adapter", "caddyfile"),
+        environment={
+            # Certificates and keys belong to the instance, not to the home of the user who started it.
+            "XDG_CONFIG_HOME": f"{instance.state}/edge/config",
+            "XDG_DATA_HOME": f"{instance.state}/edge/data",
+            # The machines have the other half of the processors; and what an idle one costs to be kept at hand is a
+            # third of a request (docs/decisions.md, Public ports).
+            "GOMAXPROCS": str(max(1, len(os.sched_getaffinity(0)) // 2)),
+            # Some 20 MiB more for fewer collections.
+            "GOGC": "400",
+        },
+    )

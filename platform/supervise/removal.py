@@ -1,0 +1,57 @@
+"""Removes an instance from the host. The processes have been stopped before."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from supervise.instance import Instance
+from supervise.orphans import end_matching
+
+
+def remove(instance: Instance, say: Callable[[str], None]) -> None:
+    """End this instance's machines, remove its links and firewall tables, then its state folder.
+
+    Idempotent: a second call finishes a first one that failed.
+    """
+    machines = end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGTERM, 10.0)
+    end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGKILL, 5.0)
+    say(f"ended {machines} machine{'' if machines == 1 else 's'}")
+    end_matching(lambda pid: _runs_in(pid, instance, "dnsmasq"), signal.SIGKILL, 5.0)
+    for link in _links(instance):
+        subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
+    for family, table in _tables(instance):
+        subprocess.run(["nft", "delete", "table", family, table], check=False, capture_output=True)
+    if instance.short != instance.state:
+        instance.short.unlink(missing_ok=True)
+    shutil.rmtree(instance.state)
+    say(f"removed {instance.state}")
+
+
+def _is_machine_of(pid: int, instance: Instance) -> bool:
+    """A QEMU whose command line names a path inside this instance's state folder."""
+    return _runs_in(pid, instance, "qemu-")
+
+
+def _runs_in(pid: int, instance: Instance, program: str) -> bool:
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        name = Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return False
+    inside = (f"{instance.state}/", f"{instance.short}/")
+    return name.startswith(program) and any(path in arguments for path in inside)
+
+
+def _links(instance: Instance) -> list[str]:
+    """Bridge and taps: every link whose name holds the instance's id."""
+    return [path.name for path in Path("/sys/class/net").iterdir() if instance.id in path.name]
+
+
+def _tables(instance: Instance) -> list[tuple[str, str]]:
+    shown = subprocess.run(["nft", "list", "tables"], check=False, capture_output=True, text=True)
+    rows = [row.split() for row in shown.stdout.splitlines()]
+    return [(row[1], row[2]) for row in rows if len(row) == 3 and instance.id in row[2]]

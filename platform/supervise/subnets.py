@@ -1,0 +1,42 @@
+"""Chooses the addresses of an instance's machines: a network that no route of this host overlaps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from ipaddress import IPv4Network
+
+SUBNETS = IPv4Network("10.128.0.0/9")
+SUBNET_PREFIX = 20
+
+
+def choose_subnet(seed: int) -> IPv4Network | None:
+    """The first free subnet, counted from the one that `seed` selects; None where each overlaps a route."""
+    routed = routed_networks()
+    count = 2 ** (SUBNET_PREFIX - SUBNETS.prefixlen)
+    size = 2 ** (32 - SUBNET_PREFIX)
+    for step in range(count):
+        subnet = IPv4Network((SUBNETS.network_address + ((seed + step) % count) * size, SUBNET_PREFIX))
+        if not any(subnet.overlaps(network) for network in routed):
+            return subnet
+    return None
+
+
+def routed_networks() -> list[IPv4Network]:
+    """The networks of this host's routes; empty where they cannot be listed."""
+    try:
+        command = ["ip", "-j", "-4", "route", "show", "table", "all"]
+        shown = subprocess.run(command, capture_output=True, check=True, timeout=10)
+        destinations = [row["dst"] for row in json.loads(shown.stdout or b"[]")]
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return []
+    networks = []
+    for destination in destinations:
+        try:
+            network = IPv4Network(destination, strict=False)
+        except ValueError:
+            continue  # "default" and route types
+        # A route wider than SUBNETS (a VPN of all of 10/8) would leave no choice at all; ours is more specific.
+        if network.prefixlen >= SUBNETS.prefixlen:
+            networks.append(network)
+    return networks

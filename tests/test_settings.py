@@ -1,0 +1,117 @@
+"""The typed model is the only reader of the platform's settings, and the documentation lists all of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from pydantic.fields import FieldInfo
+
+from config.env import Env, variable
+from supervise.instance import ROOT
+from supervise.orphans import MARKER, ROLE
+
+APPS = [
+    "platform",
+    "namespaces",
+    "credits",
+    "workspaces",
+    "sandboxes",
+    "pages",
+    "notifications",
+    "assist",
+    "cdn",
+    "vmbackend",
+]
+# Set by the supervisor for each process, or by tests alone.
+INTERNAL = {"short_state", "instance", "role", "supervised", "faults"}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for app in APPS:
+        for path in (ROOT / app).rglob("*.py"):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def test_no_other_module_reads_the_environment() -> None:
+    """A name as a whole string is how a variable is looked up; in messages it is a part of one."""
+    names = re.compile(r"PLATFORM_[A-Z_]*")
+    found = {
+        (path, node.value)
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and names.fullmatch(node.value)
+    }
+    marks = {("platform/supervise/orphans.py", name) for name in (MARKER, ROLE)}
+    assert found - marks == {("platform/config/env.py", "PLATFORM_")}
+    assert {MARKER, ROLE} == {variable("supervised"), variable("role")}
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    """Default and meaning by the name of the variable, from the tables of docs/operations.md."""
+    rows = re.findall(r"^\| (PLATFORM_\w+) \|(.*?)\| (.*) \|$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    assert len(rows) == len({name for name, _, _ in rows})
+    return {name: (default.strip(), meaning) for name, default, meaning in rows}
+
+
+def shown_default(field: FieldInfo) -> str:
+    if isinstance(field.json_schema_extra, dict):
+        return str(field.json_schema_extra["default"])
+    value: Any = field.default
+    if value is None or value in ("", ()):
+        return ""
+    return (
+        str(value).lower() if isinstance(value, bool) else f"`{value}`" if isinstance(value, str | Path) else str(value)
+    )
+
+
+def test_the_documentation_lists_every_setting_with_its_default() -> None:
+    expected = {
+        variable(name): shown_default(field) for name, field in Env.model_fields.items() if name not in INTERNAL
+    }
+    assert {name: default for name, (default, _) in documented().items()} == expected
+    assert all(meaning for _, meaning in documented().values())
+
+
+def test_another_process_reads_the_same_settings() -> None:
+    given = {
+        "PLATFORM_STATE": "/srv/two",
+        "PLATFORM_SHORT_STATE": "/run/mvm-two",
+        "PLATFORM_DEBUG": "yes",
+        "PLATFORM_SUBNET": "10.130.0.0/20",
+        "PLATFORM_BASE_URL": "https://vm.example.org",
+        "PLATFORM_GUEST_DNS": "1.1.1.1, 9.9.9.9",
+        "PLATFORM_REGISTRY_AUTH_FILE": "/srv/auth.json",
+        "PLATFORM_VMHOST_THREADS": "7",
+        "UNRELATED": "1",
+    }
+    settings = Env.from_environment(given)
+    again = Env.from_environment(settings.variables())
+    assert again == settings
+    assert (settings.debug, settings.subnet, settings.guest_dns) == (
+        True,
+        IPv4Network("10.130.0.0/20"),
+        ("1.1.1.1", "9.9.9.9"),
+    )
+    assert settings.redis_url == "unix:///run/mvm-two/run/redis.sock"
+    assert "PLATFORM_API_THREADS" not in settings.variables()
+
+
+def test_an_empty_address_is_an_unset_one() -> None:
+    empty = dict.fromkeys(("PLATFORM_DATABASE_URL", "PLATFORM_REDIS_URL", "PLATFORM_LIBVIRT_URI"), "")
+    settings = Env.from_environment({"PLATFORM_STATE": "/srv/two", **empty})
+    assert settings.database_url == "sqlite:////srv/two/db.sqlite3"
+    assert settings.redis_url == "unix:///srv/two/run/redis.sock"
+    assert settings.libvirt_uri == "qemu:///embed?root=/srv/two/libvirt"
+
+
+def test_each_invalid_setting_is_one_line() -> None:
+    with pytest.raises(ImproperlyConfigured) as raised:
+        Env.from_environment({"PLATFORM_PORT": "http", "PLATFORM_ACCEL": "fast"})
+    assert [line.partition(":")[0] for line in str(raised.value).splitlines()] == ["PLATFORM_PORT", "PLATFORM_ACCEL"]

@@ -1,0 +1,69 @@
+"""The compiled kernel is taken from the user's cache, whatever checkout built it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vmbackend.errors import BackendUnavailable
+from vmbackend.guest import kernel
+from vmbackend.guest.kernel_cache import cache_kernel, cached_kernel, user_cache
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the kernel is made from, and an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "linux.tar.xz"
+    path.write_bytes(b"source")
+    monkeypatch.setattr(kernel, "SOURCE", path)
+    return path
+
+
+def put(content: bytes, tmp_path: Path) -> Path:
+    (tmp_path / "built").write_bytes(content)
+    to = cached_kernel((kernel.CONFIG, kernel.SOURCE))
+    cache_kernel(tmp_path / "built", to)
+    return to
+
+
+def test_a_cached_kernel_is_installed_and_not_compiled(source: Path, tmp_path: Path) -> None:
+    cached = put(b"kernel", tmp_path)
+    for folder in ("one", "two"):
+        assert kernel.build_kernel(tmp_path / folder, lambda *_: None).read_bytes() == b"kernel"
+        own = kernel.custom_kernel(tmp_path / folder)
+        assert own is not None
+        assert own.vmlinux.read_bytes() == cached.read_bytes()
+
+
+def test_another_source_or_configuration_is_another_kernel(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {put(b"kernel", tmp_path)}
+    source.write_bytes(b"newer source")
+    names.add(cached_kernel((kernel.CONFIG, kernel.SOURCE)))
+    monkeypatch.setattr(kernel, "CONFIG", tmp_path / "config")
+    kernel.CONFIG.write_text("CONFIG_X=y\n")
+    names.add(cached_kernel((kernel.CONFIG, kernel.SOURCE)))
+    assert len(names) == 3
+    with pytest.raises(BackendUnavailable):  # the source is none: it was to be unpacked
+        kernel.build_kernel(tmp_path / "kit", lambda *_: None)
+
+
+def test_a_kernel_appears_whole_and_nothing_else_stays(source: Path, tmp_path: Path) -> None:
+    to = put(b"first", tmp_path)
+    put(b"second", tmp_path)
+    assert to.read_bytes() == b"second"
+    assert list((user_cache() / "kernels").iterdir()) == [to]
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    put(b"kernel", tmp_path)
+
+
+def test_without_the_source_package_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "SOURCE", tmp_path / "none")
+    with pytest.raises(BackendUnavailable, match="linux-source"):
+        kernel.build_kernel(tmp_path / "kit", lambda *_: None)

@@ -1,0 +1,152 @@
+"""Renewing a guest's clock and randomness, with a guest of ours at the other end of the pipes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from vmbackend.errors import GuestUnreachable
+from vmbackend.libvirt import resync as module
+from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.resync import resync_clock_and_entropy
+
+SECOND = 1_000_000_000
+Answer = Callable[[int, bytes], bytes]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> MachineDir:
+    made = MachineDir(tmp_path, "m1")
+    made.create()
+    return made
+
+
+@contextmanager
+def guest(files: MachineDir, answer: Answer) -> Iterator[list[bytes]]:
+    """Holds the pipes as QEMU does and answers each line; the lines it got."""
+    heard: list[bytes] = []
+    requests, answers = (os.open(f"{files.requests_pipe}.{way}", os.O_RDWR) for way in ("in", "out"))
+
+    def serve() -> None:
+        rest = b""
+        while b"\0" not in rest:
+            *lines, rest = (rest + os.read(requests, 4096)).split(b"\n")
+            for line in lines:
+                heard.append(line)
+                os.write(answers, answer(int(line.split()[1]), line))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        os.write(requests, b"\0")
+        thread.join()
+        os.close(requests)
+        os.close(answers)
+
+
+def test_time_and_randomness_are_sent_and_no_two_are_the_same(files: MachineDir) -> None:
+    with guest(files, lambda asked, line: b"fresh %d %d\n" % (asked, time.time_ns())) as heard:
+        before = time.time_ns()
+        resync_clock_and_entropy(files)
+        resync_clock_and_entropy(files)
+    words = [line.split() for line in heard]
+    assert [(word, len(entropy)) for word, _, entropy in words] == [(b"fresh", 128)] * 2
+    assert before <= int(words[0][1]) <= int(words[1][1]) <= time.time_ns()
+    assert words[0][2] != words[1][2]
+
+
+def test_a_guest_that_hears_it_late_is_told_a_time_ahead(files: MachineDir) -> None:
+    behind = 100 * SECOND
+
+    def late(asked: int, line: bytes) -> bytes:
+        # Its clock is what it was told, less what it took to get there.
+        return b"fresh %d %d\n" % (asked, asked - behind)
+
+    with guest(files, late) as heard:
+        resync_clock_and_entropy(files)
+    first, second = (int(line.split()[1]) for line in heard)
+    assert behind // 2 < second - first < behind * 2
+
+
+def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:
+    with guest(files, lambda asked, line: b"fresh %d 5\n" % asked), pytest.raises(GuestUnreachable, match="clock"):
+        resync_clock_and_entropy(files)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"failed %d Invalid argument\n",
+        b"fresh %d\n",
+        b"fresh %d -5\n",
+        b"fresh %d 99999999999999999999999\n",
+        b"\xff\xfe %d \0\n",
+    ],
+)
+def test_what_is_no_answer_is_a_refusal(files: MachineDir, said: bytes) -> None:
+    with guest(files, lambda asked, line: said % asked), pytest.raises(GuestUnreachable, match="could not resync"):
+        resync_clock_and_entropy(files)
+
+
+def test_answers_to_somebody_else_are_passed_over(files: MachineDir) -> None:
+    def after_others(asked: int, line: bytes) -> bytes:
+        return b"fresh 1 1\nfailed 2 x\n\nnonsense\nfresh %d %d\n" % (asked, time.time_ns())
+
+    with guest(files, after_others):
+        resync_clock_and_entropy(files)
+
+
+def test_what_was_said_before_anybody_asked_is_dropped(files: MachineDir) -> None:
+    with guest(files, lambda asked, line: b"fresh %d %d\n" % (asked, time.time_ns())) as heard:
+        out = os.open(f"{files.requests_pipe}.out", os.O_RDWR | os.O_NONBLOCK)
+        os.write(out, b"x" * 65536)
+        resync_clock_and_entropy(files)
+        os.close(out)
+    assert len(heard) == 1
+
+
+def test_a_guest_that_talks_without_end_is_not_heard_for_ever(
+    files: MachineDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_REPLY_BYTES_MAX", 8192)
+    endless = guest(files, lambda asked, line: b"x" * 30_000 + b"\n")
+    with endless, pytest.raises(GuestUnreachable, match="does not resync"):
+        resync_clock_and_entropy(files)
+
+
+def test_a_silent_guest_is_given_up(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SECONDS", 0.1)
+    with guest(files, lambda asked, line: b"."), pytest.raises(GuestUnreachable, match="does not resync"):
+        resync_clock_and_entropy(files)
+
+
+def test_a_machine_without_a_process_is_told_at_once(files: MachineDir) -> None:
+    with pytest.raises(GuestUnreachable):
+        resync_clock_and_entropy(files)
+    (files.path / "requests.in").unlink()
+    with pytest.raises(GuestUnreachable):
+        resync_clock_and_entropy(files)
+
+
+def test_a_process_that_dies_meanwhile_is_told_at_once(files: MachineDir) -> None:
+    requests = os.open(f"{files.requests_pipe}.in", os.O_RDWR)
+    answers = os.open(f"{files.requests_pipe}.out", os.O_RDWR)
+
+    def die() -> None:
+        os.read(requests, 10)
+        os.close(answers)
+
+    dying = threading.Thread(target=die)
+    dying.start()
+    with pytest.raises(GuestUnreachable, match="stopped"):
+        resync_clock_and_entropy(files)
+    dying.join()
+    os.close(requests)

@@ -1,0 +1,52 @@
+"""Attaching machines to the host's network and detaching them, according to their records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vmbackend.errors import BackendError, MachineNotFound
+from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.network_maintainer import port_for
+from vmbackend.libvirt.record import Record
+from vmbackend.policy import NetworkPolicy
+
+
+class NetworkAttachment:
+    """`disabled`: libvirt's mock hypervisor has no network; only records are written then."""
+
+    def __init__(self, network: Network, inventory: HostInventory, *, disabled: bool) -> None:
+        self._network = network
+        self._inventory = inventory
+        self._disabled = disabled
+
+    def attach(self, record: Record, former: Record) -> None:
+        """Apply the machine's network rules. Repeated before each start, as an administrator may have flushed them."""
+        if self._disabled:
+            return
+        try:
+            self._network.attach(port_for(record), port_for(former))
+        except BackendError:
+            self._network.install(port_for(known) for known in self._inventory.records())
+
+    def change_policy(self, machine_id: str, policy: NetworkPolicy) -> None:
+        """As `Driver.set_network`."""
+        with self._network.lock:
+            files = self._inventory.machine_dir(machine_id)
+            record = files.read_record()
+            if record is None:
+                raise MachineNotFound("The machine's files are not on this host.")
+            changed = replace(record, network=policy, generation=record.generation_for(policy))
+            # The record first: a concurrent rebuild of the firewall must apply the new policy.
+            files.write_record(changed)
+            self.attach(changed, record)
+
+    def detach(self, machine_id: str, record: Record | None) -> None:
+        """Remove the machine from the network. The id of an orphaned tap is its own name."""
+        if self._disabled:
+            return
+        ip = record.ip if record else self._network.attached_addresses().get(machine_id)
+        tap = self._network.tap_for(ip) if ip else machine_id
+        if ip:
+            self._network.detach(ip, machine_id)
+        self._network.remove_tap(tap)

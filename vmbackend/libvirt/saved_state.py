@@ -1,0 +1,222 @@
+"""Saving a machine's memory to its directory and restoring it.
+
+Memory must never be restored twice: the disk has changed since. So a machine is restored with its CPUs stopped, its
+saved memory is removed, and only then its CPUs continue. A death in between leaves a paused machine.
+
+Besides this file there may be a *managed* image of libvirt, saved by another program, such as a host that saves all
+machines when it shuts down. It is restored in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from vmbackend.driver import MachineState
+from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, SavedMemoryUnusable
+from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt.record import MachineDir
+from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
+from vmbackend.libvirt.settings import LibvirtSettings
+
+log = logging.getLogger(__name__)
+
+# A save file contains devices and page headers besides the guest's memory.
+_OVERHEAD_MB = 64
+_ABORT_SECONDS = 30.0
+_PAUSES = (0.1, 1.0)  # seconds before a retry
+_UNUSABLE = "The machine's saved memory could not be loaded and was dropped: its next start is a cold one."
+
+
+class SavedStateManager:
+    """The saved memory of one instance's machines."""
+
+    def __init__(self, settings: LibvirtSettings) -> None:
+        self._settings = settings
+
+    def state(self, target: Any, files: MachineDir) -> MachineState:
+        """The machine's state, saved memory included."""
+        state = domain.state_of(target)
+        if state is MachineState.OFF and SavedMemory(files).is_complete:
+            return MachineState.ASLEEP
+        return state
+
+    def save_memory(self, target: Any, files: MachineDir, memory_mb: int) -> None:
+        """As `Driver.sleep`, for a running or paused machine."""
+        self._require_free_space(memory_mb)
+        memory = SavedMemory(files)
+        memory.drop()
+        try:
+            with domain.translate_errors("put to sleep"):
+                target.saveFlags(str(memory.path), None, 0)
+        except BackendError:
+            self._clean_up_failed_save(target, memory)
+            raise
+        memory.write_checksum()
+
+    def restore_memory(self, connection: Any, target: Any, files: MachineDir, attach: Callable[[], None]) -> None:
+        """Restore the memory and let the CPUs continue. As `Driver.start` of a sleeping machine.
+
+        `attach` runs concurrently with the restore and completes before the CPUs continue; if it raises, the machine
+        sleeps as before.
+        """
+        memory = SavedMemory(files)
+        if not memory.is_complete:
+            attach()
+            _restore_managed(target)
+            return
+        with ThreadPoolExecutor(1) as executor:
+            attaching = executor.submit(attach)
+            loaded = self._load(connection, target, memory)
+        if not loaded:
+            domain.destroy_domain(target)
+            memory.drop()
+            raise SavedMemoryUnusable(_UNUSABLE)
+        if attaching.exception():
+            domain.destroy_domain(target)
+        attaching.result()
+        memory.drop()
+        domain.resume_domain(target)
+
+    def drop_loaded_memory(self, files: MachineDir) -> None:
+        """Drop memory that was restored, before the CPUs continue: it must not be restored again.
+
+        Partial memory stays: a concurrent sleep is writing it.
+        """
+        memory = SavedMemory(files)
+        if memory.is_complete:
+            memory.drop()
+
+    def drop_all(self, files: MachineDir) -> None:
+        """Remove all saved memory, also of a machine unknown to libvirt. The machine must not have a process."""
+        SavedMemory(files).drop()
+        image = self._managed_image(files.id)
+        try:
+            if image is not None:
+                image.unlink(missing_ok=True)
+        except OSError as error:
+            raise BackendUnavailable("The machine's saved memory could not be removed.") from error
+
+    def reconcile(self, target: Any, files: MachineDir) -> None:
+        """After libvirt was opened: clean up after a death during a sleep or a wake."""
+        memory = SavedMemory(files)
+        if not memory.exists:
+            return
+        if not _abort_save(target):
+            return
+        if domain.state_of(target) in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
+            log.warning("machine %s: partial or outdated saved memory is removed", files.id)
+            memory.drop()
+
+    def exists(self, files: MachineDir, target: Any) -> bool:
+        """Whether any saved memory of the machine exists, complete or partial."""
+        image = self._managed_image(files.id)
+        return SavedMemory(files).exists or (image is not None and image.exists()) or domain.has_saved_memory(target)
+
+    def managed_image_ids(self) -> frozenset[str]:
+        """Machine ids with a managed image in an embedded libvirt, whether it knows the machine or not."""
+        root = self._settings.embed_root
+        if root is None:
+            return frozenset()
+        prefix = domain.name_for(self._settings.instance, "")
+        found = managed_image(root, prefix + "*")
+        return frozenset(path.name[len(prefix) : -len(".save")] for path in found.parent.glob(found.name))
+
+    def _managed_image(self, machine_id: str) -> Path | None:
+        root = self._settings.embed_root
+        return None if root is None else managed_image(root, domain.name_for(self._settings.instance, machine_id))
+
+    def _require_free_space(self, memory_mb: int) -> None:
+        free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
+        if memory_mb + _OVERHEAD_MB > free:
+            raise CapacityExceeded(f"The host lacks space for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
+
+    def _clean_up_failed_save(self, target: Any, memory: SavedMemory) -> None:
+        """Clean up after a failed save.
+
+        While libvirt is unreachable it may still be writing: then `reconcile` does it.
+        """
+        try:
+            state = domain.state_of(target)
+        except BackendError:
+            return
+        if state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
+            memory.drop()
+
+    def _load(self, connection: Any, target: Any, memory: SavedMemory) -> bool:
+        """Restore and verify the memory concurrently; returns whether both succeeded.
+
+        Valid memory that did not load is retried: the process may have been killed in between, and the late event of
+        that death was observed to end the next process, too.
+        """
+        with ThreadPoolExecutor(1) as checking:
+            valid = checking.submit(memory.matches_checksum)
+            flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
+            try:
+                loaded = _restore(connection, memory, flags)
+            except BackendUnavailable:
+                # libvirt reports some effects of a corrupt file as a system error.
+                if valid.result():
+                    raise
+                return False
+            for pause in _PAUSES:
+                if loaded or not valid.result():
+                    break
+                time.sleep(pause)
+                loaded = _restore(connection, memory, flags)
+            return loaded and valid.result()
+
+
+def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
+    """False if the hypervisor failed to load it. Raises BackendUnavailable if the hypervisor was not reached."""
+    try:
+        connection.restoreFlags(str(memory.path), None, flags)
+    except libvirt.libvirtError as error:
+        if domain.is_connection_error(error):
+            with domain.translate_errors("wake"):
+                raise
+        log.error("libvirt: wake: %s", error)
+        return False
+    except SystemError:
+        # The binding raises this for a message that contains bytes of the file which are not UTF-8.
+        log.exception("libvirt: wake")
+        return False
+    return True
+
+
+def _restore_managed(target: Any) -> None:
+    """Restore a managed image. libvirt silently starts cold if its header is unreadable, so that is checked first."""
+    try:
+        target.managedSaveGetXMLDesc(0)
+        target.create()
+    except libvirt.libvirtError as error:
+        if domain.is_connection_error(error):
+            with domain.translate_errors("wake"):
+                raise
+        log.error("libvirt: wake: %s", error)
+        domain.drop_saved_memory(target)
+        raise SavedMemoryUnusable(_UNUSABLE) from error
+
+
+def _abort_save(target: Any) -> bool:
+    """Abort a save that libvirt still performs for a caller that is gone. The machine continues.
+
+    False if it does not end: the file must not be removed then, as it may become the only copy.
+    """
+    deadline = time.monotonic() + _ABORT_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if target.jobInfo()[0] == libvirt.VIR_DOMAIN_JOB_NONE:
+                return True
+            target.abortJob()
+        except libvirt.libvirtError:
+            return True  # off, or no job by now
+        time.sleep(0.1)
+    log.error("libvirt does not abort an abandoned save of %s", target.name())
+    return False

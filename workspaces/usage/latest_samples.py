@@ -1,0 +1,119 @@
+"""The newest samples, in Redis: tiers 0 and 1, and the last look at each machine.
+
+For each workspace two lists of bounded length and one value. Each expires by itself, so nothing stays of a workspace
+that is gone or of a host that fell silent. One script call writes a few hundred machines.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from common.redis import redis_client, redis_key
+from workspaces.usage.amounts import Amounts, Point
+
+PACKED_SAMPLE = struct.Struct("<dqIBI23q")
+HAS_MEMORY, HAS_DISK = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSample:
+    """The last look at a machine, at most 15 seconds old. Network counters are of its process, since its start."""
+
+    at: float
+    tick: int
+    reset_count: int
+    memory_mb: int
+    observed_ms: int
+    cpu_time_ns: int
+    cpu_capacity_ns: int
+    net_rx_bytes: int
+    net_tx_bytes: int
+    memory_used_bytes: int | None
+    memory_total_bytes: int | None
+    disk_used_bytes: int | None
+    disk_total_bytes: int | None
+    disk_read_bytes: int
+    disk_write_bytes: int
+    process_cpu_time_ns: int
+    # Counted and not yet in the rows: everything after `tick`, of the totals and of the points.
+    unwritten: Amounts
+    unwritten_points: Point
+
+
+def samples_key(workspace_id: str) -> str:
+    return redis_key(f"usage:{workspace_id}")
+
+
+def latest_samples(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
+    """The last looks at these machines, of those that were looked at lately. Raises redis.RedisError."""
+    if not workspace_ids:
+        return {}
+    found = redis_client().mget([f"{samples_key(workspace_id)}:now" for workspace_id in workspace_ids])
+    pairs = zip(workspace_ids, found, strict=True)
+    return {workspace_id: _unpacked(raw) for workspace_id, raw in pairs if raw and len(raw) == PACKED_SAMPLE.size}
+
+
+def recent_points(workspace_id: str, reset_count: int) -> tuple[list[Point], list[Point]]:
+    """The points of tiers 0 and 1, as they were written. Raises redis.RedisError."""
+    with redis_client().pipeline(transaction=False) as pipe:
+        for tier in (0, 1):
+            pipe.lrange(f"{samples_key(workspace_id)}:{tier}", 0, -1)
+        seconds, tens = pipe.execute()
+    return _points(seconds, reset_count), _points(tens, reset_count)
+
+
+def delete_samples(workspace_id: str) -> None:
+    """Raises redis.RedisError."""
+    redis_client().delete(*(f"{samples_key(workspace_id)}:{what}" for what in ("0", "1", "now")))
+
+
+def _points(found: Iterable[bytes], reset_count: int) -> list[Point]:
+    return [point for raw in found if (point := Point.unpack(raw, reset_count)) is not None]
+
+
+def _unpacked(raw: Any) -> LatestSample:
+    (
+        at, tick, reset_count, flags, memory_mb, observed_ms, cpu, capacity, net_rx, net_tx, memory_used, memory_total,
+        disk_used, disk_total, disk_read, disk_write, process_cpu, *rest,
+    ) = PACKED_SAMPLE.unpack(raw)  # fmt: skip
+    memory, disk = bool(flags & HAS_MEMORY), bool(flags & HAS_DISK)
+    return LatestSample(
+        at=at,
+        tick=tick,
+        reset_count=reset_count,
+        memory_mb=memory_mb,
+        observed_ms=observed_ms,
+        cpu_time_ns=cpu,
+        cpu_capacity_ns=capacity,
+        net_rx_bytes=net_rx,
+        net_tx_bytes=net_tx,
+        memory_used_bytes=memory_used if memory else None,
+        memory_total_bytes=memory_total if memory else None,
+        disk_used_bytes=disk_used if disk else None,
+        disk_total_bytes=disk_total if disk else None,
+        disk_read_bytes=disk_read,
+        disk_write_bytes=disk_write,
+        process_cpu_time_ns=process_cpu,
+        unwritten=Amounts(*rest[:5]),
+        unwritten_points=Point(0, rest[5], rest[6], 0, 0, *rest[7:]),
+    )
+
+
+def cached_value(key: str) -> bytes | None:
+    """What `keep` put there, while it lasts. Raises redis.RedisError."""
+    found: Any = redis_client().get(key)
+    return found if found is None else bytes(found)
+
+
+def cache_value(key: str, value: bytes, seconds: int) -> None:
+    """Raises redis.RedisError."""
+    redis_client().set(key, value, ex=seconds)
+
+
+def latest_sample_and_counter(workspace_id: str, counter: str) -> tuple[LatestSample | None, int]:
+    """The last look at a machine and a counter, in one round trip. Raises redis.RedisError."""
+    raw, count = redis_client().mget([f"{samples_key(workspace_id)}:now", counter])
+    return _unpacked(raw) if raw and len(raw) == PACKED_SAMPLE.size else None, int(count or 0)
