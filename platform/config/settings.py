@@ -37,7 +37,6 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "drf_spectacular_sidecar",
-    "django_eventstream",
     "config.apps.PlatformConfig",
     *APPS,
 ]
