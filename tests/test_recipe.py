@@ -58,12 +58,19 @@ def tool(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
+def use_packages_of_this_run(tree: Path) -> None:
+    """No command of the Makefile installs anything here: .venv is the one of this run."""
+    (tree / ".venv").symlink_to(ROOT / ".venv")
+    for script in ("packages.sh", "venv.sh"):
+        (tree / "scripts" / script).write_text("#!/bin/sh\n")
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree in which the recipe was followed."""
     made = tmp_path_factory.mktemp("recipe") / "tree"
     shutil.copytree(ROOT, made, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    (made / ".venv").symlink_to(ROOT / ".venv")
+    use_packages_of_this_run(made)
     for file, kind, text in blocks():
         path = made / file
         if kind == "diff":
