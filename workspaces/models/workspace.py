@@ -36,7 +36,7 @@ class Kind(models.TextChoices):
 
 
 class Mode(models.TextChoices):
-    """Specification, Lifecycle object: a temporary workspace has a TTL, a permanent one a restart and an idle policy."""
+    """Specification, Lifecycle object: temporary ones have a TTL, permanent ones a restart and an idle policy."""
 
     PERMANENT = "permanent"
     TEMPORARY = "temporary"
