@@ -11,7 +11,8 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from accounts.scopes import Actor, Scope
+from accounts.actors import Actor
+from accounts.scopes import Scope
 from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
 from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
