@@ -39,17 +39,17 @@ class TestEvents:
 
     @pytest.fixture
     def files(self, short):
-        self.held = []
+        self.held_tasks = []
         made = MachineDir(short, "m1")
         made.create()
         yield made
-        for descriptor in self.held:
+        for descriptor in self.held_tasks:
             os.close(descriptor)
 
     def _say(self, files, data, name="events.out"):
         """Leave the pipe open, as QEMU does: a pipe without an open end loses its content."""
         descriptor = os.open(files.path / name, os.O_RDWR | os.O_NONBLOCK)
-        self.held.append(descriptor)
+        self.held_tasks.append(descriptor)
         os.write(descriptor, data)
 
     def test_the_exit_code_is_reported_before_the_stop(self, channels, files, told):

@@ -142,7 +142,7 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: Transfer
     async with aclosing(rest):
         yield first
         async for chunk in rest:
-            await use.arecord()
+            await use.arecord_chunk()
             yield chunk
 
 
