@@ -106,13 +106,6 @@ ROUTES = [
     Route("GET", f"{W}/logs/stream/{{source}}"),
     Route("GET", f"{W}/stats/stream"),
 ]
-# A plain view does not say which methods it takes.
-PLAIN_VIEWS = {
-    f"{W}/overlay/files": {"GET", "POST"},
-    f"{W}/logs/file/{{name}}": {"GET"},
-    f"{W}/logs/stream/{{source}}": {"GET"},
-    f"{W}/stats/stream": {"GET"},
-}
 # The documented routes that exist; a documented route that is built comes onto this list.
 DOCUMENTED = """
 POST /workspace

@@ -20,11 +20,9 @@ from tests.routes import (
     EDGE,
     NAMESPACE,
     OPEN,
-    PLAIN_VIEWS,
     ROUTES,
     WORKSPACE,
     Route,
-    W,
     every_route,
 )
 from tests.workspaces.rows import make_workspace
@@ -45,8 +43,7 @@ def existing() -> Iterator[tuple[str, str]]:
     for pattern, path in _flat(get_resolver()):
         if path in OPEN | EDGE or path.startswith("admin/"):
             continue
-        methods = getattr(pattern.callback, "actions", None) or PLAIN_VIEWS[path]
-        for method in methods:
+        for method in pattern.callback.actions:
             if method.upper() != "HEAD":
                 yield method.upper(), path
 
@@ -68,8 +65,7 @@ def test_every_route_has_its_entry_here() -> None:
 def test_every_documented_route_that_exists_is_matched(line: str) -> None:
     method, path = line.split()
     match = resolve(path.replace(":workspaceId", "ws_aaaaaaaaaaaaaaaa").replace(":id", "ws_aaaaaaaaaaaaaaaa"))
-    actions = getattr(match.func, "actions", None)
-    assert method.lower() in actions if actions else method in PLAIN_VIEWS[f"{W}/overlay/files"]
+    assert method.lower() in match.func.actions
 
 
 @every_route

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
-from vmbackend.guest.session import GuestAddress
+from vmbackend.guest.session import GuestAddress, GuestSession
 from workspaces import errors, last_used
 from workspaces.models import Workspace
 from workspaces.states import Status
+
+T = TypeVar("T")
 
 SSH_SECONDS = 5
 
@@ -46,6 +49,12 @@ def configure_ssh(workspace: Workspace) -> None:
         guest_pool().call(
             _address(workspace), lambda session: session.set_ssh(workspace.ssh_enabled, keys), SSH_SECONDS * 2
         )
+
+
+async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
+    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `guest_errors`."""
+    with guest_errors():
+        return await guest_pool().acall(address, fn, timeout)
 
 
 @contextmanager

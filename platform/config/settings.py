@@ -112,7 +112,6 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "PREPROCESSING_HOOKS": ["workspaces.files.openapi.add_files", "workspaces.streams.openapi.add_streams"],
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "common.openapi.add_errors"],
     "ENUM_NAME_OVERRIDES": {
         "CredentialScope": "accounts.scopes.Scope",

@@ -30,6 +30,8 @@ class ConnectionSettings:
     keepalive_count: int = 3
     # Commands at once in one guest; each needs a connection of its own, see CommandConnections.
     max_channels: int = 10
+    # The same for commands of the platform itself (a listing, a sync), which never wait for those of users.
+    reserved_channels: int = 2
     # What one channel may have in flight towards us; bounds our memory per command.
     window: int = 256 * 1024
 
@@ -170,15 +172,16 @@ class CommandConnections:
         # dropbear resets a sixth connection that has not logged in yet.
         self._arguments = (address, private_key, settings, asyncio.Semaphore(2))
         self._free = asyncio.Semaphore(settings.max_channels)
+        self._reserved = asyncio.Semaphore(settings.reserved_channels)
         self._idle: list[Connection] = []
 
     @asynccontextmanager
-    async def channel(self, command: str) -> AsyncIterator[Channel]:
+    async def channel(self, command: str, *, reserved: bool = False) -> AsyncIterator[Channel]:
         """Run `command`; waits for a free place. Raises GuestUnreachable.
 
         A connection is kept only where the command came to its end; otherwise it is closed, which ends the command.
         """
-        async with self._free:
+        async with self._reserved if reserved else self._free:
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)
             ended = False
             try:
