@@ -53,7 +53,7 @@ def test_another_client_key_is_refused(local: LocalGuest, guest: Guest, tmp_path
     key = tmp_path / "other"
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(key))
     guest.pool = GuestPool(lambda address: SSHGuestSession(address, key, kit=local.kit))
-    with pytest.raises(GuestUnreachable, match="refuses"):
+    with pytest.raises(GuestUnreachable, match="rejects"):
         guest.run(["true"])
     guest.pool.close()
 
@@ -99,6 +99,23 @@ def test_fifty_commands_at_once_share_a_few_connections(guest: Guest, local: Loc
 
     assert guest.do(many) == [f"{number}\n".encode() for number in range(50)]
     assert len(local.connections()) <= 10
+
+
+def test_long_commands_block_no_listing_and_no_sync(guest: Guest):
+    async def both(session: GuestSession) -> float:
+        most = ConnectionSettings().max_channels
+        long = [asyncio.ensure_future(session.execute(["sleep", "8"])) for _ in range(most + 1)]
+        await asyncio.sleep(2)
+        began = time.monotonic()
+        await session.list_directory(guest.inside)
+        await session.sync()
+        seconds = time.monotonic() - began
+        for task in long:
+            task.cancel()
+        await asyncio.wait(long)
+        return seconds
+
+    assert guest.do(both) < 4
 
 
 def rss_bytes(status: Path = Path("/proc/self/status")) -> int:

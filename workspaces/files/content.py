@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import IO, Any
 
@@ -24,7 +24,7 @@ from workspaces.files.conditions import Part, Validators, wanted_part
 from workspaces.files.paths import checked_path, displayed_path, query_path
 from workspaces.files.serializers import FileWritten
 from workspaces.files.upload import CHUNK, read_upload
-from workspaces.guests import call_guest, guest_errors
+from workspaces.guests import call_guest, guest_errors, open_file
 from workspaces.last_used import TransferUse
 
 CALL_SECONDS = 30.0
@@ -88,22 +88,9 @@ async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry:
 
 
 async def _opened(address: GuestAddress, path: str, part: Part) -> AsyncIterator[bytes]:
-    """The bytes of a file that has been opened: what goes wrong before the first of them can still be answered."""
-    chunks = guest_pool().astream(
+    return await open_file(
         address, lambda session: session.read(path, offset=part.offset, length=part.length), READ_SECONDS
     )
-    with guest_errors():
-        first = await anext(chunks, b"")
-    return _joined(first, chunks, TransferUse(address.machine_id))
-
-
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: TransferUse) -> AsyncIterator[bytes]:
-    async with aclosing(rest):
-        if first:
-            yield first
-        async for chunk in rest:
-            await use.arecord()
-            yield chunk
 
 
 async def _empty() -> AsyncIterator[bytes]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.http import HttpResponse, StreamingHttpResponse
@@ -12,17 +11,15 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
+from accounts.actors import Actor
 from accounts.authentication import ApiRequest
-from accounts.scopes import Actor
 from common.async_views import AsyncViewSet, entered_in_thread, in_request_thread, run_to_end
 from common.errors import NotFound, ValidationError
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
-from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress
-from workspaces.guests import call_guest, guest_errors
-from workspaces.last_used import TransferUse
+from workspaces.guests import call_guest, open_file
 from workspaces.logs import guest_logs
 from workspaces.logs.channels import cleared_on_commit
 from workspaces.logs.console import NAMES, Console
@@ -94,10 +91,7 @@ class LogFileViewSet(AsyncViewSet):
         place, path = await in_request_thread(_find_file, request.user, workspace_id, name)
         if isinstance(place, Console):
             return _plain(HttpResponse(await place.read(name), content_type=PLAIN))
-        chunks = guest_pool().astream(place, lambda session: session.read(path), CALL_SECONDS)
-        with guest_errors():
-            first = await anext(chunks, b"")  # an error of opening the file can still become an error response
-        body = _joined(first, chunks, TransferUse(place.machine_id))
+        body = await open_file(place, lambda session: session.read(path), CALL_SECONDS)
         return _plain(StreamingHttpResponse(body, content_type=PLAIN))
 
 
@@ -151,14 +145,6 @@ async def _clear(logs: AllLogs) -> None:
         if logs.guest is not None:
             await call_guest(logs.guest, lambda session: guest_logs.clear(session, logs.sources), CLEAR_SECONDS)
         await logs.console.clear()
-
-
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: TransferUse) -> AsyncIterator[bytes]:
-    async with aclosing(rest):
-        yield first
-        async for chunk in rest:
-            await use.arecord()
-            yield chunk
 
 
 def _plain(response: HttpResponseBase) -> HttpResponseBase:
