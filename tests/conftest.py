@@ -10,14 +10,12 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from accounts.models import Account, Credential, Plan
+from accounts.models import Account, Plan
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
 from credits.models import Rate
 from tests.callers import Caller
-from tests.workspaces.rows import make_workspace
 from tests.world import World
-from workspaces.states import Status
 
 
 def pytest_configure() -> None:
@@ -100,11 +98,9 @@ def scoped() -> Callable[..., Caller]:
 
 
 @pytest.fixture
-def world(api: Caller, scoped: Callable[..., Caller]) -> World:
-    """An account with a workspace that failed."""
-    other = scoped(api, Scope.ACCOUNT)
-    workspace = make_workspace(api.account, status=Status.FAILED, slug="the-workspace")
-    return World(api, workspace, Credential.objects.get(client_id=other.client_id))
+def world(api: Caller) -> World:
+    """An account with the rows that routes name: among them a workspace that failed."""
+    return World.of(api)
 
 
 @pytest.fixture

@@ -1,15 +1,30 @@
-"""Database connections of requests that wait."""
+"""Database connections and threads of requests that wait."""
 
 from __future__ import annotations
 
+from asgiref.sync import SyncToAsync
 from django.db import connection
 
 
 def release_connection() -> None:
-    """Give this thread's connection back before a wait that needs no database; the next query takes one again.
+    """Return this thread's connection before a wait that needs no database; the next query gets one again.
 
     Requests that wait for a machine or a guest would otherwise hold every connection of the pool. Within a
-    transaction nothing happens: its connection cannot be given back.
+    transaction it does nothing: that connection is in use.
     """
     if not connection.in_atomic_block:
         connection.close()
+
+
+def release_thread() -> None:
+    """End the thread in which this request's synchronous code ran.
+
+    Under ASGI, Django keeps one for each request until the response ends (its signals alone start it), which for a
+    stream is hours and for a command minutes. Synchronous code that follows gets a new thread.
+    """
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    if context is None:
+        return
+    executor = SyncToAsync.context_to_thread_executor.pop(context, None)
+    if executor is not None:
+        executor.shutdown(wait=False)

@@ -16,15 +16,15 @@ ERROR_SCHEMA = {
         "success": {"type": "boolean", "const": False},
         "error": {"type": "string", "description": "Machine readable; the same as `code` but for 401 and 403."},
         "code": {"type": "string"},
-        "message": {"type": "string", "description": "A sentence for people."},
-        "details": {"type": "object", "description": "For a validation error: field to list of sentences."},
+        "message": {"type": "string", "description": "Human-readable."},
+        "details": {"type": "object", "description": "For a validation error: field to list of messages."},
         "request_id": {"type": "string"},
     },
 }
 
 
 class MessageResponse(serializers.Serializer):
-    """What deletes answer. `accepted` with 202: it goes on."""
+    """The response of deletes. `accepted` with 202: the deletion continues."""
 
     success = serializers.BooleanField(default=True)
     accepted = serializers.BooleanField(required=False)

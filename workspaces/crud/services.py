@@ -18,8 +18,8 @@ from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
-from workspaces import errors, quota
-from workspaces.audit import record
+from workspaces import errors, quota, rows
+from workspaces.audit import record_activity
 from workspaces.crud import slugs
 from workspaces.images import choice
 from workspaces.images.choice import Choice
@@ -27,7 +27,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import free_address, place_on_host, require_room_on
+from workspaces.placement import free_address, place_on_host, require_host_memory
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import require_status, transition
@@ -89,15 +89,15 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     chosen, amount = _chosen(new)
     namespace = namespaces.for_create(actor, new.namespace)
     quota.require_plan_allows(account.plan, amount)
-    quota.require_namespace_room(namespace, amount, new=True)
+    quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.usage(account)
     quota.require_create_allowed(account.plan, used, amount)
     workspace = _insert(actor, namespace, new, chosen, amount)
     workspaces_counted(account, used.records + 1)
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
-    record(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
-    operation = queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
+    record_activity(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
+    operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label)
     return Created(workspace, operation)
 
 
@@ -131,7 +131,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
     host = place_on_host(amount)
     now = timezone.now()
     ttl = new.fields.get("ttl_seconds")
-    return Workspace.objects.create(
+    return rows.insert_row(
         account=account,
         namespace=namespace,
         kind=new.kind,
@@ -163,9 +163,9 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     require_status(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
-    quota.require_running_room(account.plan, quota.usage(account), amount)
+    quota.require_running_pool(account.plan, quota.usage(account), amount)
     host = workspace.host if workspace.static_network and workspace.host else place_on_host(amount)
-    require_room_on(host, amount)
+    require_host_memory(host, amount)
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
         moved |= {"host": host, "ip": free_address(host)}
@@ -184,14 +184,14 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
         error_message="",
         **moved,
     )
-    record(workspace, "retried", "Creation is tried again.", actor=actor)
-    return queue.enqueue(workspace, OperationKind.CREATE, actor=actor)
+    record_activity(workspace, "retried", "Creation is tried again.", actor=actor)
+    return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor)
 
 
 def delete_row(workspace: Workspace) -> None:
     """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
     usage.delete_usage(workspace)
-    workspace.delete()
+    rows.delete_row(workspace)
     workspace_gone(workspace.account_id)
 
 
@@ -201,19 +201,22 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
 
     A second delete joins the first. None: there was no host to ask, and the row is gone already.
     """
-    workspace = Workspace.objects.select_for_update(of=("self",)).select_related("host").get(pk=workspace.pk)
+    found = rows.find_and_lock(workspace.pk, "host")
+    if found is None:
+        raise Workspace.DoesNotExist
+    workspace = found
     creating = workspace.status in CREATING
     pending = queue.live_operation(workspace, OperationKind.DELETE)
     if pending is not None:
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
-    queue.cancel(workspace)
+    queue.cancel_operations(workspace)
     if workspace.host is None:
         delete_row(workspace)
         return None, False
     fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}
     transition(workspace, Status.DELETING, leaving=ANY, **fields)
-    record(workspace, "delete_requested", actor=actor)
-    return queue.enqueue(workspace, OperationKind.DELETE, actor=actor), creating
+    record_activity(workspace, "delete_requested", actor=actor)
+    return queue.enqueue_operation(workspace, OperationKind.DELETE, actor=actor), creating
 
 
 @transaction.atomic
@@ -228,12 +231,9 @@ def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any
     if changes.get("desktop_enabled"):
         _require_desktop(workspace)
     if changes:
-        columns = {**changes, "updated_at": timezone.now()}
-        if not Workspace.objects.filter(pk=workspace.pk).update(**columns):
+        if not rows.update_row(workspace, **changes, updated_at=timezone.now()):
             raise NotFound
-        for name, value in columns.items():
-            setattr(workspace, name, value)
-        record(workspace, "updated", f"Changed: {', '.join(sorted(changes))}.", actor=actor)
+        record_activity(workspace, "updated", f"Changed: {', '.join(sorted(changes))}.", actor=actor)
     return workspace
 
 
