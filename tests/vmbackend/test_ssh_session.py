@@ -99,8 +99,8 @@ def test_fifty_commands_at_once_share_a_few_connections(guest: Guest, local: Loc
     assert len(local.connections()) <= 10
 
 
-def test_long_commands_block_no_listing_and_no_sync(guest: Guest):
-    async def both(session: GuestSession) -> float:
+def test_long_commands_do_not_block_listings_and_sync(guest: Guest):
+    async def list_and_sync(session: GuestSession) -> float:
         most = ConnectionSettings().max_channels
         long = [asyncio.ensure_future(session.execute(["sleep", "8"])) for _ in range(most + 1)]
         await asyncio.sleep(2)
@@ -113,7 +113,7 @@ def test_long_commands_block_no_listing_and_no_sync(guest: Guest):
         await asyncio.wait(long)
         return seconds
 
-    assert guest.do(both) < 4
+    assert guest.call(list_and_sync) < 4
 
 
 def rss_bytes(status: Path = Path("/proc/self/status")) -> int:
