@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,11 @@ async def execute(client: httpx.AsyncClient, workspace_id: str, seconds: int) ->
 def children(of: Server) -> int:
     """How many processes the streams process runs: the commands of the fake driver's guests."""
     assert of.process is not None
-    tasks = Path(f"/proc/{of.process.pid}/task").iterdir()
-    return sum(len((task / "children").read_text().split()) for task in tasks)
+    found = 0
+    for task in Path(f"/proc/{of.process.pid}/task").iterdir():
+        with suppress(FileNotFoundError):  # the thread has ended
+            found += len((task / "children").read_text().split())
+    return found
 
 
 def main() -> None:
