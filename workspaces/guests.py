@@ -20,7 +20,7 @@ SSH_SECONDS = 5
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
-    """Where the guest's control port is; counts as a use. Raises VmNotRunning unless the workspace is running."""
+    """The address of the guest's control port; counts as a use. Raises VmNotRunning unless the workspace is running."""
     if workspace.status != Status.RUNNING:
         raise errors.VmNotRunning(
             f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
@@ -34,7 +34,7 @@ def _address(workspace: Workspace) -> GuestAddress:
 
 
 def ssh_is_open(workspace: Workspace) -> bool:
-    """Whether somebody has an SSH session open. A guest that does not answer is taken to have none."""
+    """Whether an SSH session is open. A guest that does not answer counts as having none."""
     if not workspace.ssh_enabled:
         return False
     try:
@@ -44,7 +44,7 @@ def ssh_is_open(workspace: Workspace) -> bool:
 
 
 def configure_ssh(workspace: Workspace) -> None:
-    """Bring the SSH server of a guest that runs to the row, at once. Raises GuestUnreachable."""
+    """Apply the row's SSH access in a running guest. Raises GuestUnreachable."""
     keys = tuple(workspace.ssh_keys)
     with guest_errors():
         guest_pool().call(
@@ -78,13 +78,13 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: last_use
         if first:
             yield first
         async for chunk in rest:
-            await use.arecord()
+            await use.arecord_chunk()
             yield chunk
 
 
 @contextmanager
 def guest_errors() -> Iterator[None]:
-    """The one translation of guest failures for callers."""
+    """Translate the backend's errors to those of the API; the one place that does."""
     try:
         yield
     except backend.GuestPathNotFound as exc:

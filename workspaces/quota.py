@@ -1,7 +1,7 @@
-"""The plan's ceilings and the two pools (specification, Workspace quota object; errors of Workspace create).
+"""The limits of the plan and the two pools (specification, Workspace quota object; errors of Workspace create).
 
-Checks that precede a write run under the account's lock (`accounts.services.account_lock`), so that two requests at
-once can never both take the last of a pool.
+Checks that precede a write run under the account's lock (`accounts.services.account_lock`), so that two
+concurrent requests can never both take the last of a pool.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Amount:
             self.count + other.count,
         )
 
-    def shown(self) -> dict[str, Any]:
-        """As responses show it."""
+    def as_response(self) -> dict[str, Any]:
+        """As in responses."""
         return {
             "cpus": self.cpu_millis / 1000,
             "memory_mb": self.memory_mb,
@@ -47,7 +47,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an account owns and what of it runs."""
+    """What an account owns, and the part of it that runs."""
 
     owned: Amount
     running: Amount
@@ -55,17 +55,17 @@ class Usage:
 
 
 def amount_of(workspace: Workspace) -> Amount:
-    """What the workspace shall have: it owns this much, and its next start takes this much."""
+    """The desired resources: owned now, and used from the next start on."""
     return Amount(workspace.cpu_millis, workspace.memory_mb, workspace.disk_size_mb)
 
 
 def columns_of(amount: Amount) -> dict[str, int]:
-    """The columns of what a workspace shall have."""
+    """The columns of the desired resources."""
     return {"cpu_millis": amount.cpu_millis, "memory_mb": amount.memory_mb, "disk_size_mb": amount.disk_size_mb}
 
 
 def applied_columns(amount: Amount) -> dict[str, int]:
-    """The columns of a machine that is made with `amount`."""
+    """The columns of a machine that is started with `amount`."""
     return {
         "applied_cpu_millis": amount.cpu_millis,
         "applied_memory_mb": amount.memory_mb,
@@ -74,12 +74,12 @@ def applied_columns(amount: Amount) -> dict[str, int]:
 
 
 def applied_amount(workspace: Workspace) -> Amount:
-    """What its machine was last made with."""
+    """What its machine was last started with."""
     return Amount(workspace.applied_cpu_millis, workspace.applied_memory_mb, workspace.applied_disk_size_mb)
 
 
 def growth(before: Amount, after: Amount) -> Amount:
-    """What a change asks for more; nothing where it asks for less."""
+    """By how much a change increases each resource; 0 where it decreases one."""
     return Amount(
         max(0, after.cpu_millis - before.cpu_millis),
         max(0, after.memory_mb - before.memory_mb),
@@ -101,7 +101,7 @@ def plan_running_pool(plan: Plan) -> Amount:
 
 
 def usage(account: Account) -> Usage:
-    """One query over an index that covers it. What runs counts with the sizes that it runs with."""
+    """One query over an index that covers it. Running workspaces count with their applied sizes."""
     owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
     sums = {
         f"{name}_{field}": Sum(prefix + field, filter=condition, default=0)
@@ -135,7 +135,7 @@ def require_create_allowed(plan: Plan, used: Usage, wanted: Amount) -> None:
 
 
 def require_plan_allows(plan: Plan, wanted: Amount) -> None:
-    """The ceiling for one workspace. Raises ResourceNotAllowed."""
+    """The limit for one workspace. Raises ResourceNotAllowed."""
     _require_within(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
 
 
@@ -158,7 +158,7 @@ def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limi
         current, more, most = getattr(used, field), getattr(wanted, field), getattr(limit, field)
         if more and current + more > most:
             raise error(
-                f"{error.message} ({shown}: {current / unit:g} used, {more / unit:g} asked, {most / unit:g} allowed)",
+                f"{error.message} ({shown}: {current / unit:g} used, {more / unit:g} requested, limit {most / unit:g})",
                 details={
                     "resource": shown,
                     "current": current / unit,
@@ -169,7 +169,7 @@ def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limi
 
 
 def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
-    """The namespace's own caps. Raises NamespaceLimitReached."""
+    """The namespace's own limits. Raises NamespaceLimitReached."""
     limits = namespace.resource_limits or {}
     most = limits.get("max_workspaces")
     if new and most is not None:
@@ -192,17 +192,17 @@ def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool)
 
 
 def quota_object(account: Account) -> dict[str, Any]:
-    """The workspace quota object; `reason` is the code that the smallest create would meet."""
+    """The workspace quota object; `reason` is the error code of the smallest create."""
     plan, used = account.plan, usage(account)
     reason = _create_reason(plan, used)
     return {
         "plan": plan.code,
         "planLabel": plan.label,
-        "limits": plan_limits(plan).shown(),
-        "pool": plan_pool(plan).shown(),
-        "pool_usage": {"count": used.owned.count, **used.owned.shown()},
-        "running_pool": plan_running_pool(plan).shown(),
-        "running_pool_usage": {"count": used.running.count, **used.running.shown()},
+        "limits": plan_limits(plan).as_response(),
+        "pool": plan_pool(plan).as_response(),
+        "pool_usage": {"count": used.owned.count, **used.owned.as_response()},
+        "running_pool": plan_running_pool(plan).as_response(),
+        "running_pool_usage": {"count": used.running.count, **used.running.as_response()},
         "maxSandboxes": plan.max_workspaces,
         "currentSandboxes": used.records,
         "canCreate": reason is None,

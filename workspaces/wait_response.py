@@ -49,5 +49,5 @@ def require_success(operation: Operation) -> None:
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """`{success, workspace}` when the operation has ended; 202 where it goes on. Raises as `has_ended`, NotFound."""
     ended = operation is None or wait_until_finished(operation)
-    body = representations.workspace_body(selectors.get(request.user, workspace.pk))
+    body = representations.workspace_body(selectors.get_workspace(request.user, workspace.pk))
     return ok(workspace=body) if ended else ok(202, accepted=True, workspace=body)

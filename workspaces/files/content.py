@@ -148,7 +148,7 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
         size += len(piece)
         if size > limit:
             raise PayloadTooLarge(f"A file of at most {limit} bytes can be written.")
-        await use.arecord()
+        await use.arecord_chunk()
         yield piece
 
 
@@ -168,7 +168,7 @@ def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Any:
     """Write the body's content into the spool; returns its `path`."""
 
     def read(size: int) -> bytes:
-        use.touch()
+        use.record_chunk()
         return request.read(size)
 
     return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
@@ -180,5 +180,5 @@ async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -
 
 async def _spooled(spool: IO[bytes], use: TransferUse) -> AsyncIterator[bytes]:
     while chunk := await asyncio.to_thread(spool.read, CHUNK):
-        await use.arecord()
+        await use.arecord_chunk()
         yield chunk

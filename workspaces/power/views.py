@@ -21,14 +21,14 @@ START_REFUSED = refused({400: "`validation_error`", 409: f"{OUT_OF_TURN}; `vm_mi
 
 
 class PowerViewSet(ViewSet):
-    """Each call returns when its operation has finished; 202 where that takes longer than the deadline of a wait.
+    """Each call returns when its operation has finished; 202 where that takes longer than the wait for it.
 
-    Meanwhile reads show the transitional status. One operation at a time: a second one is 409.
+    Until then reads show the transitional status. One operation at a time: a second one is 409.
     """
 
     @extend_schema(request=serializers.StartRequest, responses={**LAUNCHED, **START_REFUSED})
     def start(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Start a workspace; a paused one is resumed and a sleeping one woken. One that runs is left as it is.
+        """Start a workspace; a paused one is resumed and a sleeping one woken. Idempotent.
 
         `force` skips the state checks: a creation that failed is tried again.
         """
@@ -39,14 +39,14 @@ class PowerViewSet(ViewSet):
 
     @extend_schema(request=None, responses=MOVED)
     def stop(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Shut a workspace down; its data is preserved. One that is stopped is left as it is."""
+        """Shut a workspace down; its data is preserved. Idempotent."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_stop(workspace=workspace, actor=request.user.label)
         return power_response(request, workspace, operation)
 
     @extend_schema(request=None, responses=LAUNCHED)
     def restart(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Shut a running workspace down and start it; what was saved for the next start is applied."""
+        """Shut a running workspace down and start it; saved resources are applied."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_restart(workspace=workspace, actor=request.user.label)
         return power_response(request, workspace, operation)
@@ -60,7 +60,7 @@ class PowerViewSet(ViewSet):
 
     @extend_schema(request=None, responses=LAUNCHED)
     def resume(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Let a paused workspace go on, or wake a sleeping one. One that runs is left as it is."""
+        """Resume a paused workspace, or wake a sleeping one. Idempotent."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_resume(workspace=workspace, actor=request.user.label)
         return power_response(request, workspace, operation)

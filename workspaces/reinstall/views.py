@@ -43,7 +43,7 @@ class ReinstallViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_reinstall(workspace=workspace, actor=request.user.label)
         ended = wait_until_finished(operation)
-        row = selectors.get(request.user, workspace.pk)
+        row = selectors.get_workspace(request.user, workspace.pk)
         body = {
             "workspace_id": row.pk,
             "reinstalled": ended,

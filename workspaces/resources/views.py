@@ -60,7 +60,7 @@ class ResourcesViewSet(ViewSet):
             workspace=workspace, actor=request.user.label, changes=changes, apply=apply
         )
         ended = operation is None or wait_until_finished(operation)
-        updated = representations.resources_body(selectors.get(request.user, workspace.pk))
+        updated = representations.resources_body(selectors.get_workspace(request.user, workspace.pk))
         if not ended:
             return ok(202, accepted=True, updated=updated, relaunched=False)
         return ok(updated=updated, relaunched=operation is not None)

@@ -1,4 +1,4 @@
-"""Queries of the usage routes."""
+"""Queries and bodies of the usage routes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIVITY_DAYS = 1
 
 
 class Moment(serializers.DateTimeField):
-    """ISO 8601; without a zone it is UTC. A `+` that was sent as it is comes as a space. Nothing was before 1970."""
+    """ISO 8601; UTC without a zone. An unescaped `+`, which arrives as a space, is accepted. At the earliest 1970."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(default_timezone=UTC, **kwargs)
@@ -34,7 +34,7 @@ class Moment(serializers.DateTimeField):
 
 
 class WindowQuery(serializers.Serializer):
-    """`from` and `to`, the former before the latter."""
+    """`from` and `to`; `from` must not be later."""
 
     to = Moment(required=False, help_text="ISO 8601; default now.")
 
@@ -65,7 +65,7 @@ class UsageQuery(WindowQuery):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is asked of a series. `begin` None: as far as each tier reaches."""
+    """What is requested of a series. `begin` None: as far as each tier covers."""
 
     begin: datetime | None
     end: datetime
@@ -77,7 +77,10 @@ class Window:
 
 
 def window_of(request: Request) -> Window:
-    """`from` wins over `last`; neither: what the tier reaches, else the last hour. Raises a validation_error."""
+    """`from` takes precedence over `last`; without both, what the tier covers, else the last hour.
+
+    Raises ValidationError.
+    """
     data = _valid(UsageQuery, request)
     now = timezone.now()
     end = min(data.get("to", now), now)
@@ -94,7 +97,7 @@ def window_of(request: Request) -> Window:
 
 
 def activity_window(request: Request) -> tuple[datetime, datetime]:
-    """Default: the last day; what is still to come is none of it. Raises a validation_error."""
+    """Default: the last day, up to now. Raises ValidationError."""
     data = _valid(WindowQuery, request)
     now = timezone.now()
     end = data.get("to", now)
@@ -126,10 +129,10 @@ class TotalsResponse(Success):
 
 
 class UsagePointObject(serializers.Serializer):
-    timestamp = serializers.DateTimeField(help_text="Begin of the bucket.")
+    timestamp = serializers.DateTimeField(help_text="Start of the bucket.")
     cpu_time_ns = serializers.IntegerField()
-    cpu_percent = serializers.FloatField(help_text="Of the CPUs that it has, while it was seen.")
-    memory_bytes = serializers.IntegerField(help_text="In use on the average, as the guest says.")
+    cpu_percent = serializers.FloatField(help_text="Of its CPUs, over the time it was observed.")
+    memory_bytes = serializers.IntegerField(help_text="Average in use, as the guest reports it.")
     disk_read_bytes = serializers.IntegerField()
     disk_write_bytes = serializers.IntegerField()
     net_rx_bytes = serializers.IntegerField()
@@ -159,7 +162,7 @@ class HistoryEntry(serializers.Serializer):
 
 
 class WindowTotals(UsageTotals):
-    uptime_seconds = serializers.IntegerField(help_text="How long it was seen running.")
+    uptime_seconds = serializers.IntegerField(help_text="How long it was observed running.")
 
 
 class ActivityResponse(Success):
@@ -168,7 +171,7 @@ class ActivityResponse(Success):
 
     to = serializers.DateTimeField()
     history = serializers.DictField(child=HistoryEntry(many=True), help_text="By workspace id, newest first.")
-    truncated = serializers.BooleanField(help_text="Whether the history holds the newest 1000 entries of more.")
+    truncated = serializers.BooleanField(help_text="Whether there are more than the 1000 entries returned.")
     window_aggregated = serializers.DictField(child=WindowTotals(), help_text="By workspace id.")
 
 

@@ -39,7 +39,7 @@ class AllUsageViewSet(ViewSet):
         Sums are as fine as the tier of usage that reaches back to `from`: the bucket that holds `from` counts whole.
         """
         begin, end = serializers.activity_window(request)
-        entries, truncated = usage.history(request.user, begin, end)
+        entries, truncated = usage.activity_history(request.user, begin, end)
         sums = usage.window_by_workspace(request.user, begin.timestamp(), end.timestamp(), timezone.now().timestamp())
         history: dict[str, list[dict[str, Any]]] = {}
         for entry in entries:
@@ -49,22 +49,22 @@ class AllUsageViewSet(ViewSet):
 
 
 class UsageViewSet(ViewSet):
-    """Of one workspace. Billing is metered beside all this: neither tracking nor a deletion changes it."""
+    """Usage of one workspace. Billing is independent: neither tracking nor a deletion affects it."""
 
     @extend_schema(parameters=[serializers.UsageQuery], responses={200: serializers.SeriesResponse, **INVALID})
     def series(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The time series: of a tier, or of the finest tier that reaches back to the window's begin.
+        """The time series: of a tier, or of the finest tier that covers the window.
 
-        `from` wins over `last`; without either, what the given tier reaches, else the last hour. A time in which the
-        workspace did not run, was not tracked or was not seen has no points.
+        `from` takes precedence over `last`; without both, what the given tier covers, else the last hour. There are no
+        points for times in which the workspace did not run, was not tracked or was not observed.
         """
         workspace = requested_workspace(request.user, workspace_id)
         window = serializers.window_of(request)
         series = usage.Series(workspace)
-        asked = _series_body(series, window, window.tier)
+        body = _series_body(series, window, window.tier)
         if window.every:
-            asked["tiers"] = [_series_body(series, window, tier) for tier in TIERS]
-        return ok(workspace_id=workspace.pk, **asked)
+            body["tiers"] = [_series_body(series, window, tier) for tier in TIERS]
+        return ok(workspace_id=workspace.pk, **body)
 
     @extend_schema(responses=serializers.TotalsResponse)
     def totals(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -74,22 +74,22 @@ class UsageViewSet(ViewSet):
 
     @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Credits burned lately: at most 7 points by minute, hour or day. May be a minute old."""
+        """Credits burned recently: at most 7 points by minute, hour or day. May be a minute old."""
         return ok(**charts.credits_chart(requested_workspace(request.user, workspace_id).pk))
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def start_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Totals and series grow from now on. It is so from the beginning; twice changes nothing."""
+        """Let totals and series grow from now on, as they do by default. Idempotent."""
         return self._track(request, workspace_id, tracking=True)
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def stop_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Totals and series stay as they are. Live statistics and billing go on."""
+        """Stop the growth of totals and series. Live statistics and billing continue. Idempotent."""
         return self._track(request, workspace_id, tracking=False)
 
     @extend_schema(request=None, responses=MessageResponse)
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Delete totals and series for good. Billing records stay."""
+        """Delete totals and series permanently. Billing records stay."""
         workspace = requested_workspace(request.user, workspace_id)
         services.clear_usage(workspace=workspace, actor=request.user.label)
         return ok(message="The usage data were deleted.")
@@ -102,7 +102,7 @@ class UsageViewSet(ViewSet):
 
 def _series_body(series: usage.Series, window: serializers.Window, tier: Tier) -> dict[str, Any]:
     begin, end = window.begin_of(tier), window.end
-    # Beyond `to` itself: the bucket that is being filled now.
+    # Slightly beyond `to`, to include the current bucket.
     points = series.points(tier.number, begin.timestamp(), end.timestamp() + 0.001)
     return {
         "from": iso(begin),

@@ -90,7 +90,7 @@ def test_the_console_is_written_again_after_vmhost_died(api: Caller, vmhost: Fak
     async def work() -> None:
         async with opened(api, BOOT) as client:
             assert lines(await client.take(1)) == ["booted"]
-            await call(vmhost.side.stop)
+            await call(vmhost.runtime.stop)
             console(b"while nobody looked\n")
             await call(vmhost.start)
             console(b"after\n")
