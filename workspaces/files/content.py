@@ -28,13 +28,13 @@ from workspaces.guests import call_guest, guest_errors, open_file
 from workspaces.last_used import TransferUse
 
 CALL_SECONDS = 30.0
-READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with what it was given before
-WRITE_SECONDS = 600.0  # of a body that is here already
+READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with earlier writes
+WRITE_SECONDS = 600.0  # of a body that was received completely
 JSON = "application/json"
 
 
 class FileShrank(Exception):
-    """The answer is cut off, which is how HTTP tells that bytes that were announced will not come."""
+    """The response is cut off, which is how HTTP reports that announced bytes are missing."""
 
 
 async def read_file(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
@@ -58,7 +58,7 @@ async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry
     if not entry.is_virtual and entry.size > settings.FILE_WRITE_LIMIT:
         raise PayloadTooLarge(
             f"The file has {entry.size} bytes, and JSON carries at most {settings.FILE_WRITE_LIMIT}. "
-            f"Ask for its raw bytes, all or a range of them, with `Accept: {RAW}`."
+            f"Request its raw bytes, all or a range of them, with `Accept: {RAW}`."
         )
     if request.method == "HEAD":
         return HttpResponse(content_type=JSON)
@@ -67,11 +67,11 @@ async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry
 
 
 async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
-    if entry.is_virtual:  # no size, no range, nothing that tells one content from another
+    if entry.is_virtual:  # no size, no ranges, no validators
         body = _empty() if request.method == "HEAD" else await _opened(address, path, Part())
         return StreamingHttpResponse(body, content_type=RAW)
     validators = Validators.of(entry)
-    known = validators.answer(request)
+    known = validators.not_modified(request)
     part = Part(length=entry.size) if request.method == "HEAD" else wanted_part(request.headers, entry.size, validators)
     if known is None and request.method == "HEAD":
         known = HttpResponse(content_type=RAW, headers={"Content-Length": str(entry.size)})
@@ -99,7 +99,7 @@ async def _empty() -> AsyncIterator[bytes]:
 
 
 async def _exactly(chunks: Any, size: int) -> AsyncIterator[bytes]:
-    """As many bytes as were announced. Raises FileShrank."""
+    """The announced number of bytes. Raises FileShrank if there are fewer."""
     async with aclosing(chunks):
         async for chunk in chunks:
             size -= len(chunk)
@@ -134,11 +134,11 @@ async def write_file(request: HttpRequest, address: GuestAddress) -> HttpRespons
 
 
 async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
-    """The body flows into the guest as it comes: the old file stands until all of it is there."""
+    """The body is streamed into the guest: the old file stays until the new one is complete."""
     path = query_path(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
     with guest_errors():
-        # Without a deadline: each step has its own, and how long the caller takes is the caller's affair.
+        # Without a deadline: each step has its own, and a slow client is allowed.
         return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)
 
 
@@ -153,7 +153,7 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
 
 
 async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
-    """The whole body is read before the guest is touched: its path may come last, and it may turn out broken."""
+    """The whole body is read before the guest is contacted: its path may come last, and it may be malformed."""
     use = TransferUse(address.machine_id)
     with tempfile.TemporaryFile() as spool:
         path = checked_path(await asyncio.to_thread(_receive, request, spool, use))
@@ -165,7 +165,7 @@ async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str,
 
 
 def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Any:
-    """Take the body's content into the spool; returns the path it names."""
+    """Write the body's content into the spool; returns its `path`."""
 
     def read(size: int) -> bytes:
         use.record_chunk()

@@ -142,7 +142,7 @@ def test_one_follower_serves_every_client_and_ends_with_the_last(
         return await size(self, age)
 
     monkeypatch.setattr(sources.GuestFiles, "size", counted)
-    monkeypatch.setattr(sources, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(sources, "POLL_SECONDS", 0.2)
 
     async def watched(clients: int) -> int:
         started: list[Any] = [opened(api, CMD) for _ in range(clients)]
