@@ -7,11 +7,12 @@ from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
 from common.errors import DomainError, VMUnavailable
-from common.responses import ok
-from workspaces import errors, representations, selectors
+from common.responses import respond
+from workspaces import errors, selectors
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
+from workspaces.serializers import GoingOnResponse, WorkspaceResponse
 
 # Documented refusals that the power routes share.
 OUT_OF_TURN = "`invalid_state` with `details.status`; `operation_in_progress`"
@@ -49,5 +50,7 @@ def require_success(operation: Operation) -> None:
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """`{success, workspace}` when the operation has ended; 202 where it goes on. Raises as `has_ended`, NotFound."""
     ended = operation is None or wait_until_finished(operation)
-    body = representations.workspace_body(selectors.get(request.user, workspace.pk))
-    return ok(workspace=body) if ended else ok(202, accepted=True, workspace=body)
+    current = selectors.get(request.user, workspace.pk)
+    if ended:
+        return respond(WorkspaceResponse, workspace=current)
+    return respond(GoingOnResponse, 202, accepted=True, workspace=current)

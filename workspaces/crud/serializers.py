@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from rest_framework import serializers
@@ -10,14 +11,17 @@ from rest_framework import serializers
 from common.fields import StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
 from common.pagination import PageQuery
+from common.serializers import ResponseSerializer
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
 from workspaces.crud.config import Config, config_columns, requested_sizes, valid_config
 from workspaces.crud.services import NewWorkspace
 from workspaces.crud.slugs import is_slug
+from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
-from workspaces.schemas import ProvisioningObject, ResourcesObject, WorkspaceObject
+from workspaces.serializers import ProvisioningObject, ResourcesObject, WorkspaceObject
+from workspaces.settings_serializers import ConfigObject, LifecycleObject, OpenObject
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
@@ -161,9 +165,9 @@ class ListQuery(PageQuery):
 
 
 class AcceptedResponse(Success):
-    id = serializers.CharField()
-    ready = serializers.BooleanField()
-    provisioning = ProvisioningObject()
+    id = serializers.CharField(source="workspace.id")
+    ready = serializers.BooleanField(source="workspace.ready")
+    provisioning = ProvisioningObject(source="workspace")
     workspace = WorkspaceObject()
 
 
@@ -174,36 +178,68 @@ class ListResponse(Success):
     limit = serializers.IntegerField()
 
 
-class DetailsExtras(serializers.Serializer):
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What the details show: a row with every column, a token for it, and its statistics."""
+
+    workspace: Workspace
+    token: str
+    stats: dict[str, Any]
+
+
+class SshState(ResponseSerializer):
+    ssh_enabled = serializers.BooleanField()
+    ssh_id = serializers.CharField(source="pk")
+
+
+class ApiAccess(ResponseSerializer):
+    terminal = serializers.BooleanField(source="ready")
+    preview = serializers.BooleanField(source="public_access")
+
+
+class DetailsExtras(ResponseSerializer):
     token = serializers.CharField()
     stats = serializers.DictField()
-    ssh = serializers.DictField()
-    api_access = serializers.DictField(child=serializers.BooleanField())
-    lifecycle = serializers.DictField()
-    config = serializers.DictField()
+    ssh = OpenObject(SshState, source="workspace")
+    api_access = OpenObject(ApiAccess, source="workspace", child=serializers.BooleanField())
+    lifecycle = OpenObject(LifecycleObject, source="workspace")
+    config = OpenObject(ConfigObject, source="workspace")
 
 
 class DetailsObject(WorkspaceObject, DetailsExtras):
-    pass
+    """The fields of the workspace and of `DetailsExtras` in one object."""
+
+    def to_representation(self, details: Details) -> dict[str, Any]:
+        return {**WorkspaceObject(details.workspace).data, **DetailsExtras(details).data}
 
 
-class DetailsResponse(Success, DetailsExtras):
-    workspace = DetailsObject()
+class DetailsEnvelope(Success):
+    workspace = DetailsObject(source="*")
+
+
+class DetailsResponse(DetailsEnvelope, DetailsExtras):
+    """The extras once more beside the workspace."""
 
 
 class PoolUsage(ResourcesObject):
     count = serializers.IntegerField()
 
+    def get_fields(self) -> dict[str, serializers.Field]:
+        fields = super().get_fields()
+        return {"count": fields.pop("count"), **fields}
+
 
 class QuotaResponse(Success):
-    plan = serializers.CharField()
-    planLabel = serializers.CharField()
+    """Of an `AccountQuota`."""
+
+    plan = serializers.CharField(source="plan.code")
+    planLabel = serializers.CharField(source="plan.label")
     limits = ResourcesObject()
     pool = ResourcesObject()
-    pool_usage = PoolUsage()
+    pool_usage = PoolUsage(source="used.owned")
     running_pool = ResourcesObject()
-    running_pool_usage = PoolUsage()
-    maxSandboxes = serializers.IntegerField()
-    currentSandboxes = serializers.IntegerField()
-    canCreate = serializers.BooleanField()
+    running_pool_usage = PoolUsage(source="used.running")
+    maxSandboxes = serializers.IntegerField(source="plan.max_workspaces")
+    currentSandboxes = serializers.IntegerField(source="used.records")
+    canCreate = serializers.BooleanField(source="can_create")
     reason = serializers.CharField(allow_null=True)

@@ -17,14 +17,15 @@ from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse, refused
 from common.pagination import bounds
 from common.requests import body_of, validated_query
-from common.responses import ok
-from workspaces import errors, quota, representations, schemas, selectors
+from common.responses import respond
+from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
-from workspaces.crud.representations import details_body
+from workspaces.metrics.selectors import stats_of
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
 from workspaces.requested import requested_workspace
+from workspaces.serializers import WorkspaceResponse, load_ports
 
 DETAILS_TOKEN_SECONDS = 900
 
@@ -45,7 +46,7 @@ class WorkspaceViewSet(ViewSet):
     @extend_schema(
         request=serializers.CreateRequest,
         responses={
-            201: schemas.WorkspaceResponse,
+            201: WorkspaceResponse,
             202: serializers.AcceptedResponse,
             200: serializers.AcceptedResponse,
             **refused(
@@ -88,32 +89,35 @@ class WorkspaceViewSet(ViewSet):
         query = validated_query(serializers.ListQuery, request)
         page, limit = query.pop("page"), query.pop("limit")
         rows = selectors.listed_workspaces(request.user, **query)
-        return ok(
-            workspaces=representations.list_body(list(rows[bounds(page, limit)])),
+        shown = list(rows[bounds(page, limit)])
+        load_ports(shown)
+        return respond(
+            serializers.ListResponse,
+            workspaces=shown,
             total=selectors.total_count(request.user, rows, filtered=bool(query)),
             page=page,
             limit=limit,
         )
 
-    @extend_schema(responses=schemas.WorkspaceResponse)
+    @extend_schema(responses=WorkspaceResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """One workspace by id or slug."""
-        return ok(workspace=representations.workspace_body(requested_workspace(request.user, workspace_id)))
+        return respond(WorkspaceResponse, workspace=requested_workspace(request.user, workspace_id))
 
     @extend_schema(responses=serializers.DetailsResponse)
     def details(self, request: ApiRequest, workspace_id: str) -> Response:
         """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
-        extras = details_body(workspace, _token(request, workspace))
-        return ok(workspace={**representations.workspace_body(workspace), **extras}, **extras)
+        details = serializers.Details(workspace, _token(request, workspace), stats_of(workspace))
+        return Response(serializers.DetailsResponse(details).data)
 
-    @extend_schema(request=serializers.UpdateRequest, responses=schemas.WorkspaceResponse)
+    @extend_schema(request=serializers.UpdateRequest, responses=WorkspaceResponse)
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change name, slug, logo and settings; settings of the machine apply at its next start."""
         workspace = requested_workspace(request.user, workspace_id)
         changes = serializers.workspace_changes(body_of(request))
         changed = services.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
-        return ok(workspace=representations.workspace_body(changed))
+        return respond(WorkspaceResponse, workspace=changed)
 
     @extend_schema(request=None, responses={200: MessageResponse, 202: MessageResponse})
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -121,26 +125,21 @@ class WorkspaceViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id)
         operation, creating = services.workspace_delete(workspace=workspace, actor=request.user.label)
         if creating:
-            return ok(202, accepted=True, message="The creation is cancelled and the workspace removed.")
+            message = "The creation is being cancelled and the workspace removed."
+            return respond(MessageResponse, 202, accepted=True, message=message)
         if operation is not None and not _removed(operation, workspace):
-            return ok(202, accepted=True, message="The workspace is being removed.")
-        return ok(message="The workspace and its data were removed.")
+            return respond(MessageResponse, 202, accepted=True, message="The workspace is being removed.")
+        return respond(MessageResponse, message="The workspace and its data were removed.")
 
     @extend_schema(responses=serializers.QuotaResponse)
     def quota(self, request: ApiRequest) -> Response:
         """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
-        return ok(**quota.quota_object(request.user.account))
+        return Response(serializers.QuotaResponse(quota.account_quota(request.user.account)).data)
 
 
 def accepted_response(status: int, workspace: Workspace) -> Response:
-    """The body of what was accepted and goes on."""
-    return ok(
-        status,
-        id=workspace.pk,
-        ready=workspace.ready,
-        provisioning=representations.provisioning_body(workspace),
-        workspace=representations.workspace_body(workspace),
-    )
+    """The workspace with the progress of its creation."""
+    return respond(serializers.AcceptedResponse, status, workspace=workspace)
 
 
 def _created(request: ApiRequest, made: services.Created) -> Response:
@@ -151,7 +150,7 @@ def _created(request: ApiRequest, made: services.Created) -> Response:
         return response
     # A main process that has ended already does not undo the creation.
     if workspace.provisioning_completed_at is not None:
-        return ok(201, workspace=representations.workspace_body(workspace))
+        return respond(WorkspaceResponse, 201, workspace=workspace)
     return accepted_response(202, workspace)
 
 

@@ -76,21 +76,3 @@ def logo_url(logo: str) -> str | None:
     if not logo or logo.startswith("https://"):
         return logo or None
     return f"{settings.BASE_URL}{settings.STATIC_URL}{logo}"
-
-
-def image_fields(pin: CatalogSnapshot | None) -> dict[str, Any]:
-    """The fields of the workspace object that tell of its image (wire contract, section 3)."""
-    if pin is None:
-        return {"image_logo": None, "image_color": None, "image_desktop": None, "image_capabilities": []}
-    return {
-        "image_logo": logo_url(pin["logo"]),
-        "image_color": pin["color"] or None,
-        "image_desktop": desktop_fields(pin["desktop"]),
-        "image_capabilities": pin["capabilities"],
-    }
-
-
-def desktop_fields(desktop: dict[str, Any] | None) -> dict[str, bool] | None:
-    if desktop is None:
-        return None
-    return {"installable": desktop["installable"], "prepared": desktop.get("prepared", False)}

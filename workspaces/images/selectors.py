@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vmbackend.images.reference import Reference
-from workspaces.images.models import CatalogEntry
+from workspaces.images.models import CatalogEntry, Category
 
 EVERY_CATEGORY = "all"
 
@@ -28,6 +30,17 @@ def _has(entry: CatalogEntry, words: list[str]) -> bool:
     texts = [entry.pk, entry.label, entry.desc, entry.image, *entry.includes, *software, *entry.keywords]
     text = "\n".join(texts).casefold()
     return all(word in text for word in words)
+
+
+class CatalogCategory(NamedTuple):
+    id: str
+    label: str
+
+
+def shown_categories() -> list[CatalogCategory]:
+    """The values of the filter, in the order in which they are shown."""
+    every = CatalogCategory(EVERY_CATEGORY, "All")
+    return [every, *(CatalogCategory(category.value, category.label) for category in Category)]
 
 
 def by_preset(preset: str) -> CatalogEntry | None:

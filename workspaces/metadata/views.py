@@ -9,7 +9,7 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
-from common.responses import ok
+from common.responses import respond
 from workspaces.metadata import serializers, services
 from workspaces.requested import requested_workspace
 
@@ -25,7 +25,8 @@ class MetadataViewSet(ViewSet):
     @extend_schema(responses=serializers.MetadataResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """The whole object."""
-        return ok(metadata=requested_workspace(request.user, workspace_id, whole=True).metadata)
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        return Response(serializers.MetadataResponse(workspace).data)
 
     @extend_schema(request=serializers.MetadataRequest, responses=CHANGED)
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -35,4 +36,5 @@ class MetadataViewSet(ViewSet):
         """
         workspace = requested_workspace(request.user, workspace_id)
         changes = validated(serializers.MetadataRequest, request)["metadata"]
-        return ok(metadata=services.metadata_merge(workspace=workspace, changes=changes))
+        merged = services.metadata_merge(workspace=workspace, changes=changes)
+        return respond(serializers.MetadataResponse, metadata=merged)

@@ -17,7 +17,7 @@ def machine_info(workspace: Workspace) -> dict[str, Any]:
     """What the host says of the machine; `absent` for a workspace without a host. Raises VMUnavailable."""
     if workspace.host is None:
         return {"state": MachineState.ABSENT.value, "machine": None, "counters": None}
-    told: dict[str, Any] = json.loads(call(workspace, TASK))
-    if "problem" in told:
-        raise VMUnavailable(told["problem"])
-    return told
+    reply: dict[str, Any] = json.loads(call(workspace, TASK))
+    if "problem" in reply:
+        raise VMUnavailable(reply["problem"])
+    return reply

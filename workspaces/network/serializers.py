@@ -9,9 +9,10 @@ from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictChar, StrictInteger
 from common.openapi import Success
+from common.serializers import ResponseSerializer
 from edge.address import SLUG_LENGTH
 from workspaces.network import rules
-from workspaces.schemas import NetworkObject, PublicPort
+from workspaces.serializers import NetworkObject, PublicPortObject
 
 MAX_ENTRIES = 100
 SLUG = rf"^[a-z0-9]([a-z0-9-]{{0,{SLUG_LENGTH - 2}}}[a-z0-9])?$"
@@ -96,19 +97,33 @@ class NetworkResponse(Success):
 
 class NetworkChangedResponse(NetworkResponse):
     applied = serializers.BooleanField(
-        help_text="Whether the host lets it apply already; otherwise it does so later by itself."
+        help_text="Whether it is in effect on the host; if not, the host applies it as soon as it can."
     )
-    problem = serializers.CharField(allow_null=True, help_text="Why it does not apply yet.")
+    problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
 
 
-class PublicPortsResponse(Success):
-    public_access = serializers.BooleanField(help_text="False: all are closed, whatever is listed.")
-    public_ports = PublicPort(many=True)
+class PublicPorts(ResponseSerializer):
+    public_access = serializers.BooleanField(
+        source="workspace.public_access", help_text="False: all are closed, whatever is listed."
+    )
+    public_ports = PublicPortObject(many=True, source="workspace.published")
 
 
-class PublicPortResponse(PublicPortsResponse):
-    public_port = PublicPort()
+class PublicPortsResponse(Success, PublicPorts):
+    pass
 
 
-class WithdrawnResponse(PublicPortsResponse):
+class PublishedEnvelope(Success):
+    public_port = PublicPortObject()
+
+
+class PublicPortResponse(PublishedEnvelope, PublicPorts):
+    pass
+
+
+class WithdrawnEnvelope(Success):
     message = serializers.CharField()
+
+
+class WithdrawnResponse(WithdrawnEnvelope, PublicPorts):
+    pass

@@ -9,10 +9,8 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
-from common.responses import ok
-from workspaces.models import Workspace
+from common.responses import respond
 from workspaces.network import serializers, services
-from workspaces.representations import network_body, port_body, ports_body
 from workspaces.requested import requested_workspace
 
 MISSING = refused({409: "`vm_missing`"})
@@ -27,7 +25,7 @@ class NetworkViewSet(ViewSet):
     @extend_schema(responses=serializers.NetworkResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """The network settings."""
-        return ok(network=network_body(requested_workspace(request.user, workspace_id)))
+        return respond(serializers.NetworkResponse, network=requested_workspace(request.user, workspace_id))
 
     @extend_schema(request=serializers.NetworkRequest, responses={200: serializers.NetworkChangedResponse, **MISSING})
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -41,7 +39,8 @@ class NetworkViewSet(ViewSet):
         changes = validated(serializers.NetworkRequest, request)
         close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
         problem = services.apply_on_host(workspace, close)
-        return ok(network=network_body(workspace), applied=problem is None, problem=problem)
+        body = serializers.NetworkChangedResponse
+        return respond(body, network=workspace, applied=problem is None, problem=problem)
 
 
 class PublicAccessViewSet(ViewSet):
@@ -54,7 +53,7 @@ class PublicAccessViewSet(ViewSet):
     @extend_schema(responses=serializers.PublicPortsResponse)
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """The public ports and their addresses."""
-        return ok(**_ports(requested_workspace(request.user, workspace_id)))
+        return respond(serializers.PublicPortsResponse, workspace=requested_workspace(request.user, workspace_id))
 
     @extend_schema(
         request=serializers.PublishRequest,
@@ -72,7 +71,7 @@ class PublicAccessViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PublishRequest, request)
         port, made = services.port_publish(workspace=workspace, actor=request.user.label, **data)
-        return ok(201 if made else 200, public_port=port_body(port), **_ports(workspace))
+        return respond(serializers.PublicPortResponse, 201 if made else 200, public_port=port, workspace=workspace)
 
     @extend_schema(
         request=None,
@@ -86,8 +85,5 @@ class PublicAccessViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.port_withdraw(workspace=workspace, actor=request.user.label, port=port)
         services.apply_on_host(workspace, [port])
-        return ok(message=f"Port {port} is not public any more.", **_ports(workspace))
-
-
-def _ports(workspace: Workspace) -> dict[str, object]:
-    return {"public_access": workspace.public_access, "public_ports": ports_body(workspace)}
+        message = f"Port {port} is no longer public."
+        return respond(serializers.WithdrawnResponse, message=message, workspace=workspace)

@@ -9,12 +9,12 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
-from workspaces import schemas
 from workspaces.power import serializers, services
 from workspaces.requested import requested_workspace
+from workspaces.serializers import GoingOnResponse, WorkspaceResponse
 from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, power_response
 
-POWERED = {200: schemas.WorkspaceResponse, 202: schemas.GoingOnResponse}
+POWERED = {200: WorkspaceResponse, 202: GoingOnResponse}
 MOVED = {**POWERED, **refused({409: OUT_OF_TURN, 503: UNAVAILABLE})}
 LAUNCHED = {**MOVED, **refused({402: NO_ROOM, 403: SUSPENDED})}
 START_REFUSED = refused({400: "`validation_error`", 409: f"{OUT_OF_TURN}; `vm_missing`"})

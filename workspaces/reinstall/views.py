@@ -8,7 +8,7 @@ from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
 from common.openapi import refused
-from common.responses import ok
+from common.responses import respond
 from workspaces import selectors
 from workspaces.reinstall import serializers, services
 from workspaces.requested import requested_workspace
@@ -43,13 +43,13 @@ class ReinstallViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_reinstall(workspace=workspace, actor=request.user.label)
         ended = wait_until_finished(operation)
-        row = selectors.get(request.user, workspace.pk)
-        body = {
-            "workspace_id": row.pk,
-            "reinstalled": ended,
-            "running": row.status == Status.RUNNING,
-            "ip": row.ip,
-        }
-        if not ended:
-            return ok(202, accepted=True, **body, message="The workspace is being reinstalled.")
-        return ok(**body, message="The file system was reset to the image.")
+        current = selectors.get(request.user, workspace.pk)
+        return respond(
+            serializers.ReinstallResponse,
+            200 if ended else 202,
+            accepted=None if ended else True,
+            workspace=current,
+            reinstalled=ended,
+            running=current.status == Status.RUNNING,
+            message="The file system was reset to the image." if ended else "The workspace is being reinstalled.",
+        )

@@ -9,9 +9,11 @@ from rest_framework import serializers
 from common.fields import StrictBoolean, StrictInteger
 from common.openapi import Success
 from common.responses import field_sentences
+from common.serializers import ResponseSerializer
 from workspaces import errors
 from workspaces.crud.config import MAX_DISK_MB, ResourceFields
-from workspaces.schemas import ResourcesObject
+from workspaces.models import Workspace
+from workspaces.serializers import ResourcesObject
 from workspaces.states import Status
 
 COLUMNS = {"cpus": "cpu_millis", "memory_mb": "memory_mb", "disk_size_mb": "disk_size_mb"}
@@ -42,20 +44,27 @@ def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
     return changes, data["apply"]
 
 
-class CpuConfig(serializers.Serializer):
-    quota = serializers.CharField(help_text="Of one CPU's time, such as 150%.")
+class CpuConfig(ResponseSerializer):
+    quota = serializers.CharField(help_text="Share of one CPU's time, such as 150%.")
+
+    def read_quota(self, row: Workspace) -> str:
+        return f"{row.cpu_millis / 10:g}%"
 
 
-class PendingResources(serializers.Serializer):
+class PendingResources(ResponseSerializer):
     cpus = serializers.FloatField(required=False)
     memory_mb = serializers.IntegerField(required=False)
     disk_size_mb = serializers.IntegerField(required=False)
 
 
 class SavedResources(ResourcesObject):
-    cpu_config = CpuConfig()
+    """Of a row with every column."""
+
+    cpu_config = CpuConfig(source="*")
     status = serializers.ChoiceField(Status.choices)
-    pending = PendingResources(required=False, help_text="What is saved and waits for the next start.")
+    pending = PendingResources(
+        required=False, source="pending_resources", help_text="Saved sizes that apply at the next start."
+    )
 
 
 class ResourcesResponse(Success):

@@ -106,14 +106,3 @@ def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operati
     if running:
         require_growth_allowed(workspace, machine)
     return _resize(workspace, actor, wanted, machine, was_running=running)
-
-
-def pending(workspace: Workspace) -> dict[str, float | int]:
-    """The saved sizes that the machine does not have yet (wire contract, section 3)."""
-    waiting: dict[str, float | int] = {}
-    if workspace.cpu_millis != workspace.applied_cpu_millis:
-        waiting["cpus"] = workspace.cpus
-    for name in ("memory_mb", "disk_size_mb"):
-        if getattr(workspace, name) != getattr(workspace, f"applied_{name}"):
-            waiting[name] = getattr(workspace, name)
-    return waiting

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import asyncssh
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from rest_framework.serializers import ValidationError
@@ -37,7 +39,13 @@ def fingerprint(line: str) -> str:
     return parsed(line).get_fingerprint()
 
 
-def key_body(line: str) -> dict[str, str]:
-    """A key as responses show it."""
+class PublicKey(NamedTuple):
+    fingerprint: str
+    type: str
+    comment: str
+
+
+def described_key(line: str) -> PublicKey:
+    """The parts of a key's line that responses show."""
     kind, _, rest = line.partition(" ")
-    return {"fingerprint": fingerprint(line), "type": kind, "comment": rest.partition(" ")[2].strip()}
+    return PublicKey(fingerprint(line), kind, rest.partition(" ")[2].strip())

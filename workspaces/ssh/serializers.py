@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictChar
 from common.openapi import Success
+from common.serializers import BlankAsNull, ResponseSerializer
 from workspaces.ssh.keys import fingerprint, public_key
 
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
@@ -31,19 +32,21 @@ class KeyRequest(serializers.Serializer):
         return {**attrs, "public_key": line, "fingerprint": fingerprint(line)}
 
 
-class SshKey(serializers.Serializer):
+class SshKey(ResponseSerializer):
     fingerprint = serializers.CharField()
     type = serializers.CharField()
     comment = serializers.CharField()
 
 
-class SshObject(serializers.Serializer):
-    ssh_enabled = serializers.BooleanField()
-    ssh_id = serializers.CharField()
-    host = serializers.CharField(allow_null=True)
+class SshObject(ResponseSerializer):
+    """Of an `SshAccess`. Host and host key are null until the machine is made."""
+
+    ssh_enabled = serializers.BooleanField(source="workspace.ssh_enabled")
+    ssh_id = serializers.CharField(source="workspace.pk")
+    host = serializers.CharField(allow_null=True, source="workspace.ip")
     port = serializers.IntegerField()
     user = serializers.CharField()
-    host_key = serializers.CharField(allow_null=True)
+    host_key = BlankAsNull(source="workspace.ssh_host_key")
     keys = SshKey(many=True)
 
 

@@ -9,13 +9,11 @@ from rest_framework.viewsets import ViewSet
 from accounts import services
 from accounts.api import serializers as bodies
 from accounts.authentication import ApiRequest
-from accounts.models import Credential
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
 from common.openapi import MessageResponse
 from common.requests import validated
-from common.responses import ok
-from common.times import iso
+from common.responses import respond
 
 
 class TokenViewSet(ViewSet):
@@ -35,13 +33,7 @@ class TokenViewSet(ViewSet):
             ttl=data["ttl"],
             label=data["label"],
         )
-        return ok(
-            201,
-            token=minted.token,
-            expiresAt=iso(minted.expires_at),
-            scope=minted.scope.value,
-            ttl=minted.ttl,
-        )
+        return Response(bodies.TokenResponse(minted).data, status=201)
 
 
 class CredentialViewSet(ViewSet):
@@ -61,20 +53,16 @@ class CredentialViewSet(ViewSet):
             namespace=data.get("namespace"),
             workspace=data.get("workspace_id"),
         )
-        return ok(201, credential=credential_body(made.credential), client_secret=made.secret)
+        return Response(bodies.NewCredentialResponse(made).data, status=201)
 
     @extend_schema(request=None, responses={200: bodies.NewCredentialResponse})
     def rotate(self, request: ApiRequest, credential_id: str) -> Response:
         """Replace the secret; the old one and its tokens end at once."""
         made = services.credential_rotate(actor=request.user, credential_id=credential_id)
-        return ok(credential=credential_body(made.credential), client_secret=made.secret)
+        return Response(bodies.NewCredentialResponse(made).data)
 
     @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, credential_id: str) -> Response:
         """Delete a credential; it and its tokens end at once."""
         services.credential_delete(actor=request.user, credential_id=credential_id)
-        return ok(message="The credential is deleted.")
-
-
-def credential_body(credential: Credential) -> dict[str, object]:
-    return bodies.CredentialBody(credential).data
+        return respond(MessageResponse, message="The credential was deleted.")
