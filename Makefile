@@ -88,7 +88,7 @@ lint: setup-lint ## formatting, lint, types, layers, dependencies, layout
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/deptry .
+	.venv/bin/deptry . platform
 	scripts/layout.sh
 
 format: setup-lint ## format the code

@@ -1,1 +1,1 @@
-"""What things cost, in credits (specification, Credit quotas)."""
+"""Prices in credits (specification, Credit quotas)."""

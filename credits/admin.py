@@ -1,4 +1,4 @@
-"""Staff: prices. A new price is a new row; one that has begun to hold stays as it is."""
+"""The admin of rates. A new price is a new row; a rate that is valid already cannot be changed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils import timezone
-from unfold.admin import ModelAdmin
 
+from common.admin import ServiceModelAdmin
+from credits import services
 from credits.models import Rate
 
 
 @admin.register(Rate)
-class RateAdmin(ModelAdmin):
+class RateAdmin(ServiceModelAdmin):
     list_display = ("unit", "credits", "effective_from")
     list_filter = ("unit",)
-    actions = None  # the list's own deletion asks for no single row
+    actions = None  # the bulk deletion does not check permissions for each row
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _is_to_come(obj) and super().has_change_permission(request, obj)
+        return (obj is None or services.is_future(obj)) and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return _is_to_come(obj) and super().has_delete_permission(request, obj)
+        return (obj is None or services.is_future(obj)) and super().has_delete_permission(request, obj)
 
+    def save_by_service(self, request: HttpRequest, obj: Rate, *, change: bool) -> None:
+        services.rate_save(obj)
 
-def _is_to_come(rate: Rate | None) -> bool:
-    return rate is None or rate.effective_from > timezone.now()
+    def delete_by_service(self, request: HttpRequest, obj: Rate) -> None:
+        services.rate_delete(obj)

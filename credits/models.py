@@ -1,4 +1,4 @@
-"""What things cost. A price is a row that says from when on it holds; a later row of the same unit ends it."""
+"""Prices in credits. A rate is valid from `effective_from` until the next rate of its unit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from django.utils import timezone
 
 
 class Unit(models.TextChoices):
+    """What is charged for. A GB is 1e9 bytes of disk, network or CDN, and 1024 MiB of memory."""
+
     VCPU_HOUR = "vcpu_hour", "an hour of one CPU's time"
     GB_HOUR = "gb_hour", "a GB of memory for an hour"
     DISK_GB = "disk_gb", "a GB read from or written to disk"
@@ -19,7 +21,7 @@ class Unit(models.TextChoices):
 
 
 class Rate(models.Model):
-    """Credits for one unit, from a moment on. What was charged by a rate must stay explicable, so past ones stay."""
+    """The price of one unit, in credits. Past rates are never changed, so that every charge stays reproducible."""
 
     unit = models.CharField(max_length=16, choices=Unit.choices)
     credits = models.DecimalField(max_digits=18, decimal_places=8, validators=[MinValueValidator(Decimal(0))])

@@ -1,4 +1,4 @@
-"""From units that were used to credits, by the rates that held then."""
+"""Prices usage in credits by the rates valid at its time; the only writer of rates."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Self
 
+from django.utils import timezone
+
+from common.errors import Conflict
 from credits.models import Rate, Unit
 
 MINUTES = Decimal(60)
-# Of one amount; sums are made of whole ones.
+# Every amount is rounded to this before it is summed.
 PLACES = Decimal("0.00000001")
 
 
@@ -26,7 +29,7 @@ class Units:
 
 
 class Rates:
-    """All rates, read once: for whoever prices more than one amount."""
+    """All rates, loaded once to price many amounts."""
 
     def __init__(self, rows: Iterable[Rate]) -> None:
         self._rows = sorted(rows, key=lambda row: row.effective_from, reverse=True)
@@ -36,7 +39,7 @@ class Rates:
         return cls(Rate.objects.all())
 
     def credits(self, unit: Unit, at: datetime) -> Decimal:
-        """For one unit at that moment; nothing before the first rate."""
+        """The price of one unit at that moment; zero before its first rate."""
         return next((row.credits for row in self._rows if row.unit == unit and row.effective_from <= at), Decimal(0))
 
     def changes(self, since: datetime, until: datetime) -> list[datetime]:
@@ -44,7 +47,7 @@ class Rates:
         return sorted({row.effective_from for row in self._rows if since < row.effective_from < until})
 
     def price_of(self, units: Units, at: datetime) -> Decimal:
-        """Credits for units that were used at that moment."""
+        """Credits for units used at that moment."""
         price = (
             units.cpu_time_minutes / MINUTES * self.credits(Unit.VCPU_HOUR, at)
             + units.memory_gb_minutes / MINUTES * self.credits(Unit.GB_HOUR, at)
@@ -52,3 +55,27 @@ class Rates:
             + units.network_gb * self.credits(Unit.NETWORK_GB, at)
         )
         return price.quantize(PLACES)
+
+
+def is_future(rate: Rate) -> bool:
+    """Whether a rate is not valid yet, and so may still be changed."""
+    return rate.effective_from > timezone.now()
+
+
+def rate_save(rate: Rate) -> Rate:
+    """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already."""
+    _require_changeable(rate)
+    rate.save()
+    return rate
+
+
+def rate_delete(rate: Rate) -> None:
+    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already."""
+    _require_changeable(rate)
+    rate.delete()
+
+
+def _require_changeable(rate: Rate) -> None:
+    stored = Rate.objects.filter(pk=rate.pk).first()
+    if stored is not None and not is_future(stored):
+        raise Conflict("A rate that is valid already cannot be changed; add a new one.")

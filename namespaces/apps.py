@@ -9,4 +9,4 @@ class NamespacesConfig(AppConfig):
         from namespaces import selectors, services
 
         hooks.account_created.register(services.default_namespace_create)
-        hooks.namespace_pin.register(selectors.pin)
+        hooks.namespace_binding.register(selectors.scope_binding)

@@ -14,12 +14,16 @@ def new_namespace_id() -> str:
 
 
 class Status(models.TextChoices):
+    """`suspended`: nothing is created or started in it, by hand or by quota. `inactive`: a mark without effect."""
+
     ACTIVE = "active"
     INACTIVE = "inactive"
     SUSPENDED = "suspended"
 
 
 class Type(models.TextChoices):
+    """What a namespace is used for; a label without effect."""
+
     DEFAULT = "default"
     PRODUCTION = "production"
     STAGING = "staging"
@@ -28,7 +32,10 @@ class Type(models.TextChoices):
 
 
 class Namespace(models.Model):
-    """A group of workspaces. `resource_limits` holds max_workspaces, max_vcpus, max_ram_mb, max_disk_gb or null."""
+    """A group of workspaces with limits and a status of its own. An account has exactly one default namespace.
+
+    `resource_limits`: max_workspaces, max_vcpus, max_ram_mb, max_disk_gb, each absent or null for no limit.
+    """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_namespace_id, editable=False)
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="namespaces")

@@ -1,39 +1,39 @@
-"""Reading namespaces, as far as an actor reaches."""
+"""Queries of namespaces, restricted to what an actor reaches."""
 
 from __future__ import annotations
 
-from accounts.hooks import Pin
+from accounts.actors import Actor
 from accounts.models import Account
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope, ScopeBinding
 from common.errors import Forbidden, NamespaceSuspended, NotFound, QuotaExceeded
 from namespaces.models import Namespace, Status
 
 
 def by_slug(account: Account, slug: str) -> Namespace:
-    """Raises NotFound; a namespace is never made silently."""
+    """Raises NotFound; a namespace is never created implicitly."""
     found = Namespace.objects.filter(account=account, slug=slug).first()
     if found is None:
         raise NotFound(f"There is no namespace {slug!r}.")
     return found
 
 
-def pin(account: Account, slug: str) -> Pin:
-    """What a namespace-scope credential is held to."""
+def scope_binding(account: Account, slug: str) -> ScopeBinding:
+    """The binding of a namespace-scope credential. Raises NotFound."""
     found = by_slug(account, slug)
-    return Pin(namespace_id=found.id, namespace_slug=found.slug)
+    return ScopeBinding(namespace_id=found.id, namespace_slug=found.slug)
 
 
 def for_create(actor: Actor, slug: str | None) -> Namespace:
-    """The namespace a new resource goes into: the one named, the pinned one, or the account's default.
+    """The namespace a new resource goes into: the one named, the one the credential is bound to, or the default.
 
-    Raises NotFound, Forbidden (a pinned credential that names another), NamespaceSuspended, QuotaExceeded.
+    Raises NotFound, Forbidden (the credential is bound to another), NamespaceSuspended, QuotaExceeded.
     """
     if actor.scope is Scope.NAMESPACE:
         if slug is not None and slug != actor.namespace_slug:
-            raise Forbidden("This credential is pinned to another namespace.")
+            raise Forbidden("This credential is bound to another namespace.")
         found = Namespace.objects.filter(account=actor.account, id=actor.namespace_id).first()
         if found is None:
-            raise NotFound("The namespace of this credential is gone.")
+            raise NotFound("The namespace of this credential no longer exists.")
     elif slug is None:
         found = Namespace.objects.get(account=actor.account, is_default=True)
     else:
@@ -43,7 +43,7 @@ def for_create(actor: Actor, slug: str | None) -> Namespace:
 
 
 def require_open(namespace: Namespace) -> None:
-    """Whether machines may be made or started here. Raises NamespaceSuspended (by hand), QuotaExceeded (by quota)."""
+    """Raises NamespaceSuspended (by hand), QuotaExceeded (by quota) where no workspace may be created or started."""
     if namespace.suspended_by_hand or (namespace.status == Status.SUSPENDED and not namespace.suspended_by_quota):
         raise NamespaceSuspended(f"The namespace {namespace.slug!r} is suspended.")
     if namespace.suspended_by_quota:

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# All tests: those without machines on every core (with one process more, as they also wait), then those with machines
-# or the host's network, two files at a time.
+# All tests: those without machines, then those with machines or the host's network; a file is one process's.
 # Options, before all other arguments, which go to pytest (paths, -k, ...):
 #   --fast  none that boots a machine
 #   --rows  only those that read or write rows: what a second database is worth
@@ -23,6 +22,7 @@ case "${PLATFORM_DATABASE_URL:-}" in
     *) database=SQLite ;;
 esac
 
+processes=$(($(nproc) + 1)) # tests also wait
 status=5 # of pytest: no test was collected
 run() {
     export TEST_PART="$database, $1"
@@ -37,6 +37,7 @@ run() {
     fi
 }
 
-run "without machines" -m "${rows}not vm and not host" -n "$(($(nproc) + 1))" --dist loadfile "$@"
-run "machines and host" -m "${rows}($machines)" -n 2 --dist loadfile "$@"
+run "without machines" -m "${rows}not vm and not host" -n "$processes" --dist loadfile "$@"
+# Each process has an instance of its own.
+run "machines and host" -m "${rows}($machines)" -n "$((processes < 4 ? processes : 4))" --dist loadfile "$@"
 exit "$status"

@@ -10,15 +10,12 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from accounts.hooks import Pin
-from accounts.models import Account, Credential, Plan
-from accounts.scopes import Scope
+from accounts.models import Account, Plan
+from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
 from credits.models import Rate
 from tests.callers import Caller
-from tests.workspaces.rows import make_workspace
 from tests.world import World
-from workspaces.states import Status
 
 
 def pytest_configure() -> None:
@@ -93,19 +90,17 @@ def stranger(new_account: Callable[..., Caller]) -> Caller:
 def scoped() -> Callable[..., Caller]:
     """A caller of an account with a credential of another scope."""
 
-    def make(caller: Caller, scope: Scope, **pin: str) -> Caller:
-        made = credential_issue(account=caller.account, name=scope, scope=scope, pin=Pin(**pin))
+    def make(caller: Caller, scope: Scope, **binding: str) -> Caller:
+        made = credential_issue(account=caller.account, name=scope, scope=scope, binding=ScopeBinding(**binding))
         return Caller(Client(), caller.account, made.credential.client_id, made.secret)
 
     return make
 
 
 @pytest.fixture
-def world(api: Caller, scoped: Callable[..., Caller]) -> World:
-    """An account with a workspace that failed."""
-    other = scoped(api, Scope.ACCOUNT)
-    workspace = make_workspace(api.account, status=Status.FAILED, slug="the-workspace")
-    return World(api, workspace, Credential.objects.get(client_id=other.client_id))
+def world(api: Caller) -> World:
+    """An account with the rows that routes name: among them a workspace that failed."""
+    return World.of(api)
 
 
 @pytest.fixture

@@ -1,179 +1,56 @@
-"""Every route of the platform, as data: who may call it, what it reads."""
+"""Every route of the platform, as data. Each app with routes lists its own in `tests/<app>/routes.py`:
+
+    ROUTES       every method of every route
+    make_rows    (caller) -> for each placeholder that is a row's id: a row of this caller's account
+    VALUES       for each other placeholder: a value
+    FIELDS       the fields of its JSON bodies, which the walk sends with values of every kind
+    PLAIN_VIEWS  path -> methods of each view that is no DRF viewset and so does not list its methods
+    INTERNAL     paths that are not walked: requests of the platform itself, with a secret of their own
+    DOCUMENTED   the lines of the specification that are built, as it spells them
+
+All but ROUTES may be left out.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 import pytest
+from django.db.models import Model
 
-from accounts.scopes import Scope
+from config.app_list import url_modules
+from tests.callers import Caller
+from tests.route import Route
 
-ACCOUNT, NAMESPACE, WORKSPACE, BILLING = Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE, Scope.BILLING
-RESOURCE = frozenset({ACCOUNT, NAMESPACE, WORKSPACE})
-# Routes without credentials of ours: they tell nothing, or are staff's and have Django's own login.
+# Routes without credentials: they show nothing of an account.
 OPEN = {"healthz", "openapi.json", "docs"}
-# The edge's questions, which carry a secret (tests/workspaces/network/test_edge.py).
-EDGE = {"internal/edge/port", "internal/edge/wake"}
+MODULES: list[ModuleType] = [import_module(f"tests.{name.partition('.')[0]}.routes") for name in url_modules()]
 
 
-@dataclass(frozen=True)
-class Route:
-    """One method of one route. `reads`: it takes a JSON body. `tokens`: access tokens are enough."""
-
-    method: str
-    path: str
-    scopes: frozenset[Scope] = RESOURCE
-    tokens: bool = True
-    reads: bool = False
-
-    def at(self, **ids: str) -> str:
-        return "/" + self.path.format(**{"name": "boot.log", "source": "boot", "port": "8080", **ids})
-
-    @property
-    def is_addressed(self) -> bool:
-        return "{" in self.path
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
+def of_all(name: str) -> list[Any]:
+    """What each module has under this name; modules without it are left out."""
+    return [getattr(module, name) for module in MODULES if hasattr(module, name)]
 
 
-W = "workspace/{workspace_id}"
-ROUTES = [
-    Route("POST", "tokens", tokens=False, reads=True),
-    Route("POST", "credentials", scopes=frozenset({ACCOUNT}), tokens=False, reads=True),
-    Route("DELETE", "credentials/{credential_id}", scopes=frozenset({ACCOUNT}), tokens=False),
-    Route("POST", "credentials/{credential_id}/rotate", scopes=frozenset({ACCOUNT}), tokens=False),
-    Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True),
-    Route("GET", "workspace"),
-    Route("GET", "workspace/quota", scopes=frozenset({ACCOUNT, NAMESPACE})),
-    Route("GET", "workspace/images", scopes=frozenset(Scope)),
-    Route("GET", W),
-    Route("PUT", W, reads=True),
-    Route("DELETE", W),
-    Route("GET", f"{W}/details"),
-    Route("POST", f"{W}/provisioning/retry"),
-    Route("POST", f"{W}/start", reads=True),
-    Route("POST", f"{W}/stop"),
-    Route("POST", f"{W}/restart"),
-    Route("POST", f"{W}/pause"),
-    Route("POST", f"{W}/resume"),
-    Route("POST", f"{W}/reinstall"),
-    Route("GET", f"{W}/lifecycle"),
-    Route("DELETE", f"{W}/lifecycle"),
-    Route("PUT", f"{W}/lifecycle/idle", reads=True),
-    Route("POST", f"{W}/lifecycle/permanent", reads=True),
-    Route("POST", f"{W}/lifecycle/temporary", reads=True),
-    Route("PUT", f"{W}/lifecycle/ttl", reads=True),
-    Route("POST", f"{W}/ping", reads=True),
-    Route("GET", f"{W}/metadata"),
-    Route("PUT", f"{W}/metadata", reads=True),
-    Route("PATCH", f"{W}/metadata", reads=True),
-    Route("GET", f"{W}/resources"),
-    Route("PUT", f"{W}/resources", reads=True),
-    Route("PATCH", f"{W}/resources", reads=True),
-    Route("PUT", f"{W}/overlay/resize", reads=True),
-    Route("GET", "workspace/usage"),
-    Route("GET", "workspace/activity"),
-    Route("GET", f"{W}/usage"),
-    Route("DELETE", f"{W}/usage"),
-    Route("GET", f"{W}/usage/totals"),
-    Route("GET", f"{W}/usage/credits/chart"),
-    Route("POST", f"{W}/usage/tracking/start"),
-    Route("POST", f"{W}/usage/tracking/stop"),
-    Route("GET", f"{W}/stats"),
-    Route("GET", f"{W}/info"),
-    Route("GET", f"{W}/config"),
-    Route("GET", f"{W}/network"),
-    Route("PUT", f"{W}/network", reads=True),
-    Route("PATCH", f"{W}/network", reads=True),
-    Route("GET", f"{W}/public-access"),
-    Route("POST", f"{W}/public-access", reads=True),
-    Route("DELETE", f"{W}/public-access/{{port}}"),
-    Route("GET", f"{W}/ssh"),
-    Route("POST", f"{W}/ssh/enable"),
-    Route("POST", f"{W}/ssh/disable"),
-    Route("POST", f"{W}/ssh/key", reads=True),
-    Route("POST", f"{W}/exec", reads=True),
-    Route("GET", f"{W}/overlay"),
-    Route("GET", f"{W}/overlay/files"),
-    Route("POST", f"{W}/overlay/files", reads=True),
-    Route("GET", f"{W}/overlay/usage"),
-    Route("POST", f"{W}/overlay/sync"),
-    Route("GET", f"{W}/logs"),
-    Route("DELETE", f"{W}/logs"),
-    Route("GET", f"{W}/logs/list"),
-    Route("GET", f"{W}/logs/file/{{name}}"),
-    Route("GET", f"{W}/logs/stream/{{source}}"),
-    Route("GET", f"{W}/stats/stream"),
-]
-# A plain view does not say which methods it takes.
-PLAIN_VIEWS = {
-    f"{W}/overlay/files": {"GET", "POST"},
-    f"{W}/logs/file/{{name}}": {"GET"},
-    f"{W}/logs/stream/{{source}}": {"GET"},
-    f"{W}/stats/stream": {"GET"},
-}
-# The documented routes that exist; a documented route that is built comes onto this list.
-DOCUMENTED = """
-POST /workspace
-POST /workspace/:id/provisioning/retry
-GET /workspace
-GET /workspace/:workspaceId
-GET /workspace/:workspaceId/details
-PUT /workspace/:workspaceId
-DELETE /workspace/:workspaceId
-GET /workspace/quota
-GET /workspace/:workspaceId/logs
-DELETE /workspace/:workspaceId/logs
-GET /workspace/:workspaceId/logs/list
-GET /workspace/:workspaceId/logs/file/:name
-GET /workspace/:workspaceId/logs/stream/boot
-GET /workspace/:workspaceId/logs/stream/cmd
-GET /workspace/:workspaceId/stats/stream
-GET /workspace/:workspaceId/overlay
-GET /workspace/:workspaceId/overlay/files
-POST /workspace/:workspaceId/overlay/files
-GET /workspace/:workspaceId/overlay/usage
-POST /workspace/:workspaceId/overlay/sync
-POST /workspace/:workspaceId/start
-POST /workspace/:workspaceId/stop
-POST /workspace/:workspaceId/restart
-POST /workspace/:workspaceId/pause
-POST /workspace/:workspaceId/resume
-POST /workspace/:workspaceId/reinstall
-GET /workspace/:workspaceId/lifecycle
-DELETE /workspace/:workspaceId/lifecycle
-PUT /workspace/:workspaceId/lifecycle/idle
-POST /workspace/:workspaceId/lifecycle/permanent
-POST /workspace/:workspaceId/lifecycle/temporary
-PUT /workspace/:workspaceId/lifecycle/ttl
-POST /workspace/:workspaceId/ping
-GET /workspace/images
-GET /workspace/:workspaceId/metadata
-PUT /workspace/:workspaceId/metadata
-PATCH /workspace/:workspaceId/metadata
-GET /workspace/:workspaceId/resources
-PUT /workspace/:workspaceId/resources
-PATCH /workspace/:workspaceId/resources
-PUT /workspace/:workspaceId/overlay/resize
-GET /workspace/usage
-GET /workspace/activity
-GET /workspace/:workspaceId/usage
-GET /workspace/:workspaceId/usage/totals
-GET /workspace/:workspaceId/usage/credits/chart
-POST /workspace/:workspaceId/usage/tracking/start
-POST /workspace/:workspaceId/usage/tracking/stop
-DELETE /workspace/:workspaceId/usage
-GET /workspace/:workspaceId/stats
-GET /workspace/:workspaceId/info
-GET /workspace/:workspaceId/config
-"""
+def merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """One dictionary of all. Raises ValueError where two apps give one key different values."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            if found.setdefault(key, value) != value:
+                raise ValueError(f"Two apps have different values for {key!r}.")
+    return found
 
-CREATE_FIELDS = ["name", "slug", "image", "preset", "namespace", "mode", "config", "type", "cpus", "memory_mb"]
-OTHER_FIELDS = ["wait_ready", "idempotency_key", "logo", "force", "cmd", "env", "working_dir", "user", "stdin"]
-OTHER_FIELDS += ["ready_timeout_seconds", "timeout_seconds", "path", "content", "scope", "workspaceId", "ttl", "label"]
-OTHER_FIELDS += ["suspend_after", "stop_after", "ttl_action", "remove_on_exit", "restart_policy", "ttl_seconds"]
-OTHER_FIELDS += ["disk_size_mb", "apply", "size_mb", "public_key", "remove", "metadata"]
-OTHER_FIELDS += ["allow_internet", "egress", "egress_ports", "ingress", "ingress_ports", "public_access", "port"]
+
+ROUTES: list[Route] = [route for routes in of_all("ROUTES") for route in routes]
+FIELDS: list[str] = list(dict.fromkeys(field for fields in of_all("FIELDS") for field in fields))
+INTERNAL: set[str] = set().union(*of_all("INTERNAL"))
+DOCUMENTED: list[str] = [line for text in of_all("DOCUMENTED") for line in text.strip().splitlines()]
+PLAIN_VIEWS: dict[str, set[str]] = merged(of_all("PLAIN_VIEWS"))
+VALUES: dict[str, str] = merged(of_all("VALUES"))
+MAKE_ROWS: list[Callable[[Caller], dict[str, Model]]] = of_all("make_rows")
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=str)

@@ -14,13 +14,18 @@ from xdist.scheduler import LoadFileScheduling
 GROUPS = {"tests/vm/test_network.py": "internet", "tests/vmbackend/policy/": "internet"}
 # A long file that comes last leaves the other cores idle.
 LONGEST_FIRST = (
-    "tests/vm/test_death.py",
-    "tests/vm/test_sleep.py",
     "tests/vm/test_faults.py",
     "tests/vmbackend/test_guest_kit.py",
-    "tests/vmbackend/test_driver_contract.py",
+    "tests/vm/test_sleep.py",
+    "tests/vmbackend/test_workloads.py",
     "tests/vm/test_power.py",
-    "tests/vm/test_edge.py",
+    "tests/vm/test_death.py",
+    "tests/vmbackend/test_driver_contract.py",
+    "tests/vmbackend/test_sleep_contract.py",
+    "tests/vm/test_files.py",
+    "tests/vmbackend/test_libvirt_sleep.py",
+    "tests/vm/test_network.py",
+    "tests/vm/test_commands.py",
     "tests/workspaces/faults/test_table.py",
     "tests/workspaces/model/test_model.py",
     "tests/test_requests.py",

@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+from django.db.models import Model
 
 from accounts import tokens
-from accounts.hooks import Pin
+from accounts.actors import Actor
 from accounts.models import Credential
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope, ScopeBinding
 from tests.callers import Caller
-from tests.routes import ACCOUNT, Route
+from tests.route import ACCOUNT, Route
+from tests.routes import MAKE_ROWS, VALUES, merged
 from workspaces.models import Workspace
 
 
 @dataclass
 class World:
-    """An account with a workspace whose host is silent, so that nothing that is accepted waits."""
+    """An account with a row for each placeholder of the routes (`make_rows` of each app's routes module)."""
 
     owner: Caller
-    workspace: Workspace
-    credential: Credential
+    rows: dict[str, Model]
+
+    @classmethod
+    def of(cls, owner: Caller) -> World:
+        return cls(owner, merged(make_rows(owner) for make_rows in MAKE_ROWS))
+
+    @property
+    def workspace(self) -> Workspace:
+        return cast(Workspace, self.rows["workspace_id"])
+
+    @property
+    def credential(self) -> Credential:
+        return cast(Credential, self.rows["credential_id"])
 
     @property
     def ids(self) -> dict[str, str]:
-        return {"workspace_id": self.workspace.pk, "credential_id": self.credential.pk}
+        """A value for each placeholder."""
+        return VALUES | {name: str(row.pk) for name, row in self.rows.items()}
+
+    def stored(self) -> dict[str, dict[str, Any]]:
+        """The rows as the database has them."""
+        return {name: type(row)._default_manager.filter(pk=row.pk).values().get() for name, row in self.rows.items()}
 
     def send(self, route: Route, headers: dict[str, str], body: Any = "", **more: Any) -> Any:
         sent = {"content_type": "application/json", "headers": headers, **more}
         return self.owner.client.generic(route.method, route.at(**self.ids), body, **sent)
 
-    def actor(self, scope: Scope = ACCOUNT, pin: Pin | None = None) -> Actor:
+    def actor(self, scope: Scope = ACCOUNT, binding: ScopeBinding | None = None) -> Actor:
         credential = Credential.objects.get(client_id=self.owner.client_id)
-        pin = pin or Pin()
-        return Actor(self.owner.account, scope, credential.pk, "t", pin.namespace_id, pin.namespace_slug)
+        binding = binding or ScopeBinding()
+        return Actor(self.owner.account, scope, credential.pk, "t", binding.namespace_id, binding.namespace_slug)
 
     def token(self, *, ttl: int = 900, scope: Scope = ACCOUNT) -> str:
-        return tokens.mint(actor=self.actor(), scope=scope, pin=Pin(), ttl=ttl, label="").token
+        return tokens.mint_token(actor=self.actor(), scope=scope, binding=ScopeBinding(), ttl=ttl, label="").token
 
 
 def assert_error(answer: Any, status: int, code: str | None = None) -> None:

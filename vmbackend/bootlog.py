@@ -32,6 +32,6 @@ def rotated_path(path: Path) -> Path:
 
 
 def clear_boot_log(path: Path) -> None:
-    """Remove both files; harmless where there are none. Output that comes meanwhile begins the log anew."""
+    """Remove both files. Idempotent. Later output starts a new log."""
     path.unlink(missing_ok=True)
     rotated_path(path).unlink(missing_ok=True)

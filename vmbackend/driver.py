@@ -60,10 +60,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Delivered at least once, in order per machine, on a driver thread.
-
-    `exit_code`: of MAIN_EXITED; `reason`: of STOPPED.
-    """
+    """Delivered at least once, in order per machine. `exit_code`: of MAIN_EXITED; `reason`: of STOPPED."""
 
     machine_id: str
     kind: EventKind
@@ -177,10 +174,7 @@ class Inventory:
 
 
 class Driver(Networking, Metered, ABC):
-    """One host's hypervisor.
-
-    Its metering methods are in `vmbackend.samples`, those for networks in `vmbackend.policy`.
-    """
+    """One host's hypervisor. The other methods are in `vmbackend.samples` and `vmbackend.policy`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -277,8 +271,7 @@ class Driver(Networking, Metered, ABC):
     def reset_disk(self, machine_id: str) -> None:
         """Replace the writable disk by an empty one of the same size; definition, address and host key stay.
 
-        Atomic: either the old disk or the new one exists. Raises InvalidMachineState (not off),
-        MachineNotFound, CapacityExceeded, BackendUnavailable; the old disk is unchanged then.
+        Atomic. Raises InvalidMachineState (not off), MachineNotFound, CapacityExceeded, BackendUnavailable.
         """
 
     @abstractmethod

@@ -16,7 +16,7 @@ class WorkspacesConfig(AppConfig):
         from edge.hooks import auth_fast_path
         from workspaces import placement, route_cache, selectors, transitions
 
-        hooks.workspace_pin.register(selectors.scope_binding)
+        hooks.workspace_binding.register(selectors.scope_binding)
         auth_fast_path.register(_edge_auth)
         transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)

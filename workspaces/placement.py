@@ -1,12 +1,13 @@
-"""Which host gets a machine, and which address it has there."""
+"""Placement: the host of a new machine, and its address there."""
 
 from __future__ import annotations
 
 import random
 from ipaddress import IPv4Address, IPv4Network
+from typing import Any
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import FilteredRelation, Q, QuerySet, Sum
 from django.utils import timezone
 
 from common.errors import VMUnavailable
@@ -21,44 +22,40 @@ held_addresses: Hook[[], set[str]] = Hook("placement.held_addresses")
 
 
 def place_on_host(wanted: Amount) -> Host:
-    """The living host with the most uncommitted memory, held to the end of the transaction.
+    """The living host with the most uncommitted memory, locked to the end of the transaction.
 
+    One query for all hosts, then the lock: the caller holds its account's row, so the number of hosts must not matter.
     Raises VMUnavailable with the reason.
     """
-    alive = Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
-    hosts = {host: free_memory(host) for host in alive}
+    hosts = {host: uncommitted_memory(host, promised) for host, promised in _living_hosts()}
     if not hosts:
         raise VMUnavailable("No host is available: the virtual machine backend cannot be reached.")
-    roomy = {host: free for host, free in hosts.items() if free >= wanted.memory_mb}
-    if not roomy:
+    with_memory = {host: free for host, free in hosts.items() if free >= wanted.memory_mb}
+    if not with_memory:
         raise VMUnavailable(
             f"No host has {wanted.memory_mb} MiB of memory to spare.",
-            details={
-                "resource": "memory_mb",
-                "current": max(0, *hosts.values(), 0),
-                "requested": wanted.memory_mb,
-            },
+            details={"resource": "memory_mb", "current": max(0, *hosts.values(), 0), "requested": wanted.memory_mb},
         )
-    fitting = [host for host in roomy if free_disk(host) >= wanted.disk_size_mb]
-    if not fitting:
+    with_disk = [host for host in with_memory if free_disk(host) >= wanted.disk_size_mb]
+    if not with_disk:
         raise VMUnavailable(
             f"No host has {wanted.disk_size_mb} MiB of disk to spare.",
             details={
                 "resource": "disk_size_mb",
-                "current": max(0, *(free_disk(host) for host in roomy), 0),
+                "current": max(0, *(free_disk(host) for host in with_memory), 0),
                 "requested": wanted.disk_size_mb,
             },
         )
-    chosen = max(fitting, key=lambda host: roomy[host])
-    require_room_on(chosen, wanted)
+    chosen = max(with_disk, key=lambda host: with_memory[host])
+    require_host_memory(chosen, wanted)
     return chosen
 
 
-def require_room_on(host: Host, wanted: Amount) -> None:
-    """Room to start an existing machine where its disk is. In a transaction, after the account's lock.
+def require_host_memory(host: Host, wanted: Amount) -> None:
+    """Whether the host can start a machine of that size. In a transaction, after the account's lock.
 
-    The host is held to the transaction's end, so that two accounts never both take the last of it. Raises
-    VMUnavailable.
+    Locks the host's row to the end of the transaction and sums again under the lock, so that two accounts never both
+    take the last of its memory. Raises VMUnavailable.
     """
     if not host.is_alive:
         raise VMUnavailable(host.problem or "The host of this workspace cannot be reached; try again later.")
@@ -67,22 +64,38 @@ def require_room_on(host: Host, wanted: Amount) -> None:
         raise VMUnavailable(f"The host has no {wanted.memory_mb} MiB of memory to spare; try again later.")
 
 
+def _living_hosts() -> list[tuple[Host, int]]:
+    """Hosts that accept new machines, each with the MiB promised to running machines; by name. One query."""
+    hosts = _with_promised(
+        Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
+    )
+    return [(host, host.promised) for host in hosts]
+
+
+def _with_promised(hosts: QuerySet[Host]) -> QuerySet[Any]:
+    # The condition is the join's, so that only rows of the index `workspace_host` that count are read.
+    running = FilteredRelation("workspaces", condition=Q(workspaces__status__in=USES_RUNNING_POOL))
+    return hosts.annotate(running=running).annotate(promised=Sum("running__applied_memory_mb", default=0))
+
+
 def free_memory(host: Host) -> int:
-    """MiB not promised to a running machine, after the host's own reserve."""
-    promised = Workspace.objects.filter(host=host, status__in=USES_RUNNING_POOL).aggregate(s=Sum("applied_memory_mb"))[
-        "s"
-    ]
-    size = int(host.memory_mb * settings.ENV.memory_overcommit)
-    return size - settings.ENV.memory_reserve_mb - (promised or 0)
+    """MiB that are not promised to a running machine, after the host's own reserve. One query."""
+    return uncommitted_memory(host, _with_promised(Host.objects.filter(pk=host.pk)).get().promised)
+
+
+def uncommitted_memory(host: Host, promised: int) -> int:
+    """MiB: the memory, overcommitted as configured, less the reserve and what is promised already."""
+    return int(host.memory_mb * settings.ENV.memory_overcommit) - settings.ENV.memory_reserve_mb - promised
 
 
 def free_disk(host: Host) -> int:
-    """MiB free on the host's disk, after its reserve. Disks are sparse: they take room as they fill."""
+    """MiB free on the host's disk, after its reserve. Disks are sparse: they occupy space as they fill."""
     return host.disk_free_mb - settings.ENV.disk_reserve_mb
 
 
 def free_address(host: Host) -> str:
-    """An address of the host's subnet that no workspace has. The unique constraint decides between two at once.
+    """An address of the host's subnet that no workspace has. Of two concurrent transactions with the same
+    address the unique constraint refuses one.
 
     Raises VMUnavailable where the subnet is full.
     """

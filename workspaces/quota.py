@@ -151,26 +151,26 @@ def require_create_allowed(plan: Plan, used: Usage, wanted: Amount) -> None:
             f"The plan {plan.label} allows {plan.max_workspaces} workspaces.",
             details={"current": used.records, "max": plan.max_workspaces},
         )
-    require_owned_room(plan, used, wanted)
-    require_running_room(plan, used, wanted)
+    require_owned_pool(plan, used, wanted)
+    require_running_pool(plan, used, wanted)
 
 
 def require_plan_allows(plan: Plan, wanted: Amount) -> None:
     """The ceiling for one workspace. Raises ResourceNotAllowed."""
-    _require_room(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
+    _require_within(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
 
 
-def require_owned_room(plan: Plan, used: Usage, wanted: Amount) -> None:
+def require_owned_pool(plan: Plan, used: Usage, wanted: Amount) -> None:
     """Raises PoolLimitReached."""
-    _require_room(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
+    _require_within(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
 
 
-def require_running_room(plan: Plan, used: Usage, wanted: Amount) -> None:
+def require_running_pool(plan: Plan, used: Usage, wanted: Amount) -> None:
     """Raises RunningPoolReached."""
-    _require_room(errors.RunningPoolReached, used.running, wanted, plan_running_pool(plan))
+    _require_within(errors.RunningPoolReached, used.running, wanted, plan_running_pool(plan))
 
 
-def _require_room(error: type[DomainError], used: Amount, wanted: Amount, limit: Amount) -> None:
+def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limit: Amount) -> None:
     for field, shown, unit in (
         ("cpu_millis", "cpus", 1000),
         ("memory_mb", "memory_mb", 1),
@@ -189,7 +189,7 @@ def _require_room(error: type[DomainError], used: Amount, wanted: Amount, limit:
             )
 
 
-def require_namespace_room(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
+def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
     """The namespace's own caps. Raises NamespaceLimitReached."""
     limits = namespace.resource_limits or {}
     most = limits.get("max_workspaces")

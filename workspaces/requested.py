@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accounts.scopes import Actor
+from accounts.actors import Actor
 from workspaces import call_counter, selectors
 from workspaces.models import Workspace
 

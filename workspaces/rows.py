@@ -1,13 +1,15 @@
-"""Locking and writing a workspace's row, in the caller's transaction. States change only by `transitions.transition`.
+"""Locking and writing workspace rows, in the caller's transaction. Every write of them is here or in `transitions`.
 
 Locks are taken in one order: the account (`accounts.services.account_lock`), the workspace's row, its operation's row.
+A write gives the instance the new values, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from common.errors import NotFound
@@ -16,9 +18,25 @@ from workspaces.models import Workspace
 from workspaces.states import Status
 
 
+def insert_row(**columns: Any) -> Workspace:
+    """Raises IntegrityError where another workspace has the slug or the address."""
+    return Workspace.objects.create(**columns)
+
+
+def delete_row(workspace: Workspace) -> None:
+    """Delete the row with what references it (operations, public ports, usage)."""
+    workspace.delete()
+
+
 def lock_row(workspace: Workspace) -> None:
-    """Hold the row to the end of the transaction. A row that is gone is no error."""
-    Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace.pk).first()
+    """Lock the row to the end of the transaction. A deleted row is no error."""
+    find_and_lock(workspace.pk)
+
+
+def find_and_lock(workspace_id: str, *related: str) -> Workspace | None:
+    """Read the row as it is now, with the relations `related`, and lock it; None where it is deleted."""
+    rows = Workspace.objects.select_for_update(of=("self",))
+    return (rows.select_related(*related) if related else rows).filter(pk=workspace_id).first()
 
 
 def lock_current(workspace: Workspace, fields: Sequence[str] | None = None) -> None:
@@ -30,8 +48,17 @@ def lock_current(workspace: Workspace, fields: Sequence[str] | None = None) -> N
         raise NotFound from exc
 
 
+def lock_column(workspace: Workspace, column: str) -> Any:
+    """Lock the row and return one of its columns as it is now, in one query. Raises NotFound (deleted)."""
+    rows = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace.pk).values_list(column, flat=True)
+    try:
+        return rows.get()
+    except Workspace.DoesNotExist as exc:
+        raise NotFound from exc
+
+
 def write_columns(workspace: Workspace, event: str, detail: str, actor: str, **columns: Any) -> Workspace:
-    """Write columns and the audit entry; the instance has the new values too.
+    """Write columns, a new `updated_at` and the audit entry.
 
     Raises NotFound, with nothing written, where the workspace is deleted or being deleted.
     """
@@ -42,7 +69,29 @@ def write_columns(workspace: Workspace, event: str, detail: str, actor: str, **c
 
 def update_columns(workspace: Workspace, **columns: Any) -> None:
     """As `write_columns`, without an audit entry and without a new `updated_at`."""
-    if not Workspace.objects.filter(pk=workspace.pk).exclude(status=Status.DELETING).update(**columns):
+    if not update_if(workspace, ~Q(status=Status.DELETING), **columns):
         raise NotFound
+
+
+def update_row(workspace: Workspace, **columns: Any) -> bool:
+    """Write columns in any state; False where the row is deleted."""
+    return update_if(workspace, Q(), **columns)
+
+
+def update_unless_changed(workspace: Workspace, unchanged: Iterable[str], **columns: Any) -> bool:
+    """Write columns only if the row still has the instance's values in the columns `unchanged`; False otherwise."""
+    return update_if(workspace, Q(**{name: getattr(workspace, name) for name in unchanged}), **columns)
+
+
+def update_if(workspace: Workspace, condition: Q, **columns: Any) -> bool:
+    """Write columns only if the row meets the condition, in one statement; False where it does not or is deleted."""
+    if not Workspace.objects.filter(condition, pk=workspace.pk).update(**columns):
+        return False
     for name, value in columns.items():
         setattr(workspace, name, value)
+    return True
+
+
+def update_all(condition: Q, **columns: Any) -> int:
+    """Write columns of every workspace that meets the condition, in one statement. Returns how many."""
+    return Workspace.objects.filter(condition).update(**columns)

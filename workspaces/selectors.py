@@ -6,9 +6,9 @@ from functools import cache
 
 from django.db.models import F, Q, QuerySet
 
-from accounts.hooks import Pin
+from accounts.actors import Actor
 from accounts.models import Account
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope, ScopeBinding
 from common.errors import NotFound
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -95,13 +95,13 @@ def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> i
     return rows.count()
 
 
-def scope_binding(account: Account, identifier: str) -> Pin:
+def scope_binding(account: Account, identifier: str) -> ScopeBinding:
     """What a workspace-scope credential is held to."""
     by = Q(pk=identifier) | Q(slug=identifier)
     found = Workspace.objects.filter(account=account).filter(by).select_related("namespace").first()
     if found is None:
         raise NotFound(SENTENCE)
-    return Pin(namespace_id=found.namespace_id, namespace_slug=found.namespace.slug, workspace_id=found.pk)
+    return ScopeBinding(namespace_id=found.namespace_id, namespace_slug=found.namespace.slug, workspace_id=found.pk)
 
 
 def digests_in_use(host: str) -> set[str]:

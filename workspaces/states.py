@@ -1,4 +1,4 @@
-"""The states of a workspace and what may follow what.
+"""The states of a workspace and the transitions between them.
 
     queued -> creating -> running                     create; also from failed by a retry
     queued, creating -> failed                        creation failed; the record stays
@@ -7,12 +7,13 @@
     running -> restarting -> running                  restart
     running -> pausing -> paused -> resuming -> running
     running -> suspending -> sleeping -> waking -> running
-    running, stopped -> resizing -> what it was       resources applied, overlay resized
-    any with a machine -> reinstalling -> running     reinstall; stopped where it did not start again
+    running, stopped -> resizing -> as before         resources applied, overlay resized
+    any with a machine -> reinstalling -> running     reinstall; stopped if it did not start again
     any at rest -> stopping -> destroyed              destroy; the record stays
-    running, paused -> stopped | lost                 the VM ended, or vanished from its host
-    any -> deleting -> (row gone)                     delete
-A failed operation leads to the state that the machine is found in (`host.outcomes`).
+    running, paused -> stopped | lost                 the VM ended, or disappeared from its host
+    any -> deleting -> (row removed)                  delete
+
+A failed operation leads to the state that the machine is in (`host.outcomes`).
 
 `transitions.transition` is the only way between them: one guarded UPDATE that names the states it may leave.
 """
@@ -23,7 +24,13 @@ from django.db import models
 
 
 class Status(models.TextChoices):
-    """`info.status` (wire contract, section 3)."""
+    """The status of a workspace: `info.status` (specification, Workspace power and lifecycle).
+
+    At rest: `running`; `stopped` (the disk remains); `paused` (in memory, without CPU);
+    `sleeping` (memory saved on the host's disk, no process); `failed` (the creation failed, nothing exists);
+    `destroyed` (machine and disk removed, the row remains); `lost` (the machine disappeared from its host). All others
+    (`queued`: not begun by its host) are transitional: an operation is in flight, and its outcome is the next status.
+    """
 
     QUEUED = "queued"
     CREATING = "creating"
@@ -47,6 +54,8 @@ class Status(models.TextChoices):
 
 
 class Provisioning(models.TextChoices):
+    """How far the creation is (specification, Workspace provisioning: `state`). Stays `ready` for good once it is."""
+
     QUEUED = "queued"
     RUNNING = "running"
     READY = "ready"
@@ -54,6 +63,8 @@ class Provisioning(models.TextChoices):
 
 
 class ProvisioningPhase(models.TextChoices):
+    """What the creation does now (specification, Workspace provisioning: `phase`); `deleting`: a delete ends it."""
+
     QUEUED = "queued"
     PULLING_IMAGE = "pulling_image"
     PREPARING_DISK = "preparing_disk"
@@ -64,7 +75,7 @@ class ProvisioningPhase(models.TextChoices):
     DELETING = "deleting"
 
 
-# States in which the VM's process may be there.
+# The VM's process may exist.
 HOLDS_PROCESS = frozenset(
     {
         Status.RUNNING,
@@ -78,16 +89,16 @@ HOLDS_PROCESS = frozenset(
         Status.RESIZING,
     }
 )
-# States that use or are about to use the running pool.
+# Counted in the running pool of the plan.
 USES_RUNNING_POOL = HOLDS_PROCESS | {
     Status.QUEUED,
     Status.CREATING,
     Status.WAKING,
     Status.REINSTALLING,
 }
-# States that own nothing any more.
+# Not counted in the pool of owned resources.
 OWNS_NOTHING = frozenset({Status.DESTROYED})
-# A power operation goes on.
+# A power operation is in flight.
 _POWER = frozenset(
     {
         Status.STARTING,
@@ -101,20 +112,20 @@ _POWER = frozenset(
         Status.RESIZING,
     }
 )
-# States that something is being done in; their end is an operation's end.
+# Left only by the end of an operation.
 TRANSITIONAL = _POWER | {Status.QUEUED, Status.CREATING, Status.DELETING}
 CREATING = frozenset({Status.QUEUED, Status.CREATING})
 ANY = frozenset(Status)
 
-# States at rest with a machine on a host.
+# At rest, with a machine on a host.
 HAS_MACHINE = frozenset({Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING, Status.LOST})
 AT_REST = ANY - TRANSITIONAL
 
-# What each state may follow. `deleting` may follow every state and nothing follows it.
+# For each state, the states it may be entered from. `deleting` may follow every state; no state follows it.
 ALLOWED: dict[Status, frozenset[Status]] = {
     Status.QUEUED: frozenset({Status.FAILED}),
     Status.CREATING: frozenset({Status.QUEUED, Status.CREATING}),
-    # After a destroy that failed, too: what was never made cannot be started, only created again.
+    # Also after a destroy that failed: without a machine it can only be created again.
     Status.FAILED: frozenset({Status.QUEUED, Status.CREATING, Status.STOPPING}),
     Status.STARTING: frozenset({Status.STOPPED, Status.LOST, Status.STARTING, Status.RUNNING}),
     Status.STOPPING: frozenset(AT_REST - {Status.DESTROYED}),
@@ -125,7 +136,7 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.WAKING: frozenset({Status.SLEEPING}),
     Status.RESIZING: frozenset({Status.RUNNING, Status.STOPPED}),
     Status.REINSTALLING: HAS_MACHINE,
-    # After an operation, and where reconcile finds that the machine is otherwise than the row says.
+    # After an operation, and where reconcile finds the machine in another state than its row.
     Status.RUNNING: _POWER | {Status.CREATING, Status.LOST, Status.STOPPED, Status.SLEEPING},
     Status.STOPPED: _POWER | {Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},
     Status.PAUSED: _POWER,

@@ -1,6 +1,6 @@
 """Routes under `/workspace`. An identifier is an id or a slug; anything else is no route."""
 
-from django.urls import path, register_converter
+from django.urls import include, path, register_converter
 
 from workspaces.commands.views import CommandsViewSet
 from workspaces.crud.views import WorkspaceViewSet
@@ -43,6 +43,8 @@ usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
 urlpatterns = [
+    # The first, as it is requested most often: once for each request to a public port.
+    path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),
     path("workspace/quota", workspace({"get": "quota"})),
     path("workspace/images", CatalogViewSet.as_view({"get": "list"})),

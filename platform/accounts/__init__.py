@@ -1,1 +1,1 @@
-"""Who calls: accounts, their plans, credentials with scopes, access tokens, and idempotency keys."""
+"""Authentication: accounts, plans, credentials with scopes, access tokens, and idempotency keys."""

@@ -1,4 +1,4 @@
-"""Staff: plans, accounts and their credentials. A new credential's secret is shown once, as a message."""
+"""The admin of plans, accounts and credentials. A new credential's secret is shown once, as a message."""
 
 from __future__ import annotations
 
@@ -6,36 +6,47 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from accounts import services
-from accounts.hooks import Pin, account_created
 from accounts.models import Account, Credential, Plan
-from accounts.scopes import Scope
+from accounts.scopes import Scope, ScopeBinding
+from common.admin import ServiceModelAdmin, replace_fields
 
 
 @admin.register(Plan)
-class PlanAdmin(ModelAdmin):
+class PlanAdmin(ServiceModelAdmin):
     list_display = ("code", "label", "max_workspaces", "cpus", "memory_mb", "disk_size_mb")
+
+    def save_by_service(self, request: HttpRequest, obj: Plan, *, change: bool) -> None:
+        services.plan_save(obj)
+
+    def delete_by_service(self, request: HttpRequest, obj: Plan) -> None:
+        services.plan_delete(obj)
 
 
 @admin.register(Account)
-class AccountAdmin(ModelAdmin):
+class AccountAdmin(ServiceModelAdmin):
     list_display = ("id", "name", "plan", "is_active", "created_at")
     list_filter = ("plan", "is_active")
     search_fields = ("id", "name")
     readonly_fields = ("created_at", "updated_at")
 
-    def save_model(self, request: HttpRequest, obj: Account, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
-        if not change:
-            account_created(obj)
-            made = services.credential_issue(account=obj, name="first", scope=Scope.ACCOUNT, pin=Pin())
-            _show_once(request, made)
+    def save_by_service(self, request: HttpRequest, obj: Account, *, change: bool) -> None:
+        if change:
+            services.account_update(obj, name=obj.name, plan=obj.plan, is_active=obj.is_active)
+            return
+        account, issued = services.account_create(name=obj.name, plan=obj.plan_id)
+        if not obj.is_active:
+            services.account_update(account, name=account.name, plan=account.plan, is_active=False)
+        replace_fields(obj, account)
+        _show_secret(request, issued)
+
+    def delete_by_service(self, request: HttpRequest, obj: Account) -> None:
+        services.account_delete(obj)
 
 
 @admin.register(Credential)
-class CredentialAdmin(ModelAdmin):
+class CredentialAdmin(ServiceModelAdmin):
     list_display = ("client_id", "account", "name", "scope", "namespace_slug", "workspace_id", "last_used_at")
     list_filter = ("scope",)
     search_fields = ("client_id", "name", "account__name", "account__id")
@@ -51,7 +62,7 @@ class CredentialAdmin(ModelAdmin):
     fields = ("account", "name", "scope", *readonly_fields)
 
     def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        # Pinned scopes are issued through the API, where the pin is resolved and checked.
+        # Bound scopes are issued through the API, where the binding is looked up and checked.
         if db_field.name == "scope":
             kwargs["choices"] = [(Scope.ACCOUNT, "account"), (Scope.BILLING, "billing")]
         return super().formfield_for_choice_field(db_field, request, **kwargs)
@@ -59,18 +70,19 @@ class CredentialAdmin(ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Credential | None = None) -> Any:
         return (*self.readonly_fields, "account", "scope") if obj else self.readonly_fields
 
-    def save_model(self, request: HttpRequest, obj: Credential, form: Any, change: bool) -> None:
+    def save_by_service(self, request: HttpRequest, obj: Credential, *, change: bool) -> None:
         if change:
-            super().save_model(request, obj, form, change)
+            services.credential_rename(obj, name=obj.name)
             return
-        made = services.credential_issue(account=obj.account, name=obj.name, scope=Scope(obj.scope), pin=Pin())
-        obj.pk = made.credential.pk
-        obj.__dict__.update({k: v for k, v in made.credential.__dict__.items() if not k.startswith("_")})
-        obj._state.adding = False
-        _show_once(request, made)
+        scope = Scope(obj.scope)
+        issued = services.credential_issue(account=obj.account, name=obj.name, scope=scope, binding=ScopeBinding())
+        replace_fields(obj, issued.credential)
+        _show_secret(request, issued)
+
+    def delete_by_service(self, request: HttpRequest, obj: Credential) -> None:
+        services.credential_remove(obj)
 
 
-def _show_once(request: HttpRequest, made: services.NewCredential) -> None:
-    messages.warning(
-        request, f"Client id {made.credential.client_id}, secret {made.secret}; the secret is shown only now."
-    )
+def _show_secret(request: HttpRequest, issued: services.NewCredential) -> None:
+    client_id = issued.credential.client_id
+    messages.warning(request, f"Client id {client_id}, secret {issued.secret}; the secret is shown only now.")

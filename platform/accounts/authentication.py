@@ -7,16 +7,17 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from accounts import tokens
+from accounts.actors import Actor
 from accounts.models import Credential
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope
 from accounts.services import credential_used
 from common.secrets_at_rest import keyed_hash, matches
 
-_NOBODY = keyed_hash("nobody")
+_NO_CREDENTIAL = keyed_hash("no credential")
 
 
 def actor_of(request: HttpRequest | Request) -> Actor | None:
-    """Who calls, or None. One query. Client credentials win where both are sent."""
+    """The actor of a request, or None. One query. Client credentials take precedence over a token."""
     client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
     if client_id is not None and secret is not None:
         return _by_secret(client_id, secret)
@@ -28,8 +29,8 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
 
 def _by_secret(client_id: str, secret: str) -> Actor | None:
     credential = _credential(client_id=client_id) if "\0" not in client_id else None
-    # The comparison is made also for an unknown id, so that both take the same time.
-    if not matches(secret, credential.secret_hash if credential else _NOBODY) or credential is None:
+    # Also compared for an unknown id: the response time must not reveal which ids exist.
+    if not matches(secret, credential.secret_hash if credential else _NO_CREDENTIAL) or credential is None:
         return None
     credential_used(credential)
     return Actor(
@@ -45,7 +46,7 @@ def _by_secret(client_id: str, secret: str) -> Actor | None:
 
 
 def _by_token(token: str) -> Actor | None:
-    claims = tokens.read(token)
+    claims = tokens.read_token(token)
     credential = _credential(id=claims.credential_id) if claims else None
     if claims is None or credential is None or credential.epoch != claims.epoch:
         return None
@@ -54,9 +55,9 @@ def _by_token(token: str) -> Actor | None:
         scope=claims.scope,
         credential_id=credential.id,
         label=claims.label or credential.name or credential.client_id,
-        namespace_id=claims.pin.namespace_id,
-        namespace_slug=claims.pin.namespace_slug,
-        workspace_id=claims.pin.workspace_id,
+        namespace_id=claims.binding.namespace_id,
+        namespace_slug=claims.binding.namespace_slug,
+        workspace_id=claims.binding.workspace_id,
         epoch=credential.epoch,
         via="token",
         expires=claims.expires,
@@ -74,7 +75,7 @@ class ApiRequest(Request):
 
 
 class AccountAuthentication(BaseAuthentication):
-    """DRF's face of `actor_of`. The permission class refuses who is nobody."""
+    """`actor_of` for DRF. Requests without an actor are refused by the permission class."""
 
     def authenticate(self, request: Request) -> tuple[Actor, None] | None:
         actor = actor_of(request)

@@ -1,11 +1,11 @@
-"""What the account routes fail with beyond the general codes."""
+"""Errors of the account routes beyond the general codes."""
 
 from __future__ import annotations
 
 from common.errors import ValidationError
 
 
-class PinMissing(ValidationError):
-    """A namespace or workspace scope needs to name what it is pinned to."""
+class BindingMissing(ValidationError):
+    """A namespace or workspace scope without its namespace or workspace."""
 
-    message = "A pinned scope must name its namespace or workspace."
+    message = "This scope must name its namespace or workspace."

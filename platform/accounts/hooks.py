@@ -1,25 +1,14 @@
-"""What higher rooms add to accounts (docs/architecture.md, Floors)."""
+"""Hooks by which higher apps extend accounts (docs/architecture.md, Layers)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from accounts.models import Account
+from accounts.scopes import ScopeBinding
 from common.hooks import Hook
 
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """What a pinned credential is held to."""
-
-    namespace_id: str = ""
-    namespace_slug: str = ""
-    workspace_id: str = ""
-
-
-# Runs in the transaction that makes an account: every account has a default namespace from its first moment.
+# Runs in the transaction that creates an account: every account has a default namespace from the start.
 account_created: Hook[[Account], None] = Hook("account_created")
-# (account, slug) -> Pin; raises NotFound. Registered by namespaces.
-namespace_pin: Hook[[Account, str], Pin] = Hook("namespace_pin")
-# (account, id or slug) -> Pin with the workspace's namespace; raises NotFound. Registered by workspaces.
-workspace_pin: Hook[[Account, str], Pin] = Hook("workspace_pin")
+# (account, slug) -> the binding; raises NotFound. Registered by namespaces.
+namespace_binding: Hook[[Account, str], ScopeBinding] = Hook("namespace_binding")
+# (account, id or slug) -> the binding, with the workspace's namespace; raises NotFound. Registered by workspaces.
+workspace_binding: Hook[[Account, str], ScopeBinding] = Hook("workspace_binding")

@@ -1,4 +1,4 @@
-"""Accounts and what proves who calls. Written by `accounts.services` and the admin only."""
+"""Plans, accounts, credentials, idempotency keys. Written by `accounts.services` only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def new_credential_id() -> str:
 
 
 class Plan(models.Model):
-    """What an account may have: a ceiling for each workspace, the owned pool, the running pool, a count."""
+    """The limits of an account: of each workspace, of all it owns, of all that run, and their number. Sizes are MiB."""
 
     code = models.SlugField(primary_key=True, max_length=40)
     label = models.CharField(max_length=80)
@@ -43,13 +43,13 @@ class Plan(models.Model):
 
 
 class Account(models.Model):
-    """A customer. Its row is the lock under which pools are counted."""
+    """A customer. Resource pools are counted and claimed under a lock on its row."""
 
     id = models.CharField(primary_key=True, max_length=24, default=new_account_id, editable=False)
     name = models.CharField(max_length=120)
     plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="accounts")
     is_active = models.BooleanField(default=True, help_text="An inactive account's credentials are refused.")
-    # Kept by the services that make and remove workspaces: counting 100,000 rows would double a list's time.
+    # Maintained by the services that create and delete workspaces: COUNT over 100,000 rows doubles a list's time.
     workspace_count = models.PositiveIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -62,9 +62,9 @@ class Account(models.Model):
 
 
 class Credential(models.Model):
-    """A client id and the keyed hash of its secret, pinned to what its scope names.
+    """A client id and the keyed hash of its secret, with a scope and its binding.
 
-    `namespace_id` and `workspace_id` are plain ids: namespaces and workspaces stand above this room.
+    `namespace_id` and `workspace_id` are plain ids, as this app must not import namespaces or workspaces.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_credential_id, editable=False)
@@ -76,7 +76,7 @@ class Credential(models.Model):
     namespace_id = models.CharField(max_length=24, blank=True)
     namespace_slug = models.CharField(max_length=128, blank=True)
     workspace_id = models.CharField(max_length=24, blank=True)
-    # Counts rotations: a token carries the epoch it was minted in and ends with it.
+    # Counts rotations: a token carries the epoch it was minted in and is revoked with it.
     epoch = models.PositiveIntegerField(default=1, editable=False)
     last_used_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -89,7 +89,7 @@ class Credential(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """One use of a key: what was asked (a hash) and which resource answered. Kept 24 hours."""
+    """One use of an idempotency key: a hash of the request and the resource it created. Deleted after 24 hours."""
 
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="idempotency_keys")
     key = models.CharField(max_length=255)

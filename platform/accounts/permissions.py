@@ -7,7 +7,8 @@ from typing import Any, cast
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from accounts.scopes import Actor, Scope
+from accounts.actors import Actor
+from accounts.scopes import Scope
 from common.errors import Forbidden, Unauthorized
 
 RESOURCE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE})
@@ -15,7 +16,7 @@ ACCOUNT_ONLY = frozenset({Scope.ACCOUNT})
 
 
 def require(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool = True) -> Actor:
-    """The actor, if it may. Raises Unauthorized (nobody), Forbidden (wrong scope or kind of credential)."""
+    """The actor, if it may. Raises Unauthorized (no actor), Forbidden (wrong scope or kind of credential)."""
     if actor is None:
         raise Unauthorized
     if actor.scope not in scopes:

@@ -1,18 +1,18 @@
-"""Scopes of credentials, and the actor that a request is made by (wire contract, section 2)."""
+"""Scopes of credentials and what they are bound to (wire contract, section 2)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from django.db import models
 
-if TYPE_CHECKING:
-    from accounts.models import Account
-
 
 class Scope(models.TextChoices):
-    """`account`: everything; `namespace`, `workspace`: pinned to one; `billing`: credits and namespace usage."""
+    """What a credential or access token reaches.
+
+    `account`: everything of the account. `namespace`, `workspace`: one of them, by a scope binding. `billing`: credits
+    and the usage of namespaces.
+    """
 
     ACCOUNT = "account"
     NAMESPACE = "namespace"
@@ -21,23 +21,9 @@ class Scope(models.TextChoices):
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
-    """Who makes a request and how far it reaches. `via` is `credential` or `token`.
+class ScopeBinding:
+    """The namespace or workspace that a scope is bound to; all empty for the scopes `account` and `billing`."""
 
-    `expires`: seconds since the epoch at which the token ends; 0 for a credential.
-    """
-
-    account: Account
-    scope: Scope
-    credential_id: str
-    label: str
     namespace_id: str = ""
     namespace_slug: str = ""
     workspace_id: str = ""
-    epoch: int = 1
-    via: str = "credential"
-    expires: int = 0
-
-    @property
-    def is_authenticated(self) -> bool:
-        return True

@@ -11,10 +11,11 @@ from django.db.models import F
 from django.utils import timezone
 
 from accounts import tokens
-from accounts.errors import PinMissing
-from accounts.hooks import Pin, account_created, namespace_pin, workspace_pin
+from accounts.actors import Actor
+from accounts.errors import BindingMissing
+from accounts.hooks import account_created, namespace_binding, workspace_binding
 from accounts.models import Account, Credential, IdempotencyKey, Plan
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope, ScopeBinding
 from common.errors import Forbidden, NotFound, ValidationError
 from common.ids import random_suffix
 from common.secrets_at_rest import keyed_hash, new_secret
@@ -25,7 +26,7 @@ LAST_USED_EVERY = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class NewCredential:
-    """A credential and its secret, which is never to be had again."""
+    """A credential and its secret, which is available only here."""
 
     credential: Credential
     secret: str
@@ -43,11 +44,38 @@ def account_create(*, name: str, plan: str) -> tuple[Account, NewCredential]:
         raise ValidationError(details={"plan": [f"There is no plan {plan!r}; there are: {known}."]})
     account = Account.objects.create(name=name, plan=found)
     account_created(account)
-    return account, credential_issue(account=account, name="first", scope=Scope.ACCOUNT, pin=Pin())
+    return account, credential_issue(account=account, name="first", scope=Scope.ACCOUNT, binding=ScopeBinding())
 
 
-def credential_issue(*, account: Account, name: str, scope: Scope, pin: Pin) -> NewCredential:
-    """A credential of any scope; `pin` must fit the scope. For staff, the command line and `credential_create`."""
+def account_update(account: Account, *, name: str, plan: Plan, is_active: bool) -> Account:
+    """Change what staff may change. While inactive, the account's credentials and tokens are refused."""
+    account.name, account.plan, account.is_active = name, plan, is_active
+    account.save(update_fields=["name", "plan", "is_active", "updated_at"])
+    return account
+
+
+def account_delete(account: Account) -> None:
+    """Delete an account with its credentials, namespaces and idempotency keys.
+
+    Raises ProtectedError while it has workspaces; nothing is deleted then.
+    """
+    account.delete()
+
+
+def plan_save(plan: Plan) -> Plan:
+    """Create a plan or change it. New limits apply to requests from now on; what exists stays."""
+    plan.full_clean(validate_unique=False)
+    plan.save()
+    return plan
+
+
+def plan_delete(plan: Plan) -> None:
+    """Delete a plan. Raises ProtectedError while any account has it."""
+    plan.delete()
+
+
+def credential_issue(*, account: Account, name: str, scope: Scope, binding: ScopeBinding) -> NewCredential:
+    """A credential of any scope; `binding` must fit the scope. For staff, the command line, `credential_create`."""
     secret = new_secret("sec_")
     credential = Credential.objects.create(
         account=account,
@@ -55,9 +83,9 @@ def credential_issue(*, account: Account, name: str, scope: Scope, pin: Pin) -> 
         secret_hash=keyed_hash(secret),
         name=name,
         scope=scope,
-        namespace_id=pin.namespace_id,
-        namespace_slug=pin.namespace_slug,
-        workspace_id=pin.workspace_id,
+        namespace_id=binding.namespace_id,
+        namespace_slug=binding.namespace_slug,
+        workspace_id=binding.workspace_id,
     )
     return NewCredential(credential, secret)
 
@@ -65,9 +93,9 @@ def credential_issue(*, account: Account, name: str, scope: Scope, pin: Pin) -> 
 def credential_create(
     *, actor: Actor, name: str, scope: Scope, namespace: str | None, workspace: str | None
 ) -> NewCredential:
-    """What `POST /credentials` does. Raises PinMissing, NotFound (no such namespace or workspace)."""
-    pin = pin_of(actor.account, scope, namespace, workspace)
-    return credential_issue(account=actor.account, name=name, scope=scope, pin=pin)
+    """What `POST /credentials` does. Raises BindingMissing, NotFound (no such namespace or workspace)."""
+    binding = binding_of(actor.account, scope, namespace, workspace)
+    return credential_issue(account=actor.account, name=name, scope=scope, binding=binding)
 
 
 def credential_rotate(*, actor: Actor, credential_id: str) -> NewCredential:
@@ -88,24 +116,35 @@ def credential_delete(*, actor: Actor, credential_id: str) -> None:
         raise NotFound("There is no such credential.")
 
 
+def credential_rename(credential: Credential, *, name: str) -> None:
+    """Change the name shown for a credential."""
+    credential.name = name
+    credential.save(update_fields=["name"])
+
+
+def credential_remove(credential: Credential) -> None:
+    """Delete a credential on behalf of staff; it and its tokens are refused from now on."""
+    credential.delete()
+
+
 def credential_used(credential: Credential) -> None:
-    """Remember the use, to the minute: one write a minute for each credential, however many requests."""
+    """Record the time of use, at most once a minute for each credential."""
     now = timezone.now()
     if credential.last_used_at is None or now - credential.last_used_at > LAST_USED_EVERY:
         Credential.objects.filter(pk=credential.pk).update(last_used_at=now)
 
 
-def pin_of(account: Account, scope: Scope, namespace: str | None, workspace: str | None) -> Pin:
-    """What a scope is held to. Raises PinMissing, NotFound."""
+def binding_of(account: Account, scope: Scope, namespace: str | None, workspace: str | None) -> ScopeBinding:
+    """The binding of a scope. Raises BindingMissing, NotFound."""
     if scope is Scope.NAMESPACE:
         if not namespace:
-            raise PinMissing(details={"namespace": ["Needed for the namespace scope."]})
-        return namespace_pin.one(account, namespace)
+            raise BindingMissing(details={"namespace": ["Required for the namespace scope."]})
+        return namespace_binding.one(account, namespace)
     if scope is Scope.WORKSPACE:
         if not workspace:
-            raise PinMissing(details={"workspaceId": ["Needed for the workspace scope."]})
-        return workspace_pin.one(account, workspace)
-    return Pin()
+            raise BindingMissing(details={"workspaceId": ["Required for the workspace scope."]})
+        return workspace_binding.one(account, workspace)
+    return ScopeBinding()
 
 
 def token_mint(
@@ -113,21 +152,21 @@ def token_mint(
 ) -> tokens.Minted:
     """An access token that reaches no further than the credential that mints it.
 
-    Raises Forbidden (wider than the credential), PinMissing, NotFound. Nothing is stored: the token is signed, and
+    Raises Forbidden (wider than the credential), BindingMissing, NotFound. Nothing is stored: the token is signed, and
     ends with its credential or its expiry.
     """
-    pin = pin_of(actor.account, scope, namespace, workspace)
-    if not _within(actor, scope, pin):
+    binding = binding_of(actor.account, scope, namespace, workspace)
+    if not _within(actor, scope, binding):
         raise Forbidden("A token cannot reach further than the credential that mints it.")
-    return tokens.mint(actor=actor, scope=scope, pin=pin, ttl=ttl, label=label)
+    return tokens.mint_token(actor=actor, scope=scope, binding=binding, ttl=ttl, label=label)
 
 
-def _within(actor: Actor, scope: Scope, pin: Pin) -> bool:
+def _within(actor: Actor, scope: Scope, binding: ScopeBinding) -> bool:
     if actor.scope is Scope.ACCOUNT:
         return True
     if actor.scope is Scope.NAMESPACE:
-        return scope is not Scope.ACCOUNT and pin.namespace_id == actor.namespace_id
-    return actor.scope is Scope.WORKSPACE and scope is Scope.WORKSPACE and pin.workspace_id == actor.workspace_id
+        return scope is not Scope.ACCOUNT and binding.namespace_id == actor.namespace_id
+    return actor.scope is Scope.WORKSPACE and scope is Scope.WORKSPACE and binding.workspace_id == actor.workspace_id
 
 
 def idempotency_find(*, account: Account, key: str) -> IdempotencyKey | None:
@@ -139,32 +178,32 @@ def idempotency_find(*, account: Account, key: str) -> IdempotencyKey | None:
 def idempotency_record(*, account: Account, key: str, fingerprint: str, resource_id: str) -> None:
     """Claim a key for a resource, in the transaction that makes it; the account's row must be locked.
 
-    An expired use of the key gives way. Raises IntegrityError where another request was first.
+    An expired use of the key is replaced. Raises IntegrityError where another request was first.
     """
     since = timezone.now() - timedelta(hours=IDEMPOTENCY_HOURS)
     IdempotencyKey.objects.filter(account=account, key=key, created_at__lt=since).delete()
     IdempotencyKey.objects.create(account=account, key=key, fingerprint=fingerprint, resource_id=resource_id)
 
 
-def idempotency_forget() -> int:
-    """Delete keys older than 24 hours. Returns how many."""
+def idempotency_keys_expire() -> int:
+    """Delete the keys older than 24 hours. Returns how many."""
     since = timezone.now() - timedelta(hours=IDEMPOTENCY_HOURS)
     deleted, _ = IdempotencyKey.objects.filter(created_at__lt=since).delete()
     return deleted
 
 
 def workspaces_counted(account: Account, count: int) -> None:
-    """Write down how many workspaces the account has, as counted under its lock."""
+    """Store how many workspaces the account has, as counted under its lock."""
     Account.objects.filter(pk=account.pk).update(workspace_count=count)
 
 
 def workspace_gone(account_id: str) -> None:
-    """One workspace fewer, in the transaction that removes it."""
+    """Count one workspace less, in the transaction that removes it."""
     Account.objects.filter(pk=account_id, workspace_count__gt=0).update(workspace_count=F("workspace_count") - 1)
 
 
 def account_lock(account: Account) -> Account:
-    """Take the account's row for the rest of the transaction: pools are counted and claimed under it.
+    """Lock the account's row for the rest of the transaction: pools are counted and claimed under it.
 
     PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer.
     """

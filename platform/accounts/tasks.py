@@ -1,4 +1,4 @@
-"""Sweeps of this room."""
+"""Periodic tasks of accounts."""
 
 from celery import shared_task
 
@@ -7,4 +7,4 @@ from accounts import services
 
 @shared_task
 def forget_idempotency_keys() -> int:
-    return services.idempotency_forget()
+    return services.idempotency_keys_expire()

@@ -1,4 +1,4 @@
-"""Access tokens: signed, with scope and expiry, ended with the credential that minted them."""
+"""Access tokens: signed, with scope and expiry, revoked with the credential that minted them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from django.core import signing
 
-from accounts.hooks import Pin
-from accounts.scopes import Actor, Scope
+from accounts.actors import Actor
+from accounts.scopes import Scope, ScopeBinding
 
 _SALT = "accounts.access-token"
 
@@ -27,27 +27,27 @@ class Minted:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token says, its signature and expiry having been checked."""
+    """The content of a token whose signature and expiry are valid."""
 
     credential_id: str
     epoch: int
     scope: Scope
-    pin: Pin
+    binding: ScopeBinding
     label: str
     expires: int
 
 
-def mint(*, actor: Actor, scope: Scope, pin: Pin, ttl: int, label: str) -> Minted:
-    """Sign a token for `ttl` seconds from now; one made by a token ends with that token at the latest."""
+def mint_token(*, actor: Actor, scope: Scope, binding: ScopeBinding, ttl: int, label: str) -> Minted:
+    """Sign a token for `ttl` seconds from now; a token minted by a token expires with that token at the latest."""
     now = int(time.time())
     expires = min(now + ttl, actor.expires) if actor.expires else now + ttl
     claims = {
         "c": actor.credential_id,
         "e": actor.epoch,
         "s": scope.value,
-        "n": pin.namespace_id,
-        "ns": pin.namespace_slug,
-        "w": pin.workspace_id,
+        "n": binding.namespace_id,
+        "ns": binding.namespace_slug,
+        "w": binding.workspace_id,
         "l": label,
         "x": expires,
     }
@@ -55,13 +55,13 @@ def mint(*, actor: Actor, scope: Scope, pin: Pin, ttl: int, label: str) -> Minte
     return Minted(token, datetime.fromtimestamp(expires, UTC), scope, expires - now)
 
 
-def read(token: str) -> Claims | None:
-    """The token's claims; None where it is not ours, was changed, or has expired."""
+def read_token(token: str) -> Claims | None:
+    """The token's claims; None where its signature is invalid or it has expired."""
     try:
         claims: dict[str, Any] = signing.loads(token, salt=_SALT)
     except signing.BadSignature:
         return None
     if claims["x"] <= time.time():
         return None
-    pin = Pin(namespace_id=claims["n"], namespace_slug=claims["ns"], workspace_id=claims["w"])
-    return Claims(claims["c"], claims["e"], Scope(claims["s"]), pin, claims["l"], claims["x"])
+    binding = ScopeBinding(namespace_id=claims["n"], namespace_slug=claims["ns"], workspace_id=claims["w"])
+    return Claims(claims["c"], claims["e"], Scope(claims["s"]), binding, claims["l"], claims["x"])

@@ -1,1 +1,1 @@
-"""What every API shares: errors and their one body, pagination, durations, ids, secrets. No models here."""
+"""Shared by all apps: errors and their one body, pagination, durations, ids, secrets. No models here."""

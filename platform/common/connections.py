@@ -6,10 +6,10 @@ from django.db import connection
 
 
 def release_connection() -> None:
-    """Give this thread's connection back before a wait that needs no database; the next query takes one again.
+    """Return this thread's connection before a wait that needs no database; the next query gets one again.
 
     Requests that wait for a machine or a guest would otherwise hold every connection of the pool. Within a
-    transaction nothing happens: its connection cannot be given back.
+    transaction it does nothing: that connection is in use.
     """
     if not connection.in_atomic_block:
         connection.close()

@@ -10,7 +10,7 @@ MAX_SECONDS = 10 * 365 * 86400
 
 
 def parse_duration(value: object) -> int:
-    """Seconds. Raises ValueError with a sentence for anything else than a duration of at most ten years."""
+    """Seconds. Raises ValueError with a message for anything other than a duration of at most ten years."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError("Give a duration such as 30m, 1h or 24h, or a number of seconds.")
     seconds = _from_text(value) if isinstance(value, str) else int(value)

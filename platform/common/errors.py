@@ -1,6 +1,6 @@
 """Errors of the API: raised anywhere as exceptions, turned into one body in `common.responses`.
 
-A `DomainError` is something the caller did or has to know; its `code` is spelled as the specification spells it.
+A `DomainError` is caused by the caller's request or concerns the caller; its `code` is the specification's.
 The general codes of the wire contract (section 1) each have a class here; resources define their own beside them.
 """
 
@@ -17,7 +17,7 @@ class DomainError(Exception):
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
-    message: str = "Something went wrong on our side."
+    message: str = "An internal error occurred."
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class DomainError(Exception):
 
 
 class ValidationError(DomainError):
-    """A documented field has a wrong type or range. `details` maps each field to a list of sentences."""
+    """A documented field has a wrong type or range. `details` maps each field to a list of messages."""
 
     code = "validation_error"
     status = 400
@@ -64,7 +64,7 @@ class MethodNotAllowed(DomainError):
 
 
 class InvalidState(DomainError):
-    """The move is out of turn. `details.status` tells the state the resource is in."""
+    """The resource's state does not allow this. `details.status` is that state."""
 
     code = "invalid_state"
     status = 409
@@ -108,7 +108,7 @@ class NamespaceSuspended(DomainError):
 
 
 class VMUnavailable(DomainError):
-    """The machines' side does not answer or has no room (specification, section Errors)."""
+    """The virtual machine backend does not answer or has no capacity (specification, section Errors)."""
 
     code = "VM_UNAVAILABLE"
     status = 503

@@ -1,4 +1,4 @@
-"""Serializer fields that take a JSON type for what it is: `"1"` is no number, `1` is no string, `"true"` no boolean."""
+"""Serializer fields without type coercion: `"1"` is no number, `1` is no string, `"true"` is no boolean."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a lower room tells a higher one something without importing it (docs/architecture.md, Floors).
+"""Hooks: how an app of a lower layer calls one of a higher layer without importing it (docs/architecture.md, Layers).
 
-The lower room owns a `Hook`; higher rooms register in their AppConfig.ready. Handlers run in the caller's transaction,
-in the order of registration, and their exceptions reach the caller: a hook is a call, not a broadcast.
+The lower app owns a `Hook`; higher apps register handlers in their AppConfig.ready. Handlers run in the caller's
+transaction, in the order of registration, and their exceptions propagate to the caller.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ R = TypeVar("R")
 
 
 class Hook(Generic[P, R]):
-    """A list of handlers of one signature."""
+    """Handlers of one signature; calling the hook calls all of them and returns their results."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._handlers: list[Callable[P, R]] = []
 
     def register(self, handler: Callable[P, R]) -> Callable[P, R]:
-        """Add a handler once; registering it again changes nothing."""
+        """Add a handler. Idempotent. Usable as a decorator."""
         if handler not in self._handlers:
             self._handlers.append(handler)
         return handler
@@ -30,7 +30,7 @@ class Hook(Generic[P, R]):
         return [handler(*args, **kwargs) for handler in self._handlers]
 
     def one(self, *args: P.args, **kwargs: P.kwargs) -> R | Any:
-        """The first handler's answer; None where nobody registered."""
+        """The result of the first handler; None where none is registered."""
         for handler in self._handlers:
             return handler(*args, **kwargs)
         return None

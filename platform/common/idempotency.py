@@ -1,4 +1,4 @@
-"""Idempotency keys: where they come from and what is the same request. The rows are `accounts.IdempotencyKey`."""
+"""Idempotency keys: how a request names one, and which requests are equal. The rows are `accounts.IdempotencyKey`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def key_of(request: HttpRequest, body: dict[str, Any]) -> str | None:
 
 
 def fingerprint(body: dict[str, Any], *, ignore: frozenset[str]) -> str:
-    """A hash of the options that make the request what it is, however they are ordered or spaced."""
+    """A hash of the options that identify the request, independent of their order and spacing."""
     kept = {name: value for name, value in body.items() if name not in ignore}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 
 class JSONAlways(BaseContentNegotiation):
-    """An odd Accept header is no reason to refuse a request."""
+    """Requests are not refused for their Accept header."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
         media_type = (request.content_type or "application/json").split(";")[0].strip().lower()

@@ -17,8 +17,8 @@ ERROR_SCHEMA = {
         "success": {"type": "boolean", "const": False},
         "error": {"type": "string", "description": "Machine readable; the same as `code` but for 401 and 403."},
         "code": {"type": "string"},
-        "message": {"type": "string", "description": "A sentence for people."},
-        "details": {"type": "object", "description": "For a validation error: field to list of sentences."},
+        "message": {"type": "string", "description": "Human-readable."},
+        "details": {"type": "object", "description": "For a validation error: field to list of messages."},
         "request_id": {"type": "string"},
     },
 }

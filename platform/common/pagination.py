@@ -1,10 +1,30 @@
-"""`page` and `limit` of lists."""
+"""Paginators for the list shapes of the specification.
+
+| paginator | query | response beside the rows |
+|---|---|---|
+| `PagePagination` | `page`, `limit` | `total`, `page`, `limit` at the top level |
+| `OffsetPagination` | `limit`, `offset` | `pagination{total, limit, offset}` |
+| `PageCountPagination` | `page`, `limit` | `pagination{page, limit, total, totalPages, hasMore}` |
+
+A value out of range is a validation_error that names the parameter, never clamped; a page behind the last one is empty.
+A view sets `pagination_class` and, on a subclass, `results_field` (the name of the list) and the limits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from rest_framework import serializers
+from rest_framework.pagination import BasePagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from common.requests import validated_query
+from common.responses import ok
 
 MAX_PAGE = 1_000_000
+MAX_OFFSET = 100_000_000
 
 
 class PageQuery(serializers.Serializer):
@@ -17,3 +37,110 @@ class PageQuery(serializers.Serializer):
 def bounds(page: int, limit: int) -> slice:
     """The rows of a page, as a slice for a queryset."""
     return slice((page - 1) * limit, page * limit)
+
+
+class _Pagination(BasePagination):
+    """`paginate_queryset` costs one COUNT and one SELECT."""
+
+    results_field = "data"
+    default_limit = 20
+    max_limit = 100
+    # The parameter that says where the page begins, its lowest value and its highest.
+    start_field = "page"
+    start_range = (1, MAX_PAGE)
+
+    total = 0
+    limit = 0
+    start = 0
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        """The rows of the requested page. Raises a validation_error for bad parameters."""
+        query = validated_query(self.query_serializer(), request)
+        self.limit, self.start = query["limit"], query[self.start_field]
+        self.total = queryset.count()
+        return list(queryset[self.rows()])
+
+    def rows(self) -> slice:
+        """The rows of the page, as a slice."""
+        return bounds(self.start, self.limit)
+
+    def query_serializer(self) -> type[serializers.Serializer]:
+        """The parameters, checked by the view and described in the OpenAPI document."""
+        low, high = self.start_range
+        fields = {
+            self.start_field: serializers.IntegerField(min_value=low, max_value=high, default=low),
+            "limit": serializers.IntegerField(min_value=1, max_value=self.max_limit, default=self.default_limit),
+        }
+        return type(f"{type(self).__name__}Query", (serializers.Serializer,), fields)
+
+    def page_fields(self) -> dict[str, Any]:
+        """What the response has beside the rows."""
+        raise NotImplementedError
+
+    def page_schema(self) -> dict[str, Any]:
+        """Its JSON schema."""
+        raise NotImplementedError
+
+    def get_paginated_response(self, data: Sequence[Any]) -> Response:
+        return ok(**{self.results_field: data}, **self.page_fields())
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        properties = {"success": {"type": "boolean"}, self.results_field: schema, **self.page_schema()}
+        return {"type": "object", "required": list(properties), "properties": properties}
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        low, high = self.start_range
+        ranges = {self.start_field: (low, high, low), "limit": (1, self.max_limit, self.default_limit)}
+        return [
+            {
+                "name": name,
+                "in": "query",
+                "required": False,
+                "schema": {"type": "integer", "minimum": minimum, "maximum": maximum, "default": default},
+            }
+            for name, (minimum, maximum, default) in ranges.items()
+        ]
+
+
+class PagePagination(_Pagination):
+    """`{success, <results_field>[], total, page, limit}`, as lists of workspaces and sandboxes."""
+
+    def page_fields(self) -> dict[str, Any]:
+        return {"total": self.total, "page": self.start, "limit": self.limit}
+
+    def page_schema(self) -> dict[str, Any]:
+        return _integers("total", "page", "limit")
+
+
+class OffsetPagination(_Pagination):
+    """`{success, data[], pagination{total, limit, offset}}`, as lists of namespaces; 50 rows by default."""
+
+    default_limit = 50
+    start_field = "offset"
+    start_range = (0, MAX_OFFSET)
+
+    def rows(self) -> slice:
+        return slice(self.start, self.start + self.limit)
+
+    def page_fields(self) -> dict[str, Any]:
+        return {"pagination": {"total": self.total, "limit": self.limit, "offset": self.start}}
+
+    def page_schema(self) -> dict[str, Any]:
+        return {"pagination": {"type": "object", "properties": _integers("total", "limit", "offset")}}
+
+
+class PageCountPagination(_Pagination):
+    """`{success, data[], pagination{page, limit, total, totalPages, hasMore}}`, as lists of the CDN."""
+
+    def page_fields(self) -> dict[str, Any]:
+        pages = -(-self.total // self.limit)
+        shown = {"page": self.start, "limit": self.limit, "total": self.total}
+        return {"pagination": {**shown, "totalPages": pages, "hasMore": self.start < pages}}
+
+    def page_schema(self) -> dict[str, Any]:
+        numbers = _integers("page", "limit", "total", "totalPages")
+        return {"pagination": {"type": "object", "properties": {**numbers, "hasMore": {"type": "boolean"}}}}
+
+
+def _integers(*names: str) -> dict[str, Any]:
+    return {name: {"type": "integer"} for name in names}

@@ -1,4 +1,4 @@
-"""`X-Request-ID`: taken from the caller where it is sane, else made; on every response, error body and log line."""
+"""`X-Request-ID`: the caller's if valid, else generated; on every response, error body and log line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import secrets
 from contextvars import ContextVar
 
 _current: ContextVar[str] = ContextVar("request_id", default="")
-_SANE = re.compile(r"[\x21-\x7e]{1,128}")
+_VALID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 def current_request_id() -> str:
@@ -17,8 +17,8 @@ def current_request_id() -> str:
 
 
 def begin_request(sent: str | None) -> str:
-    """Adopt the caller's id (at most 128 visible ASCII characters), or make one."""
-    value = sent if sent and _SANE.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
+    """Adopt the caller's id (at most 128 visible ASCII characters), or generate one."""
+    value = sent if sent and _VALID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
     _current.set(value)
     return value
 

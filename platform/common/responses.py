@@ -1,4 +1,4 @@
-"""The one place where bodies are made: `{"success": true, ...}` and `{"success": false, "error": ...}`.
+"""The one place where response bodies are built: `{"success": true, ...}` and `{"success": false, "error": ...}`.
 
 Used by DRF views (as EXCEPTION_HANDLER), plain and asynchronous views, middleware and Django's own error handlers.
 """
@@ -51,7 +51,7 @@ def error_response(error: errors.DomainError) -> JsonResponse:
 
 
 def as_domain_error(exc: BaseException) -> errors.DomainError:
-    """Translate whatever was raised. What nobody expected is logged here, once, and becomes internal_error."""
+    """Translate any exception. An unexpected one is logged here, once, and becomes internal_error."""
     if isinstance(exc, errors.DomainError):
         return exc
     for kinds, make in _TRANSLATIONS:
@@ -61,25 +61,25 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
     return errors.DomainError()
 
 
-def field_sentences(detail: Any, prefix: str = "") -> dict[str, list[str]]:
-    """Flatten DRF's nested error detail to dotted field -> sentences."""
+def field_messages(detail: Any, prefix: str = "") -> dict[str, list[str]]:
+    """Flatten DRF's nested error detail to dotted field -> messages."""
     if isinstance(detail, dict):
         found: dict[str, list[str]] = {}
         for key, value in detail.items():
-            found.update(field_sentences(value, f"{prefix}.{key}" if prefix else str(key)))
+            found.update(field_messages(value, f"{prefix}.{key}" if prefix else str(key)))
         return found
     if isinstance(detail, list) and any(isinstance(item, dict | list) for item in detail):
         found = {}
         for index, item in enumerate(detail):
-            found.update(field_sentences(item, f"{prefix}[{index}]"))
+            found.update(field_messages(item, f"{prefix}[{index}]"))
         return found
-    sentences = detail if isinstance(detail, list) else [detail]
-    return {prefix or "body": [str(sentence) for sentence in sentences]} if sentences else {}
+    messages = detail if isinstance(detail, list) else [detail]
+    return {prefix or "body": [str(message) for message in messages]} if messages else {}
 
 
 # What DRF and Django raise, the more special before the more general.
 _TRANSLATIONS: tuple[tuple[Any, Callable[[Any], errors.DomainError]], ...] = (
-    (drf.ValidationError, lambda exc: errors.ValidationError(details=field_sentences(exc.detail))),
+    (drf.ValidationError, lambda exc: errors.ValidationError(details=field_messages(exc.detail))),
     (drf.ParseError, lambda exc: errors.InvalidJson(str(exc.detail))),
     ((drf.NotAuthenticated, drf.AuthenticationFailed), lambda exc: errors.Unauthorized()),
     ((drf.PermissionDenied, PermissionDenied), lambda exc: errors.Forbidden()),
@@ -108,7 +108,7 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonR
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
-    """handler400: what Django refuses before a view runs (a lying Host header, a malformed request)."""
+    """handler400: requests that Django refuses before a view runs (unknown Host header, malformed request)."""
     return error_response(errors.ValidationError("The request is malformed."))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from config.app_list import app_modules
 from config.env import load
 
 _env = load()
@@ -43,33 +44,6 @@ worker_send_task_events = False
 timezone = "UTC"
 
 beat_schedule_filename = str(_env.beat_schedule)
-# A periodic task expires before its next turn, so that an outage does not leave a queue of the same sweep.
 beat_schedule: dict[str, dict[str, Any]] = {
-    "reconcile-hosts": {
-        "task": "workspaces.tasks.reconcile_hosts",
-        "schedule": float(_env.reconcile_seconds),
-        "options": {"expires": _env.reconcile_seconds * 0.9},
-    },
-    "expire-operations": {
-        "task": "workspaces.tasks.expire_operations",
-        "schedule": 10.0,
-        "options": {"expires": 9},
-    },
-    # Every second: a TTL fires within two of its time. With nothing due it is one indexed query.
-    "sweep-due": {
-        "task": "workspaces.tasks.sweep_due",
-        "schedule": 1.0,
-        "options": {"expires": 1},
-    },
-    # Nobody waits for it: readers make what is not rolled up yet.
-    "compact-usage": {
-        "task": "workspaces.tasks.compact_usage",
-        "schedule": 300.0,
-        "options": {"expires": 250},
-    },
-    "forget-idempotency-keys": {
-        "task": "accounts.tasks.forget_idempotency_keys",
-        "schedule": 3600.0,
-        "options": {"expires": 3000},
-    },
+    name: entry for app in app_modules("periodic_tasks") for name, entry in app.schedule(_env).items()
 }

@@ -1,4 +1,4 @@
-"""`GET /healthz`: whether this process can serve. Needs no credential and tells nothing else."""
+"""`GET /healthz`: whether this process can serve. Needs no credential and reveals nothing else."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from common.redis import redis_is_available
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 with `{"success": true}` while the database answers; `redis` tells whether doorbells ring.
+    """200 with `{"success": true}` while the database answers; `redis` says whether notifications are delivered.
 
-    Without Redis operations go on, later, so it is told and is no failure.
+    Without Redis operations continue with delays, so its absence is reported and is no failure.
     """
-    database, doorbell = _database_answers(), redis_is_available()
-    body = {"success": database, "database": database, "redis": doorbell}
+    database, redis_up = _database_answers(), redis_is_available()
+    body = {"success": database, "database": database, "redis": redis_up}
     return JsonResponse(body, status=200 if database else 503)
 
 

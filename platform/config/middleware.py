@@ -1,4 +1,4 @@
-"""The admin's middleware, kept off the API's path."""
+"""Middleware of the admin alone: API requests do not pay for sessions and CSRF."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 from urllib.parse import urlsplit
 
-PLACE = "{hash}"
+PLACEHOLDER = "{hash}"
 TEMPLATE = re.compile(r"https?://\{hash\}(\.[a-z0-9-]{1,63})+(:\d{1,5})?")
 HASH_LENGTH = 20
 # In front of the hash stands the port's slug, if it has one. A label has 63 characters at most.
@@ -18,7 +18,7 @@ _LABEL = re.compile(rf"(?:([a-z0-9](?:[a-z0-9-]{{0,{SLUG_LENGTH - 2}}}[a-z0-9])?
 
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
-    """A template taken apart. `suffix` is all of the name that follows the first label, with its dot."""
+    """A parsed template. `suffix` is the host name after its first label, with the dot."""
 
     scheme: str
     suffix: str
@@ -26,10 +26,10 @@ class PublicAddress:
 
     @classmethod
     def of(cls, template: str) -> Self:
-        """Raises ValueError with a sentence."""
+        """Parse a template. Raises ValueError with a message for the operator."""
         if not TEMPLATE.fullmatch(template):
             raise ValueError("Give an address such as https://{hash}.apps.example.org, lowercase, without a path.")
-        parts = urlsplit(template.replace(PLACE, "hash"))
+        parts = urlsplit(template.replace(PLACEHOLDER, "hash"))
         return cls(parts.scheme, (parts.hostname or "").removeprefix("hash"), f":{parts.port}" if parts.port else "")
 
     def domain(self, label: str) -> str:

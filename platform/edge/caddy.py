@@ -1,5 +1,5 @@
-"""Makes Caddy's configuration from the template beside this file. Imports no Django: it is made before the
-processes.
+"""Generates Caddy's configuration from the template beside this file. Imports no Django: it runs before the
+processes start.
 
 The configuration is static on purpose: any change would cut every proxied WebSocket and event stream.
 """
@@ -37,7 +37,7 @@ class EdgeSettings(Protocol):
 
 
 def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
-    """The Caddyfile of an instance; the upstream sockets are in `run_dir`. It holds a secret.
+    """The Caddyfile of an instance; the upstream sockets are in `run_dir`. It contains a secret.
 
     Raises ValueError where the public URL cannot be served.
     """

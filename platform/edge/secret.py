@@ -1,4 +1,4 @@
-"""The word by which the platform knows that a question comes from its own edge. Imports no Django."""
+"""The shared secret that authenticates the edge's requests to the platform. Imports no Django."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ HEADER = "X-Edge-Secret"
 
 @lru_cache(maxsize=4)
 def edge_secret(secret_key: str) -> str:
-    """Derived from the secret key, so that both sides know it and nothing else is to be kept."""
+    """Derived from the secret key, so that nothing else must be stored or configured."""
     return hmac.new(secret_key.encode(), b"edge", hashlib.sha256).hexdigest()

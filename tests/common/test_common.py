@@ -21,7 +21,7 @@ from common.hooks import Hook
 from common.idempotency import fingerprint, key_of
 from common.ids import new_id
 from common.parsers import parse_object
-from common.responses import as_domain_error, error_body, field_sentences
+from common.responses import as_domain_error, error_body, field_messages
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_throttled_request_is_told_when_to_come_back() -> None:
 
 def test_nested_errors_are_flattened_to_the_field() -> None:
     detail = {"a": {"b": ["one"]}, "c": [{}, {"d": ["two", "three"]}], "e": "four"}
-    assert field_sentences(detail) == {"a.b": ["one"], "c[1].d": ["two", "three"], "e": ["four"]}
+    assert field_messages(detail) == {"a.b": ["one"], "c[1].d": ["two", "three"], "e": ["four"]}
 
 
 def test_a_hook_calls_each_handler_once_in_order() -> None:

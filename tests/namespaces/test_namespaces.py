@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError, transaction
 
-from accounts.scopes import Actor, Scope
+from accounts.actors import Actor
+from accounts.scopes import Scope
 from common.errors import DomainError, Forbidden, NamespaceSuspended, NotFound, QuotaExceeded
 from namespaces import selectors
 from namespaces.models import Namespace, Status

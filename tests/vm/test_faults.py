@@ -21,6 +21,7 @@ from workspaces.models.operation import OperationKind
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 ROUNDS = max(len(kind.steps) for kind in KINDS.values())
+PREPARED_AT_ONCE = 3  # machines that boot side by side
 # What an operation begins from, where that is not `running`.
 FROM = {"start": "stop", "resume": "pause", "wake": "sleep"}
 
@@ -54,7 +55,9 @@ def prepared(api: Api, sleeper: Sleeper, kind: str) -> str:
 def test_vmhost_dies_before_every_step(instance: TestInstance, api: Api, place: int) -> None:
     points = {kind: KINDS[kind].steps[place][0] for kind in OperationKind.values if place < len(KINDS[kind].steps)}
     with open_sleeper(instance.instance, instance.settings) as sleeper, ThreadPoolExecutor(len(points)) as pool:
-        rows = {kind: prepared(api, sleeper, kind) for kind in points if kind != "create"}
+        kinds = [kind for kind in points if kind != "create"]
+        with ThreadPoolExecutor(PREPARED_AT_ONCE) as few:
+            rows = dict(zip(kinds, few.map(lambda kind: prepared(api, sleeper, kind), kinds), strict=True))
         with instance.held(*(f"{kind}.{step}" for kind, step in points.items())):
             for kind, workspace_id in rows.items():
                 pool.submit(asks, api, sleeper, kind, workspace_id)

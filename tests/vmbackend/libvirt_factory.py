@@ -96,12 +96,12 @@ def _root() -> Path:
 
 
 def free_subnet() -> IPv4Network:
-    """A /24 that no interface of this host has now; processes of one test run choose from different halves."""
+    """A /24 that no interface of this host has now; processes of one test run choose from different parts."""
     used = subprocess.run(["ip", "-4", "address"], capture_output=True, text=True, check=True).stdout
-    half = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2 * 125
-    start = uuid.uuid4().int % 125
-    for number in range(125):
-        third = half + (start + number) % 125
+    first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5 * 50
+    start = uuid.uuid4().int % 50
+    for number in range(50):
+        third = first + (start + number) % 50
         if f" 10.214.{third}." not in used:
             return IPv4Network(f"10.214.{third}.0/24")
     raise AssertionError("no free subnet")

@@ -1,4 +1,4 @@
-"""The driver contract, by behaviour. Every backend passes this file."""
+"""The driver contract: provisioning, inventory, network, logs and guests. Every backend passes this file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from dataclasses import replace
 import pytest
 
 from vmbackend.bootlog import rotated_path
-from vmbackend.driver import EventKind, MachineState, StopReason
+from vmbackend.driver import MachineState
 from vmbackend.errors import (
     CapacityExceeded,
-    DeadlineExceeded,
-    GuestUnreachable,
     ImageNotFound,
     InvalidMachineState,
-    MachineExited,
     MachineNotFound,
 )
 from vmbackend.policy import NetworkPolicy
@@ -75,7 +72,7 @@ def test_a_running_machine_cannot_be_prepared(harness: Harness):
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
 
 
-def test_an_image_that_is_not_there_leaves_nothing_behind(harness: Harness):
+def test_a_missing_image_leaves_nothing_behind(harness: Harness):
     spec = harness.spec(image="sha256:" + "0" * 64)
     with pytest.raises(ImageNotFound):
         harness.driver.prepare(spec)
@@ -101,20 +98,6 @@ def test_a_machine_with_more_memory_than_the_host_never_runs(harness: Harness):
     assert harness.driver.state(spec.id) in (MachineState.OFF, MachineState.ABSENT)
 
 
-def test_a_started_machine_becomes_ready_and_says_so(harness: Harness):
-    address = harness.running()
-    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    harness.event(address.machine_id, EventKind.READY)
-
-
-def test_starting_twice_changes_nothing(harness: Harness):
-    address = harness.running()
-    harness.pool.call(address, _put)
-    harness.driver.start(address.machine_id)
-    assert harness.pool.call(address, _get) == b"kept"
-    assert not [event for event in harness.events if event.kind is EventKind.STOPPED]
-
-
 @pytest.mark.parametrize(
     "method", ["start", "pause", "resume", "sleep", "resync_guest", "reset_disk", "definition", "set_network"]
 )
@@ -134,97 +117,6 @@ def test_what_is_absent_is_destroyed_shut_down_and_deleted_at_once(harness: Harn
     assert harness.driver.shutdown(ABSENT, 5.0) is True
     harness.driver.delete(ABSENT)
     assert harness.driver.state(ABSENT) is MachineState.ABSENT
-
-
-def test_destroy_stops_the_machine_and_keeps_its_definition(harness: Harness):
-    address = harness.running()
-    harness.driver.destroy(address.machine_id)
-    assert harness.driver.state(address.machine_id) is MachineState.OFF
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.DESTROYED
-    harness.driver.destroy(address.machine_id)
-
-
-def test_a_guest_that_is_asked_to_goes_by_itself(harness: Harness):
-    address = harness.running()
-    assert harness.driver.shutdown(address.machine_id, harness.boot_seconds) is True
-    assert harness.driver.state(address.machine_id) is MachineState.OFF
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SHUTDOWN
-    assert harness.driver.shutdown(address.machine_id, 1.0) is True
-
-
-def test_a_stopped_machine_starts_again(harness: Harness):
-    address = harness.running()
-    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
-    seen = len(harness.events)
-    harness.driver.start(address.machine_id)
-    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
-    harness.event(address.machine_id, EventKind.READY, seen=seen)
-
-
-def test_a_killed_machine_is_reported_as_crashed(harness: Harness):
-    address = harness.running()
-    harness.kill(harness.driver, address.machine_id)
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
-    assert harness.driver.state(address.machine_id) is MachineState.OFF
-
-
-def test_the_exit_code_of_the_main_process_arrives_before_the_stop(harness: Harness):
-    harness.needs_guest()
-    spec = harness.spec(cmd=("/bin/sh", "-c", "exit 7"))
-    harness.driver.prepare(spec)
-    harness.driver.start(spec.id)
-    stopped = harness.event(spec.id, EventKind.STOPPED)
-    exited = harness.event(spec.id, EventKind.MAIN_EXITED)
-    assert exited.exit_code == 7
-    assert stopped.reason is StopReason.SHUTDOWN
-    assert harness.events.index(exited) < harness.events.index(stopped)
-    assert harness.driver.state(spec.id) is MachineState.OFF
-
-
-def test_waiting_for_a_machine_that_ends_first_says_that_it_exited(harness: Harness):
-    spec = harness.spec()
-    harness.driver.prepare(spec)
-    harness.driver.start(spec.id)
-    harness.driver.destroy(spec.id)
-    with pytest.raises(MachineExited):
-        harness.driver.wait_ready(spec.id, harness.boot_seconds)
-
-
-def test_a_paused_machine_does_not_answer_and_goes_on_after_resume(harness: Harness):
-    address = harness.running()
-    harness.pool.call(address, _put)
-    harness.driver.pause(address.machine_id)
-    harness.driver.pause(address.machine_id)
-    assert harness.driver.state(address.machine_id) is MachineState.PAUSED
-    with pytest.raises((GuestUnreachable, DeadlineExceeded)):
-        harness.pool.call(address, _get, timeout=2.0)
-    harness.driver.resume(address.machine_id)
-    harness.driver.resume(address.machine_id)
-    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"kept"
-
-
-def test_starting_a_paused_machine_resumes_it(harness: Harness):
-    address = harness.running()
-    harness.driver.pause(address.machine_id)
-    harness.driver.start(address.machine_id)
-    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-
-
-def test_a_paused_machine_can_be_shut_down(harness: Harness):
-    address = harness.running()
-    harness.driver.pause(address.machine_id)
-    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
-    assert harness.driver.state(address.machine_id) is MachineState.OFF
-
-
-def test_a_machine_that_is_off_cannot_be_paused_or_resumed(harness: Harness):
-    spec = harness.spec()
-    harness.driver.prepare(spec)
-    with pytest.raises(InvalidMachineState):
-        harness.driver.pause(spec.id)
-    with pytest.raises(InvalidMachineState):
-        harness.driver.resume(spec.id)
 
 
 def test_delete_removes_everything_and_may_be_repeated(harness: Harness):
@@ -269,17 +161,6 @@ def test_the_definition_holds_no_secret(harness: Harness):
     spec = harness.spec(env={"TOKEN": "s3cr3t-value"}, cmd=("/bin/sh", "-c", "sleep 1 # s3cr3t-value"))
     harness.driver.prepare(spec)
     assert "s3cr3t-value" not in json.dumps(harness.driver.definition(spec.id), default=str)
-
-
-def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(harness: Harness):
-    address = harness.running()
-    harness.pool.call(address, _put)
-    harness.attach_again()
-    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"kept"
-    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
-    harness.kill(harness.driver, address.machine_id)
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
 
 
 def test_closing_twice_is_harmless(harness: Harness):
@@ -333,7 +214,7 @@ def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_no
         harness.driver.agent_responds(ABSENT, 1)
 
 
-def test_a_terminal_into_a_machine_is_one(harness: Harness):
+def test_a_terminal_in_a_machine_is_a_tty(harness: Harness):
     address = harness.running()
 
     async def talk(session) -> tuple[bytes, int | None]:

@@ -143,7 +143,7 @@ def test_a_qemu_killed_while_it_loads_is_loaded_again(harness: Harness):
 
 
 @pytest.mark.vm
-def test_only_freshening_makes_up_for_the_time_asleep(harness: Harness):
+def test_only_a_resync_corrects_the_time_asleep(harness: Harness):
     address = harness.asleep()
     time.sleep(harness.nap)
     wake(harness, address)
@@ -157,7 +157,7 @@ def test_only_freshening_makes_up_for_the_time_asleep(harness: Harness):
 
 
 @pytest.mark.vm
-def test_a_machine_that_the_firewall_does_not_take_sleeps_on(harness: Harness, monkeypatch: pytest.MonkeyPatch):
+def test_a_machine_stays_asleep_if_its_firewall_rules_fail(harness: Harness, monkeypatch: pytest.MonkeyPatch):
     address = harness.running(cmd=KEEP)
     word = told(harness, address)
     harness.driver.sleep(address.machine_id)
@@ -166,7 +166,7 @@ def test_a_machine_that_the_firewall_does_not_take_sleeps_on(harness: Harness, m
         raise BackendUnavailable("No firewall.")
 
     with monkeypatch.context() as patched:
-        for name in ("admit", "install"):
+        for name in ("attach", "install"):
             patched.setattr(harness.driver._network, name, refuse)
         with pytest.raises(BackendUnavailable, match="No firewall"):
             harness.driver.start(address.machine_id)
@@ -187,7 +187,7 @@ def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_even_be_given_up
         raise BackendUnavailable("Away.")
 
     with monkeypatch.context() as patched:
-        for name in ("admit", "install"):
+        for name in ("attach", "install"):
             patched.setattr(harness.driver._network, name, refuse)
         patched.setattr("vmbackend.libvirt.domain.destroy_domain", refuse)
         with pytest.raises(BackendUnavailable):

@@ -92,7 +92,7 @@ def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:
     ],
 )
 def test_what_is_no_answer_is_a_refusal(files: MachineDir, said: bytes) -> None:
-    with guest(files, lambda asked, line: said % asked), pytest.raises(GuestUnreachable, match="could not renew"):
+    with guest(files, lambda asked, line: said % asked), pytest.raises(GuestUnreachable, match="could not resync"):
         resync_clock_and_entropy(files)
 
 
@@ -116,15 +116,15 @@ def test_what_was_said_before_anybody_asked_is_dropped(files: MachineDir) -> Non
 def test_a_guest_that_talks_without_end_is_not_heard_for_ever(
     files: MachineDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SAID_MAX", 8192)
+    monkeypatch.setattr(module, "_REPLY_BYTES_MAX", 8192)
     endless = guest(files, lambda asked, line: b"x" * 30_000 + b"\n")
-    with endless, pytest.raises(GuestUnreachable, match="does not renew"):
+    with endless, pytest.raises(GuestUnreachable, match="does not resync"):
         resync_clock_and_entropy(files)
 
 
 def test_a_silent_guest_is_given_up(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SECONDS", 0.1)
-    with guest(files, lambda asked, line: b"."), pytest.raises(GuestUnreachable, match="does not renew"):
+    with guest(files, lambda asked, line: b"."), pytest.raises(GuestUnreachable, match="does not resync"):
         resync_clock_and_entropy(files)
 
 
@@ -146,7 +146,7 @@ def test_a_process_that_dies_meanwhile_is_told_at_once(files: MachineDir) -> Non
 
     dying = threading.Thread(target=die)
     dying.start()
-    with pytest.raises(GuestUnreachable, match="ended"):
+    with pytest.raises(GuestUnreachable, match="stopped"):
         resync_clock_and_entropy(files)
     dying.join()
     os.close(requests)

@@ -53,7 +53,7 @@ def test_another_client_key_is_refused(local: LocalGuest, guest: Guest, tmp_path
     key = tmp_path / "other"
     asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(key))
     guest.pool = GuestPool(lambda address: SSHGuestSession(address, key, kit=local.kit))
-    with pytest.raises(GuestUnreachable, match="refuses"):
+    with pytest.raises(GuestUnreachable, match="rejects"):
         guest.run(["true"])
     guest.pool.close()
 

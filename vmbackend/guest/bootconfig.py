@@ -1,7 +1,7 @@
-"""What the host tells a machine at its start, and the form in which it travels.
+"""The boot configuration of a machine, and its encoding.
 
-The form is a block of NUL-terminated `key=value` records, read by `src/config.c`; keys may repeat. It holds
-secrets, so it goes through a fw_cfg file that only root of the host can read.
+A block of NUL-terminated `key=value` records, read by `src/config.c`; keys may repeat. It contains secrets, so it is
+passed in a fw_cfg file that only root of the host can read.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from vmbackend.guest import records
 
 FW_CFG_NAME = "opt/org.microvm.workspace/config"
 CONTROL_PORT = 10022
-MAX_BYTES = 256 << 10  # of a whole configuration; the guest refuses a larger one
-KEY_HEAD = b"\0\0\0\x0bssh-ed25519\0\0\0\x40"  # of dropbear's file; then the seed and the public key, 32 bytes each
+MAX_BYTES = 256 << 10  # of a whole configuration; the guest rejects a larger one
+KEY_HEAD = b"\0\0\0\x0bssh-ed25519\0\0\0\x40"  # of dropbear's key file; followed by seed and public key, 32 bytes each
 SEED_BYTES = 32
 INTERACTIVE_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "mksh", "csh", "tcsh", "busybox"})
 
@@ -40,8 +40,8 @@ class GuestConfig:
 def encode_config(config: GuestConfig) -> bytes:
     """The records of `config`.
 
-    Raises ValueError for a NUL byte, a bad variable name, no program, a bad or repeated name of a workload, a number
-    or path out of its bounds, an SSH key that is none, and above `MAX_BYTES` in all.
+    Raises ValueError for a NUL byte, an invalid variable name, an empty program, an invalid or repeated workload name,
+    a number or path out of range, an invalid SSH key, and if the total exceeds `MAX_BYTES`.
     """
     encoded = b"".join(_record(key, value) for key, value in _pairs(config))
     if len(encoded) > MAX_BYTES:
@@ -50,15 +50,15 @@ def encode_config(config: GuestConfig) -> bytes:
 
 
 def is_interactive_shell(command: tuple[str, ...]) -> bool:
-    """A shell without arguments ends at once where there is no terminal: no service to start."""
+    """Whether it is a shell without arguments, which exits at once without a terminal, so it is not started."""
     return len(command) == 1 and PurePosixPath(command[0]).name in INTERACTIVE_SHELLS
 
 
 def generate_host_key(path: Path) -> str:
     """Write a new dropbear ed25519 private key (mode 0600) and return its OpenSSH public line.
 
-    An existing file is kept and its line returned, so a repeated call is harmless. Raises BackendUnavailable.
-    A key cut off by a crash has the name `PATH.new` and is replaced by the next call.
+    Idempotent: an existing file is kept and its line returned. Raises BackendUnavailable.
+    After a crash an incomplete `PATH.new` may remain, which the next call replaces.
     """
     try:
         if not path.exists():
@@ -113,7 +113,7 @@ def _process(boot: Boot) -> list[tuple[str, str]]:
 def _switches(boot: Boot) -> list[tuple[str, str]]:
     chosen = {"wait_for_init": boot.wait_for_init, "ssh": boot.ssh, "drop_logs": not boot.keep_logs}
     pairs = [(key, "1") for key, on in chosen.items() if on]
-    # Without the switch they are no business of the guest's; they are checked all the same.
+    # Passed to the guest only with `ssh`, but always validated.
     keys = [("ssh_key", records.check_ssh_key(line)) for line in boot.ssh_keys]
     return pairs + keys if boot.ssh else pairs
 

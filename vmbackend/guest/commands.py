@@ -1,4 +1,4 @@
-"""How a command gets into the guest: one command line of the kit's helper, built here and nowhere else."""
+"""Building the command line of the kit's helper, which starts every command in the guest."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from vmbackend.errors import GuestCommandInvalid
 TIMED_OUT = 124
 # Linux's MAX_ARG_STRLEN: no single argument or environment entry may be longer.
 MAX_ARGUMENT = 128 * 1024 - 1
-# Half of what the kernel takes with an 8 MiB stack; the machine's own environment needs some too.
+# Half of the kernel's limit with an 8 MiB stack; the machine's environment counts, too.
 MAX_TOTAL = 1 << 20
-# The helper's own message on standard error where it cannot start the command; a command that itself exits
-# with 126 or 127 writes no such line.
+# Begins the helper's message on standard error if it cannot start the command; a command that itself exits with 126 or
+# 127 writes no such line.
 START_FAILURE_PREFIX = b"guest: "
 
 
 @dataclass(frozen=True, slots=True)
 class KitPaths:
-    """Where the kit's programs, the writable disk and a place in memory are inside the guest."""
+    """Paths inside the guest: the kit's programs, the writable disk and a tmpfs."""
 
     helper: str = "/run/kit/bin/guest"
     sftp_server: str = "/run/kit/bin/sftp-server"
     busybox: str = "/run/kit/bin/busybox"
     data: str = "/run/kit/data"
-    tracking: str = "/dev/shm"  # noqa: S108  # of the guest; where the file server keeps notes until its end
+    tracking: str = "/dev/shm"  # noqa: S108  # of the guest; the file server tracks partial files here
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteCommand:
-    """What is asked of the SSH server, and what goes into its standard input before the caller's own bytes."""
+    """A command line for the SSH server, and the bytes of standard input that precede the caller's."""
 
     line: str
     preamble: bytes
@@ -46,7 +46,7 @@ def build_command(
     user: str | None,
     timeout: float,
 ) -> RemoteCommand:
-    """The helper's command line. Raises GuestCommandInvalid for what no kernel would start."""
+    """The helper's command line. Raises GuestCommandInvalid for arguments that the kernel would reject."""
     words = ["sh", "-c", command] if isinstance(command, str) else list(command)
     timing = ["--timeout", f"{max(timeout, 0.001):.3f}"]
     return _remote(kit, [*timing, *_options(env, working_dir, user)], words)
@@ -60,9 +60,9 @@ def build_terminal(
     working_dir: str | None,
     user: str | None,
 ) -> RemoteCommand:
-    """The same for a command on a terminal; None is the user's shell. Raises GuestCommandInvalid."""
+    """The same for a command on a terminal; None: the user's shell. Raises GuestCommandInvalid."""
     remote = _remote(kit, ["--tty", *_options(env, working_dir, user)], command)
-    # In place of the login shell: the SSH server tells the signal of the process that it started itself.
+    # `exec` replaces the login shell: the SSH server reports the signal of the process that it started itself.
     return RemoteCommand(f"exec {remote.line}", remote.preamble)
 
 
@@ -81,14 +81,14 @@ def _options(env: Mapping[str, str] | None, working_dir: str | None, user: str |
 def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) -> RemoteCommand:
     argv = [*options, "--", *(words or ())]
     _check(words, argv)
-    # Not on the command line: dropbear ends the whole connection at one above 9000 bytes, and any process of the
-    # guest may read it. The helper takes exactly that many bytes; what follows is the command's own input.
+    # Not on the command line: dropbear closes the connection for a line above 9000 bytes, and every process of the
+    # guest could read it. The helper reads exactly that many bytes; the rest is the command's own input.
     block = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in argv)
     return RemoteCommand(shlex.join([kit.helper, "run", "--stdin-args", str(len(block))]), block)
 
 
 def start_failure(exit_code: int, stderr: bytes) -> str | None:
-    """The helper's message where it could not start the command, else None."""
+    """The helper's message if it could not start the command, else None."""
     if exit_code not in (126, 127) or not stderr.startswith(START_FAILURE_PREFIX):
         return None
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
@@ -97,17 +97,17 @@ def start_failure(exit_code: int, stderr: bytes) -> str | None:
 
 def _check_name(name: str) -> None:
     if not name or "=" in name:
-        raise GuestCommandInvalid("An environment variable's name is empty or holds '='.")
+        raise GuestCommandInvalid("An environment variable's name is empty or contains '='.")
 
 
 def _check(words: Sequence[str] | None, argv: Sequence[str]) -> None:
     if words is not None and (not words or not words[0]):
         raise GuestCommandInvalid("The command is empty.")
     if any("\0" in word for word in argv):
-        raise GuestCommandInvalid("The command or its environment holds a NUL character.")
+        raise GuestCommandInvalid("The command or its environment contains a NUL character.")
     try:
         sizes = [len(word.encode("utf-8", "surrogateescape")) for word in argv]
     except UnicodeError as error:
-        raise GuestCommandInvalid("The command or its environment holds characters that are none.") from error
+        raise GuestCommandInvalid("The command or its environment contains invalid characters.") from error
     if max(sizes) > MAX_ARGUMENT or sum(sizes) > MAX_TOTAL:
         raise GuestCommandInvalid("The command or its environment is too long.")

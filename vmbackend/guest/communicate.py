@@ -1,4 +1,4 @@
-"""Attending a running command: its input fed, both outputs drained, its exit code awaited."""
+"""Communication with a running command: write its input, read both outputs, wait for its exit code."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class BoundedBuffer:
         self._limit = limit
 
     def append(self, block: bytes) -> None:
-        """Keep what still fits."""
-        room = self._limit - len(self.data)
-        self.data += block[:room]
-        self.truncated = self.truncated or len(block) > room
+        """Append; data beyond the limit is dropped and sets `truncated`."""
+        free = self._limit - len(self.data)
+        self.data += block[:free]
+        self.truncated = self.truncated or len(block) > free
 
 
 async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: BoundedBuffer) -> int:
     """Run the command to its end; returns its exit code.
 
-    Raises GuestUnreachable, TimeoutError of the caller's.
+    Raises GuestUnreachable. Cancellation, such as the caller's timeout, stops the input only.
     """
     process = channel.process
     feeding = asyncio.ensure_future(_feed(process.stdin, stdin))
@@ -49,7 +49,7 @@ async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: B
 
 
 async def _feed(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
-    # A command may end without reading its input; that is its own affair.
+    # A command may exit without reading its input.
     with suppress(OSError, asyncssh.Error):
         for start in range(0, len(data), _CHUNK):
             stdin.write(data[start : start + _CHUNK])

@@ -1,4 +1,4 @@
-"""One kept-open SSH connection to a guest, remade when it turns out dead before anything was sent on it."""
+"""Persistent SSH connections to a guest, reconnected if found dead before a command was sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vmbackend.errors import GuestUnreachable
 from .session import GuestAddress
 from .translate import translate_errors
 
-# What programs on a guest's terminal may send; every image that knows terminals at all knows it.
+# Part of every image with a terminal database.
 TERMINAL_TYPE = "xterm-256color"
 
 
@@ -28,9 +28,9 @@ class ConnectionSettings:
     request_timeout: float = 30.0
     keepalive_interval: float = 15.0
     keepalive_count: int = 3
-    # Commands at once in one guest; each needs a connection of its own, see CommandConnections.
+    # Concurrent commands in one guest; each needs its own connection, see CommandConnections.
     max_channels: int = 10
-    # What one channel may have in flight towards us; bounds our memory per command.
+    # Unread bytes per channel; limits memory per command.
     window: int = 256 * 1024
 
 
@@ -46,12 +46,12 @@ class Channel:
         return self.process.channel.is_closing() or self.connection.is_closed()
 
     def close(self) -> None:
-        """Close it; the guest's process sees the end of its input and a broken output."""
+        """Close it; the guest's process sees the end of its input and a broken output pipe."""
         self.process.close()
 
 
 class Connection:
-    """The connection of one guest; belongs to one event loop."""
+    """The connection to one guest; belongs to one event loop."""
 
     def __init__(
         self,
@@ -68,19 +68,19 @@ class Connection:
         self._login_limit = login_limit or asyncio.Semaphore(1)
 
     async def close(self) -> None:
-        """Close the connection. The next channel makes a new one."""
+        """Close the connection. The next channel opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
             await connection.wait_closed()
 
     async def open_channel(self, command: str, *, terminal: tuple[int, int] | None = None) -> Channel:
-        """A channel that the caller closes: on the kept connection, else once more on a new one.
+        """Open a channel for a command, which the caller closes; reconnects once if the connection is dead.
 
-        With `terminal`, of so many columns and rows, the command runs on one.
+        With `terminal` (columns, rows) the command runs on one.
 
-        A second attempt is safe only while the guest cannot have seen the
-        command: asyncssh calls the session factory when the channel is open and before the command is sent.
+        The retry is safe as the guest cannot have seen the command: asyncssh calls the session factory when the
+        channel is open and before the command is sent.
         """
         connection, made_now = await self._connected()
         opened = _Opened()
@@ -89,7 +89,7 @@ class Connection:
         except GuestUnreachable:
             if opened.called or made_now:
                 raise
-            # asyncssh learns of a dead peer only now, and may not have marked the connection closed yet.
+            # asyncssh may not have marked the connection of a dead peer as closed yet.
             connection.abort()
             await connection.wait_closed()
         connection, _ = await self._connected()
@@ -116,7 +116,7 @@ class Connection:
                 return Channel(connection, cast("asyncssh.SSHClientProcess[bytes]", process))
 
     async def _connected(self) -> tuple[asyncssh.SSHClientConnection, bool]:
-        """The open connection, and whether it was made just now."""
+        """The open connection, and whether it was just opened."""
         async with self._connecting:
             if self._connection is not None and not self._connection.is_closed():
                 return self._connection, False
@@ -134,11 +134,11 @@ class Connection:
                     self._address.port,
                     username="root",
                     client_keys=[str(self._private_key)],
-                    # Exactly the key of this machine, whatever its address was used for before.
+                    # Only the key of this machine: addresses are reused.
                     known_hosts=([host_key], [], []),
                     server_host_key_algs=["ssh-ed25519"],
                     preferred_auth="publickey",
-                    # Nothing of the host's user may leak into a connection to a hostile guest.
+                    # The host user's SSH configuration and agent must not be used with a hostile guest.
                     config=None,
                     agent_path=None,
                     keepalive_interval=settings.keepalive_interval,
@@ -148,7 +148,7 @@ class Connection:
 
 
 class _Opened:
-    """A session factory that remembers that it was called."""
+    """A session factory that records whether it was called."""
 
     def __init__(self) -> None:
         self.called = False
@@ -161,9 +161,9 @@ class _Opened:
 class CommandConnections:
     """BoundedBuffer-open connections, each of which runs one command at a time.
 
-    dropbear 2022.83 mixes up the sessions of one connection where a command ends while another begins: of short
-    commands, four at a time on one connection, a fifth were refused, some of them although they had run; one at a time
-    none was (100 of 100).
+    dropbear 2022.83 confuses the sessions of one connection if a command ends while another begins: with short
+    commands, four at a time on one connection, a fifth failed, some of them although they had run; one at a time, none
+    of 100 did.
     """
 
     def __init__(self, address: GuestAddress, private_key: Path, settings: ConnectionSettings) -> None:
@@ -174,9 +174,9 @@ class CommandConnections:
 
     @asynccontextmanager
     async def channel(self, command: str) -> AsyncIterator[Channel]:
-        """Run `command`; waits for a free place. Raises GuestUnreachable.
+        """Run `command`; waits for a free connection. Raises GuestUnreachable.
 
-        A connection is kept only where the command came to its end; otherwise it is closed, which ends the command.
+        A connection is reused only after the command ended; otherwise it is closed, which ends the command.
         """
         async with self._free:
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)
@@ -192,7 +192,7 @@ class CommandConnections:
                     await connection.close()
 
     async def close(self) -> None:
-        """Close what is idle; what runs a command is closed by its cancellation."""
+        """Close idle connections; the others are closed when their commands are cancelled."""
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.close()

@@ -1,6 +1,6 @@
-"""A reproducible initramfs: an archive of the kernel's `newc` format, sorted, owned by root, no times.
+"""A reproducible initramfs: an archive of the kernel's `newc` format, sorted, owned by root, without times.
 
-Written here and not by cpio(1): device nodes then need no root, nothing of the building machine leaks in.
+Not created by cpio(1): device nodes need no root, and nothing depends on the build host.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-# Old, so that runsvdir takes its service directory for settled; not 0, which some tools take for unset.
+# Old, so that runsvdir does not wait for changes of its service directory; not 0, which some tools treat as unset.
 FIXED_MTIME = 1
 
 
@@ -41,7 +41,7 @@ def symlink(path: str, target: str) -> Node:
 
 
 def archive(nodes: Iterable[Node]) -> bytes:
-    """The archive of `nodes` and of every directory above them, in an order in which parents come first."""
+    """The archive of `nodes` and their parent directories, parents first."""
     members = {node.path: node for node in nodes}
     for path in list(members):
         for parent in Path(path).parents:

@@ -1,4 +1,4 @@
-"""What lies in the initramfs: the kit's programs with their own libraries, its services, its device nodes."""
+"""The content of the initramfs: the kit's programs with their libraries, its services and device nodes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _compile(sources: Path, scratch: Path) -> tuple[Path, Path]:
 
 
 def _patched(source: Path, target: Path) -> Path:
-    """RPATH and not RUNPATH: it also serves the libraries that the program's libraries need."""
+    """Sets RPATH instead of RUNPATH: it also applies to the libraries of the program's libraries."""
     target.write_bytes(source.read_bytes())
     target.chmod(0o755)
     run_tool("patchelf", "--set-interpreter", f"/{KIT}/lib/{LOADER}", str(target))
@@ -77,7 +77,7 @@ def _patched(source: Path, target: Path) -> Path:
 
 
 def _closure(root: Path, programs: Iterable[Path]) -> dict[str, Path]:
-    """Every library that `programs` need, directly or not, by the name they are asked for with."""
+    """All libraries that `programs` need, directly or not, by name."""
     found = {LOADER: _library(root, LOADER)}
     pending = list(programs)
     while pending:
@@ -91,12 +91,12 @@ def _closure(root: Path, programs: Iterable[Path]) -> dict[str, Path]:
 def _library(root: Path, name: str) -> Path:
     for folder in LIBRARY_FOLDERS:
         path = root / folder / name
-        # An absolute link leads out of the unpacked packages, to the building machine's library.
+        # An absolute link would lead to the build host's library.
         if path.is_symlink() and path.readlink().is_absolute():
             path = root / path.readlink().relative_to("/")
         if path.exists():
             return path
-    raise BackendUnavailable(f"The kit's packages hold no {name}: LIBRARY_PACKAGES is incomplete.")
+    raise BackendUnavailable(f"The kit's packages do not contain {name}: LIBRARY_PACKAGES is incomplete.")
 
 
 def _base_files() -> list[cpio.Node]:
@@ -120,7 +120,7 @@ def _base_files() -> list[cpio.Node]:
 
 
 def _services() -> list[cpio.Node]:
-    """runit's service directories. `down`: the stage starts the main process, once the agent serves."""
+    """runit's service directories. `down`: the stage starts the main process, once the agent runs."""
     service = f"{KIT}/service"
     return [
         _script(f"{service}/agent/run", "agent"),
@@ -132,7 +132,7 @@ def _services() -> list[cpio.Node]:
 
 
 def _script(path: str, applet: str) -> cpio.Node:
-    """No shell: the kernel starts the applet itself, which saves its start-up in every boot."""
+    """Without a shell: the kernel starts the applet directly, which is faster."""
     return cpio.regular(path, f"#!/{KIT}/bin/guest {applet}\n".encode(), 0o755)
 
 

@@ -1,4 +1,4 @@
-"""The guest's kernel: an own small one from Debian's source package, or Debian's cloud kernel as it is."""
+"""The guest's kernel: a custom one built from Debian's source package, or Debian's cloud kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vmbackend.guest.tools import run_tool
 CONFIG = Path(__file__).parent / "microvm-kernel.config"
 SOURCE = Path("/usr/src/linux-source-6.1.tar.xz")
 BUILD_TIMEOUT = 3600.0 * 2  # seconds; about 8 minutes on two cores
-# What the kit and the devices of a machine need of Debian's kernel, in no order: dependencies are resolved.
+# Modules of Debian's kernel that the kit and a machine's devices need; dependencies are resolved.
 MODULES = (
     *(
         "virtio_pci",
@@ -35,7 +35,7 @@ MODULES = (
 )
 BOOT_PAYLOAD = 0x248  # offsets of the x86 boot protocol's payload_offset and payload_length
 SETUP_SECTORS = 0x1F1
-PAYLOAD_SIZE_FIELD = 4  # bytes: the unpacked size, which the kernel's build puts behind the compressed stream
+PAYLOAD_SIZE_FIELD = 4  # bytes: the unpacked size, which the kernel's build appends to the compressed stream
 DECOMPRESSORS = {
     b"\x02\x21\x4c\x18": ("lz4", "-dc"),
     b"\xfd7zXZ": ("xz", "-dc"),
@@ -53,7 +53,7 @@ class Kernel:
 
 
 def custom_kernel(kit_dir: Path) -> Kernel | None:
-    """The kernel that `build_kernel` made from the present configuration, if it did."""
+    """The kernel that `build_kernel` built from the present configuration, if any."""
     stamp, vmlinux = kit_dir / "kernel/stamp.json", kit_dir / "kernel/vmlinux"
     try:
         built = json.loads(stamp.read_text())
@@ -65,12 +65,11 @@ def custom_kernel(kit_dir: Path) -> Kernel | None:
 
 
 def build_kernel(kit_dir: Path, progress: Callable[[int, str], None], *, target: str = "vmlinux") -> Path:
-    """Build the small kernel (minutes) unless it is there or in the user's cache; returns its vmlinux.
+    """Build the custom kernel (takes minutes) unless it exists or is in the user's cache; returns its vmlinux.
 
-    `target` is the make target, for trying the path without compiling; only "vmlinux" installs anything. The
-    result appears at once and whole; a build that died leaves `kernel/build`, which the next one replaces.
-    Two calls at once: the second waits. Raises BackendUnavailable (no source package, a tool fails, an option was
-    not honoured).
+    `target`: the make target, for tests without a full build; only "vmlinux" is installed. The result is installed
+    atomically; a build that died leaves `kernel/build`, which the next one replaces. Of two calls at once the second
+    waits. Raises BackendUnavailable (no source package, a tool fails, an option was not accepted).
     """
     (kit_dir / "kernel").mkdir(parents=True, exist_ok=True)
     with (kit_dir / "kernel/.lock").open("w") as lock:
@@ -103,7 +102,7 @@ def _compile(kit_dir: Path, cached: Path, progress: Callable[[int, str], None], 
 
 
 def install_kernel(kit_dir: Path, built: Path) -> None:
-    """Put a vmlinux that was built from the present configuration into the cache. The stamp comes last."""
+    """Install a vmlinux that was built from the present configuration. The stamp is written last."""
     folder = kit_dir / "kernel"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stamp.json").unlink(missing_ok=True)
@@ -117,21 +116,21 @@ def install_kernel(kit_dir: Path, built: Path) -> None:
 
 
 def check_config(wanted: str, made: str) -> None:
-    """Each option that is asked for as `y` must have become `y`, unless this kernel no longer knows it.
+    """Check that each option requested as `y` became `y`, unless this kernel does not know it.
 
-    Raises BackendUnavailable naming what was dropped (a dependency is missing in the configuration).
+    Raises BackendUnavailable naming the dropped options (the configuration lacks a dependency).
     """
     options = re.findall(r"^(CONFIG_\w+)=y$", wanted, re.MULTILINE)
     refused = [name for name in options if f"# {name} is not set" in made.splitlines()]
     if refused:
-        raise BackendUnavailable(f"The guest kernel's configuration was not honoured: {', '.join(refused)}.")
+        raise BackendUnavailable(f"The guest kernel's configuration was not accepted: {', '.join(refused)}.")
 
 
 def debian_kernel(package: Path, scratch: Path) -> Kernel:
-    """Take vmlinux and modules out of an unpacked `linux-image` package. `scratch` receives vmlinux."""
+    """Extract vmlinux and modules from an unpacked `linux-image` package. vmlinux is written to `scratch`."""
     images = sorted((package / "boot").glob("vmlinuz-*"))
     if len(images) != 1:
-        raise BackendUnavailable("Debian's kernel package holds no single kernel.")
+        raise BackendUnavailable("Debian's kernel package does not contain exactly one kernel.")
     release = images[0].name.removeprefix("vmlinuz-")
     vmlinux = scratch / "vmlinux"
     vmlinux.write_bytes(extract_vmlinux(images[0].read_bytes()))
@@ -140,7 +139,7 @@ def debian_kernel(package: Path, scratch: Path) -> Kernel:
 
 
 def extract_vmlinux(image: bytes) -> bytes:
-    """The ELF inside a compressed x86 kernel image. Raises BackendUnavailable where none can be taken out."""
+    """The ELF inside a compressed x86 kernel image. Raises BackendUnavailable if there is none."""
     offset, length = struct.unpack_from("<II", image, BOOT_PAYLOAD)
     start = (image[SETUP_SECTORS] + 1) * 512 + offset
     payload = image[start : start + length - PAYLOAD_SIZE_FIELD]
@@ -149,11 +148,11 @@ def extract_vmlinux(image: bytes) -> bytes:
             vmlinux = run_tool(*command, stdin=payload)
             if vmlinux.startswith(b"\x7fELF"):
                 return vmlinux
-    raise BackendUnavailable("No vmlinux can be taken out of Debian's kernel image.")
+    raise BackendUnavailable("No vmlinux can be extracted from Debian's kernel image.")
 
 
 def _load_order(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
-    """modules.dep lists what each module needs, the nearest first; so reversed, then the module itself."""
+    """Modules in load order. modules.dep lists dependencies nearest first, so they are reversed."""
     needs: dict[str, tuple[str, list[str]]] = {}
     for line in (folder / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")

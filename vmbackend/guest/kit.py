@@ -1,8 +1,7 @@
 """The guest kit: kernel and initramfs of every machine, from Debian packages and the sources beside it.
 
-A kit directory holds `current.json` (which kit is current and of what it was made), one directory per version
-(kept: saved machines still name the files they were started from), `debs/` (downloaded packages) and
-`kernel/` (the own kernel).
+A kit directory contains `current.json` (the current version and its inputs), one directory per version (kept: saved
+machines refer to the files they were started from), `debs/` (downloaded packages) and `kernel/` (the custom kernel).
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from vmbackend.guest.tools import run_tool
 
 __all__ = ["KERNEL_ARGS", "Kit", "build_kernel", "build_kit", "find_kit"]
 
-# The hypervisor's timer and TSC need no proof: 65 ms of a boot under emulation, and a TSC that a busy host made look
-# unstable would be given up for a clock that costs an exit for each reading.
+# Skips checks of timer and TSC: 65 ms of a boot under emulation, and a TSC that seems unstable on a busy host would be
+# replaced by a clock that costs a VM exit per reading.
 KERNEL_ARGS = "console=ttyS0 quiet panic=-1 8250.nr_uarts=1 cryptomgr.notests tsc=reliable no_timer_check"
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 FOLDER = Path(__file__).parent
@@ -33,7 +32,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Kit:
-    """What a machine is started with."""
+    """The kernel and initramfs that machines are started with."""
 
     kernel: Path
     initrd: Path
@@ -41,7 +40,7 @@ class Kit:
 
 
 def find_kit(kit_dir: Path) -> Kit:
-    """The current kit. Raises BackendUnavailable with the command to run where there is none."""
+    """The current kit. Raises BackendUnavailable, with the command to run, if there is none."""
     try:
         current = json.loads((kit_dir / "current.json").read_text())
         kit = _kit(kit_dir, current["version"])
@@ -53,10 +52,10 @@ def find_kit(kit_dir: Path) -> Kit:
 
 
 def build_kit(kit_dir: Path, progress: Callable[[int, str], None], *, refresh: bool = False) -> Kit:
-    """Build the kit unless the current one was made of the same sources and kernel (then milliseconds).
+    """Build the kit unless the current one is up to date (then it takes milliseconds).
 
-    Debian packages are asked for once and kept; `refresh` asks for their newest versions. The new kit becomes
-    current in one step, the old stays until then and on failure. Two calls at once: the second waits.
+    Debian packages are downloaded once; `refresh` downloads their newest versions. The new kit becomes current
+    atomically, the old one stays until then and on failure. Concurrent calls wait for each other.
     Raises BackendUnavailable.
     """
     kit_dir.mkdir(parents=True, exist_ok=True)
@@ -109,7 +108,7 @@ def _is_current(kit_dir: Path, wanted: dict[str, str]) -> bool:
 
 
 def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
-    """One .deb per package from the cache or, all that are missing at once, from apt."""
+    """One .deb per package, from the cache or from apt."""
     cache.mkdir(exist_ok=True)
     missing = [name for name in packages if refresh or not list(cache.glob(f"{name}_*.deb"))]
     if missing:
@@ -121,12 +120,12 @@ def _fetch(cache: Path, packages: tuple[str, ...], refresh: bool) -> list[Path]:
                 deb.rename(cache / deb.name)
     debs = [path for name in sorted(packages) for path in cache.glob(f"{name}_*.deb")]
     if len(debs) != len(packages):
-        raise BackendUnavailable("apt-get did not bring every package of the guest kit: run `apt-get update`.")
+        raise BackendUnavailable("apt-get did not download every package of the guest kit: run `apt-get update`.")
     return debs
 
 
 def _image_package() -> str:
-    """The package that the cloud kernel's meta package stands for at present."""
+    """The package that the cloud kernel's meta package depends on at present."""
     for line in run_tool("apt-cache", "depends", KERNEL_PACKAGE).decode().splitlines():
         name = line.rpartition(" ")[2]
         if "Depends:" in line and name.startswith("linux-image-"):
@@ -135,7 +134,7 @@ def _image_package() -> str:
 
 
 def _install(kit_dir: Path, version: str, vmlinux: Path, initrd: bytes) -> None:
-    """Nothing refers to the version yet: a half-written directory of a run that died is made anew."""
+    """Nothing refers to the version yet: an incomplete directory of an earlier run is overwritten."""
     folder = kit_dir / version
     folder.mkdir(exist_ok=True)
     for name, data in (("vmlinux", vmlinux.read_bytes()), ("initrd", initrd)):
@@ -162,7 +161,7 @@ def _write_json(path: Path, value: dict[str, object]) -> None:
 
 @contextmanager
 def _locked(kit_dir: Path) -> Iterator[None]:
-    """Holds the kit directory against other builders; a dead holder's lock is gone with it."""
+    """Lock the kit directory against other builders; the kernel releases the lock of a dead process."""
     with (kit_dir / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for stale in (*kit_dir.glob("build-*"), *kit_dir.glob("debs/fetch-*")):

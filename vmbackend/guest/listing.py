@@ -1,7 +1,7 @@
-"""Directory listings and entries, made of what the guest's file server says.
+"""Directory listings and entries, from the guest's file server.
 
-The server looks at each make_entry it names, which takes minutes of a slow guest for a directory of 100,000. So such a
-directory's names are taken from the kit's `find`, and only those of the page that is wanted are looked at.
+The server stats each entry that it lists, which takes minutes in a slow guest for 100,000 entries. So the names of
+such a directory come from the kit's `find`, and only those of the requested page are stat'ed.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ R = TypeVar("R")
 Names = Callable[[str], Awaitable[bytes]]
 
 _MAX_PATH = 4096  # Linux's PATH_MAX
-# Up to so many entries one pass over the directory is the quickest.
+# Up to this many entries a single scan of the directory is fastest.
 SMALL_DIRECTORY = 1000
 _AT_ONCE = 16
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
 def check_path(path: str) -> None:
-    """Raises GuestPathInvalid for a path that no kernel takes, or that is not absolute."""
+    """Raises GuestPathInvalid for a path that is not absolute or that the kernel would reject."""
     if not path.startswith("/") or "\0" in path:
-        raise GuestPathInvalid("A path inside the machine is absolute and holds no NUL character.")
+        raise GuestPathInvalid("A path inside the machine must be absolute and without NUL characters.")
     if len(path.encode("utf-8", "surrogateescape")) >= _MAX_PATH:
         raise GuestPathInvalid("The path is too long.")
 
 
 def make_entry(name: str, path: str, found: asyncssh.SFTPAttrs) -> Entry:
-    """Absent attributes (a server that leaves them out) count as zero."""
+    """The entry of these attributes; those that the server omits count as zero."""
     mode = found.permissions or 0
     return Entry(
         name=name,
@@ -57,14 +57,14 @@ def make_entry(name: str, path: str, found: asyncssh.SFTPAttrs) -> Entry:
 async def list_directory(
     files: FileChannel, names: Names, path: str, limit: int, after: str
 ) -> tuple[list[Entry], bool]:
-    """The first `limit` entries by name past `after`, and whether there are more. Memory is bounded by the page.
+    """The first `limit` entries by name after `after`, and whether there are more. Memory is limited by the page.
 
-    `names` gives the names of a large directory as `find -print0` prints them.
+    `names` returns the names of a large directory in the format of `find -print0`.
     """
     found = await _scan(files, path)
     if found is None:
         listed = await names(path)
-        # In a thread: some hundred thousand names take as many microseconds.
+        # In a thread: takes about a microsecond per name.
         chosen, more = await asyncio.to_thread(_page, _split(listed), limit, after)
         entries = await _stat_names(files, path, chosen)
     else:
@@ -75,7 +75,7 @@ async def list_directory(
 
 
 async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
-    """Every make_entry, or None where there are more than a few."""
+    """All entries, or None if there are more than SMALL_DIRECTORY."""
     client = await files.client()
     found: dict[str, Entry] = {}
     seen = 0
@@ -95,12 +95,12 @@ async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
 
 
 def _is_name(name: str) -> bool:
-    """A hostile server may send names that are none."""
+    """Whether it is a valid name; a hostile server may send others."""
     return name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
 def _split(listed: bytes) -> Iterator[str]:
-    """Names one by one, for a list of them all would take some 100 bytes for each."""
+    """The names one by one: a list would take about 100 bytes per name."""
     start = 0
     while (end := listed.find(b"\0", start)) >= 0:
         name = listed[start:end].removeprefix(b"./").decode("utf-8", "surrogateescape")
@@ -115,12 +115,12 @@ def _page(names: Iterator[str] | dict[str, Entry], limit: int, after: str) -> tu
 
 
 async def _stat_names(files: FileChannel, path: str, names: Sequence[str]) -> list[Entry]:
-    """What is still there of these names."""
+    """The entries of those names that still exist."""
     client = await files.client()
 
     async def look(name: str) -> Entry | None:
         whole = join(path, name)
-        with suppress(GuestPathInvalid, GuestPathNotFound):  # it went away meanwhile
+        with suppress(GuestPathInvalid, GuestPathNotFound):  # removed since
             return make_entry(name, whole, await files.request(client.lstat(whole), whole))
         return None
 
@@ -136,7 +136,7 @@ async def _with_target(files: FileChannel, client: asyncssh.SFTPClient, found: E
 
 
 async def _map_concurrently(items: Sequence[T], work: Callable[[T], Awaitable[R]]) -> list[R]:
-    """What `work` makes of each item, a few at once; the first failure ends them all."""
+    """The results of `work` for each item, a few concurrently; the first failure cancels the others."""
     turn = iter(enumerate(items))
     results: dict[int, R] = {}
 

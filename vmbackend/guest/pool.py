@@ -1,8 +1,8 @@
-"""One process's sessions to guests: one event loop in a thread of its own, connections kept between calls.
+"""One process's sessions to guests: one event loop in a dedicated thread, connections reused between calls.
 
-Synchronous callers use `call`, asynchronous ones (on a loop of their own) `acall`; the body is the same coroutine.
-Streams are pulled: a chunk is asked of the other side only when the receiver wants it, so that a slow browser slows the
-guest and nothing is buffered but what the session has in flight.
+Synchronous callers use `call`, asynchronous ones (on their own loop) `acall`; the body is the same coroutine.
+Streams are pulled: a chunk is requested only when the receiver wants it, so that a slow browser slows the
+guest and nothing is buffered besides the session's requests in flight.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Sessions:
 
     @asynccontextmanager
     async def lease(self, address: GuestAddress) -> AsyncIterator[GuestSession]:
-        """A session nobody closes meanwhile. Waits where as many machines as allowed are in use."""
+        """A session that stays open during the lease. Waits while the maximum number of machines is in use."""
         lease = await self._acquire(address)
         try:
             yield lease.session
@@ -79,7 +79,7 @@ class _Sessions:
             await lease.session.close()
 
     async def close_idle_forever(self) -> None:
-        """Close what was idle for too long."""
+        """Close sessions that were idle for too long."""
         while True:
             await asyncio.sleep(self._idle_seconds / 2)
             old = asyncio.get_running_loop().time() - self._idle_seconds
@@ -89,7 +89,7 @@ class _Sessions:
                 self._changed.notify_all()
 
     async def close(self) -> None:
-        """Close all, used or not."""
+        """Close all sessions, also those in use."""
         for address in list(self._leases):
             await self._close(address)
 
@@ -108,7 +108,7 @@ class _Runtime:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
-        """Cancel what runs, close the sessions, end the thread."""
+        """Cancel running tasks, close the sessions, end the thread."""
         self.submit(self._end()).result(timeout=30)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(timeout=30)
@@ -133,10 +133,9 @@ class _Runtime:
 
 
 class GuestPool:
-    """Sessions by address. Safe in many threads; a forked child starts a loop of its own at its first call.
+    """Sessions by address. Thread-safe; a forked child starts its own loop with its first call.
 
-    `idle_seconds`: unused connections are closed after that long. `max_connections`: machines at once; a call
-    beyond waits for a place.
+    `idle_seconds`: unused connections are closed after that. `max_connections`: machines at a time; further calls wait.
     """
 
     def __init__(self, open_session: OpenSession, *, idle_seconds: float = 60.0, max_connections: int = 64) -> None:
@@ -151,7 +150,7 @@ class GuestPool:
         fn: Callable[[GuestSession], Awaitable[T]],
         timeout: float | None = None,
     ) -> T:
-        """Run `fn` with the guest's session and wait. Raises what `fn` does, DeadlineExceeded."""
+        """Run `fn` with the guest's session and wait. Raises the errors of `fn`, and DeadlineExceeded."""
         result: T = self._start().submit(self._body(address, fn, timeout)).result()
         return result
 
@@ -166,7 +165,7 @@ class GuestPool:
         return result
 
     def stream(self, address: GuestAddress, fn: Pull, timeout: float | None = None) -> Iterator[bytes]:
-        """Chunks of `fn`, pulled one by one; `timeout` is per chunk. Close the iterator to stop early."""
+        """Chunks of `fn`, pulled one by one; `timeout` in seconds per chunk. Close the iterator to stop early."""
         runtime = self._start()
         chunks = self._chunks(address, fn)
         try:
@@ -185,7 +184,7 @@ class GuestPool:
             while (chunk := await asyncio.wrap_future(runtime.submit(_next(chunks, timeout)))) is not None:
                 yield chunk
         finally:
-            # Shielded: a caller that is cancelled here must still give the session back.
+            # Shielded: a caller that is cancelled here must still return the session.
             await asyncio.shield(asyncio.wrap_future(runtime.submit(_finish(chunks))))
 
     async def apush(
@@ -199,11 +198,11 @@ class GuestPool:
 
         Errors of `chunks` reach `fn`.
         """
-        theirs = asyncio.get_running_loop()
+        caller_loop = asyncio.get_running_loop()
 
         async def pulled() -> AsyncIterator[bytes]:
             while True:
-                future = asyncio.run_coroutine_threadsafe(_next(chunks, None), theirs)
+                future = asyncio.run_coroutine_threadsafe(_next(chunks, None), caller_loop)
                 chunk = await asyncio.wrap_future(future)
                 if chunk is None:
                     return
@@ -218,7 +217,7 @@ class GuestPool:
         chunks: Iterator[bytes],
         timeout: float | None = None,
     ) -> T:
-        """The same for a synchronous iterator, which runs in a helper thread and not in the caller's."""
+        """The same for a synchronous iterator, which is advanced in another thread than the caller's."""
 
         async def pulled() -> AsyncIterator[bytes]:
             while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
@@ -227,7 +226,7 @@ class GuestPool:
         return self.call(address, lambda session: fn(session, pulled()), timeout)
 
     def close(self) -> None:
-        """Close every connection and end the thread; calls under way are cancelled.
+        """Close every connection and end the thread; running calls are cancelled.
 
         The pool may be used again.
         """
@@ -243,7 +242,7 @@ class GuestPool:
             return self._runtime
 
     def _reset_after_fork(self) -> None:
-        """In a forked child the parent's thread does not exist, and its lock may be held for ever."""
+        """In a forked child the parent's thread does not exist, and its lock may never be released."""
         self._lock = threading.Lock()
         self._runtime = None
 

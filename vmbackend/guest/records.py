@@ -1,6 +1,6 @@
-"""The parts of a boot configuration that need checking: workloads and the users' SSH keys, as records.
+"""Validation and encoding of parts of a boot configuration: workloads and the users' SSH keys.
 
-Everything refused here is a ValueError whose words may be shown to the machine's owner.
+Invalid input raises ValueError with a message that may be shown to the machine's owner.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from vmbackend.driver import Workload, WorkloadRestart
 
-MAX_WORKLOADS = 64  # each costs the guest two small processes beside its own
+MAX_WORKLOADS = 64  # each costs the guest two small processes besides its own
 MAX_RESTARTS = 1_000_000
 MAX_RESTART_DELAY = 86_400  # seconds
-MAX_PATH = 4000  # bytes; Linux takes 4095, and rotated logs have a longer name
+MAX_PATH = 4000  # bytes; the kernel's limit is 4095, and rotated logs have a longer name
 MAX_USER = 255  # bytes; the guest's buffer
-MAX_KEY_LINE = 4000  # bytes; longer ones dropbear skips in silence
-MAIN_NAME = "cmd"  # whose log the main program's is
+MAX_KEY_LINE = 4000  # bytes; dropbear silently skips longer ones
+MAIN_NAME = "cmd"  # the main program's log has this name
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _KEY = re.compile(
     r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
@@ -34,7 +34,7 @@ def environment_entry(name: str, value: str) -> str:
 
 
 def check_user(value: str) -> str:
-    """A `USER[:GROUP]` that the guest has room for."""
+    """A `USER[:GROUP]` within the guest's length limit."""
     return _check_length(value, MAX_USER, "the user's name")
 
 
@@ -47,12 +47,12 @@ def check_ssh_key(line: str) -> str:
 
 
 def ssh_key_file(lines: Iterable[str]) -> bytes:
-    """The authorized_keys file of these lines."""
+    """The authorized_keys file with these lines."""
     return "".join(f"{check_ssh_key(line)}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def workload_pairs(workloads: Sequence[Workload]) -> list[Pair]:
-    """One `workload` record with the name, then `workload:NAME:FIELD` for each thing that is set."""
+    """One `workload` record with the name, then `workload:NAME:FIELD` for each field that is set."""
     if len(workloads) > MAX_WORKLOADS:
         raise ValueError(f"more than {MAX_WORKLOADS} workloads")
     if len({workload.name for workload in workloads}) != len(workloads):
@@ -89,7 +89,7 @@ def _command(workload: Workload) -> tuple[str, ...]:
 
 
 def _log_path(path: str) -> str:
-    # A trailing slash or dot names a folder, which can hold no log.
+    # A trailing slash or dot names a directory.
     if not path.startswith("/") or path.rsplit("/", 1)[-1] in ("", ".", ".."):
         raise ValueError(f"not the absolute path of a log file: {path!r}")
     return _check_length(path, MAX_PATH, "the log's path")
@@ -97,7 +97,7 @@ def _log_path(path: str) -> str:
 
 def _number(value: int, limit: int, name: str) -> str:
     if not 0 <= value <= limit:
-        raise ValueError(f"{name} is not within 0 and {limit}")
+        raise ValueError(f"{name} is not between 0 and {limit}")
     return str(value)
 
 

@@ -1,10 +1,10 @@
-"""The session to a guest: what the platform can do inside a running machine.
+"""The session to a guest: the platform's operations inside a running machine.
 
-A session is asynchronous; every process that needs guests holds one `GuestPool`, which runs one event loop in a
-thread of its own, keeps connections open between calls and closes those that were idle too long. Synchronous callers
-use `GuestPool.call(...)`, asynchronous ones `await GuestPool.acall(...)`: both run the same coroutine on that loop.
+Sessions are asynchronous; every process that needs guests has one `GuestPool`, which runs one event loop in a dedicated
+thread, keeps connections open between calls and closes idle ones. Synchronous callers use `GuestPool.call(...)`,
+asynchronous ones `await GuestPool.acall(...)`: both run the same coroutine on that loop.
 
-The guest is hostile: names, sizes, modes and output are data. Nothing a guest says is ever used as a path on the host.
+The guest is hostile: names, sizes, modes and output are untrusted. They are never used as paths on the host.
 Paths are absolute inside the guest; `..` and symbolic links are resolved there, by the guest's kernel.
 """
 
@@ -17,17 +17,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GuestAddress:
-    """Where a guest's control port is and which key it must show."""
+    """A guest's control port and its host key."""
 
     machine_id: str
     ip: str
     port: int
-    host_key: str  # OpenSSH public key line; a guest that shows another is GuestUnreachable
+    host_key: str  # OpenSSH public key line; another key raises GuestUnreachable
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """A finished command. `truncated`: more output came than was kept (the rest was read and dropped)."""
+    """A finished command. `truncated`: output exceeded the limit (the rest was read and dropped)."""
 
     exit_code: int
     stdout: bytes
@@ -41,8 +41,8 @@ class ExecResult:
 class Entry:
     """One directory entry. Names are decoded with surrogateescape; `type` is file, directory, symlink or other.
 
-    `is_virtual`: the kernel makes the content when it is read (/proc, /sys), so that `size` says nothing; only `stat`
-    tells it.
+    `is_virtual`: the kernel generates the content when it is read (/proc, /sys), so that `size` is meaningless; only
+    set by `stat`.
     """
 
     name: str
@@ -68,7 +68,7 @@ class DiskUsage:
 class TerminalExit:
     """How a terminal's command ended: its exit code, or the name of the signal that killed it (`SIGKILL`).
 
-    A signal that SSH has no name for is the exit code 128+N. Both None: hung up by `close` before the end was told.
+    A signal that SSH has no name for is the exit code 128+N. Both None: closed by `close` before the end was reported.
     """
 
     exit_code: int | None
@@ -78,39 +78,39 @@ class TerminalExit:
 class Terminal(ABC):
     """A command on a terminal of the guest. Raises GuestUnreachable wherever the channel fails, nothing else.
 
-    Belongs to the event loop that opened it; of another loop: `GuestPool.acall(address, lambda _: terminal.read())`.
-    It outlives its session's `close`. Whoever opened it must `close` it, also where it ended by itself. What it says
-    is data of a hostile guest: any bytes, escape sequences included.
+    Belongs to the event loop that opened it; from another loop: `GuestPool.acall(address, lambda _: terminal.read())`.
+    It outlives its session's `close`. The opener must `close` it, also after it ended by itself. Output is data of a
+    hostile guest: any bytes, escape sequences included.
     """
 
     @abstractmethod
     async def read(self) -> bytes:
-        """The next output, at most 64 KiB; b"" at the end. Output nobody reads stops the command, not the memory."""
+        """The next output, at most 64 KiB; b"" at the end. Unread output blocks the command and uses limited memory."""
 
     @abstractmethod
     async def write(self, data: bytes) -> None:
-        """Type `data`. Waits while the command does not read; after the command's end it is dropped."""
+        """Write input. Waits while the command does not read; dropped after the command's end."""
 
     @abstractmethod
     async def resize(self, cols: int, rows: int) -> None:
-        """Set the size in characters, each taken into 1 to 1000; the foreground group gets SIGWINCH."""
+        """Set the size in characters, each clamped to 1..1000; the foreground group gets SIGWINCH."""
 
     @abstractmethod
     async def wait(self) -> TerminalExit:
-        """The command's end. It comes only after all output was read."""
+        """Wait for the command's end, which is reported only after all output was read."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Hang up: the command's group is killed, a foreground job of a shell gets SIGHUP. May be called twice."""
+        """Hang up: the command's group is killed, a foreground job of a shell gets SIGHUP. Idempotent."""
 
 
 def terminal_size(cols: int, rows: int) -> tuple[int, int]:
-    """The size within what terminals and the programs on them bear."""
+    """The size, clamped to what terminal programs support."""
     return min(max(cols, 1), 1000), min(max(rows, 1), 1000)
 
 
 class GuestSession(ABC):
-    """One guest. Raises only vmbackend.errors: GuestUnreachable wherever the channel fails, plus what is named."""
+    """One guest. Raises only vmbackend.errors: GuestUnreachable if the channel fails, and those documented."""
 
     @abstractmethod
     async def execute(
@@ -124,7 +124,7 @@ class GuestSession(ABC):
         timeout: float = 30.0,
         max_output: int = 1 << 20,
     ) -> ExecResult:
-        """Run a command to its end. A string is run by `sh -c`.
+        """Run a command to its end; `timeout` in seconds. A string is run by `sh -c`.
 
         At `timeout` seconds the whole process group is killed: `timed_out` with exit code 124. At most `max_output`
         bytes of each stream are kept. A command killed by signal N has exit code 128+N. The machine's configured
@@ -145,52 +145,51 @@ class GuestSession(ABC):
         """Start a command on a terminal of its own (`TERM` is xterm-256color); size in characters.
 
         None: the user's shell of the image's /etc/passwd, else /bin/bash, /bin/sh, else the kit's; no login shell.
-        Raises GuestCommandInvalid (no such program, user or directory); nothing is left behind then.
+        Raises GuestCommandInvalid (no such program, user or directory); nothing remains then.
         """
 
     @abstractmethod
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
-        """The first `limit` entries by name past the name `after`, and whether there are more.
+        """The first `limit` entries by name after the name `after`, and whether there are more.
 
-        Raises GuestPathNotFound, GuestPathInvalid (no directory, or names of more than 8 MiB).
+        Raises GuestPathNotFound, GuestPathInvalid (not a directory, or names of more than 8 MiB).
         """
 
     @abstractmethod
     async def stat(self, path: str) -> Entry:
-        """Follows symbolic links. Raises GuestPathNotFound."""
+        """The entry at `path`; follows symbolic links. Raises GuestPathNotFound."""
 
     @abstractmethod
     def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         """Chunks of a regular file (at most 256 KiB each), several requests in flight, constant memory.
 
-        A file that shrinks meanwhile ends early. One that the kernel makes up is read at once and given where it has
-        at most 16 MiB. Raises GuestPathNotFound, GuestPathInvalid (no regular file, one that the guest does not let
-        be read).
+        A file that shrinks during the transfer ends early. A virtual file is read completely first, up to 16 MiB.
+        Raises GuestPathNotFound, GuestPathInvalid (not a regular file, or not readable).
         """
 
     @abstractmethod
     async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
-        """Write beside and rename: readers see the old file or the whole new one. Returns the size in bytes.
+        """Write atomically: readers see the old file or the complete new one. Returns the size in bytes.
 
-        Missing parents are made and stay; an existing file's mode and owner are kept where `mode` is None, its other
+        Missing parents are created and stay; an existing file's mode and owner are kept if `mode` is None, its other
         hard links keep the old content; through a symbolic link its target is written. On any failure the old file
-        stands and the partial one is removed, by the guest where this process or the connection died (if the guest
-        itself dies, a file with a name beginning `.partial-` stays). Raises GuestPathInvalid (a directory or anything
-        else that is no file, a link that leads nowhere, a read-only place), GuestDiskFull.
+        stays and the partial one is removed, by the guest if this process or the connection died (if the guest itself
+        dies, a file with a name beginning `.partial-` stays). Raises GuestPathInvalid (a directory or anything else
+        that is not a regular file, a link with a missing target, a read-only file system), GuestDiskFull.
         """
 
     @abstractmethod
     async def disk_usage(self) -> DiskUsage:
-        """Of the writable disk, not of the joined root."""
+        """Usage of the writable disk, not of the overlay."""
 
     @abstractmethod
     async def set_ssh(self, enabled: bool, keys: Sequence[str]) -> None:
-        """Switch the SSH server for users, on port 22 of the guest, until the guest's next start.
+        """Enable or disable the SSH server for users, on port 22 of the guest, until the guest's next start.
 
-        On: exactly `keys` (OpenSSH public key lines without options) are let in from now on; returns when the server
-        listens, connections that are open stay. Off: nothing listens, and all its sessions are ended; `keys` are
-        ignored. Either twice succeeds. Raises GuestCommandInvalid (a line that is no key; a program of the guest holds
-        the port, then the server goes on trying).
+        Enable: accepts exactly `keys` (OpenSSH public key lines without options) from now on; returns when the server
+        listens; open connections stay. Disable: ends the server and all its sessions; `keys` are ignored. Idempotent.
+        Raises GuestCommandInvalid (an invalid key line; port 22 is used by a program of the guest, then the server
+        keeps trying).
         """
 
     @abstractmethod

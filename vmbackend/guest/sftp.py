@@ -1,13 +1,13 @@
 """The file side of a guest session: SFTP over an exec channel that runs the kit's sftp-server.
 
 dropbear's `sftp` subsystem path is compiled in and does not exist in images, so asyncssh's
-`SSHClientConnection.start_sftp_client` cannot be used. What it does beyond opening the subsystem is one call of
-`asyncssh.sftp.start_sftp_client(connection, loop, errors, reader, writer, encoding, errors, version)`, which is made
-here with the streams of an exec channel (asyncssh 2.24; a test fails where that changes).
+`SSHClientConnection.start_sftp_client` cannot be used. Besides opening the subsystem it calls
+`asyncssh.sftp.start_sftp_client(connection, loop, errors, reader, writer, encoding, errors, version)`, which is called
+here with the streams of an exec channel (asyncssh 2.24; a test fails if that changes).
 
-Partial files of writes are noted inside the guest, as links in a folder of the channel's own. The shell that runs the
-server removes what is noted when the server has ended, which it does when its channel or our process dies: so a broken
-upload leaves nothing, whoever broke it.
+Partial files of writes are tracked inside the guest, as links in a directory per channel. The shell that runs the
+server removes the tracked files after the server has exited, which happens when its channel closes or this process
+dies: so a broken upload leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .translate import UNREACHABLE, translate_errors
 T = TypeVar("T")
 # SFTP version 3 is what OpenSSH's server speaks.
 _VERSION = 3
-# $1 the server, $2 the folder of tracking_dir, $3 busybox. The end of the connection is no reason to die before the
-# cleaning.
+# $1 the server, $2 the tracking directory, $3 busybox. The signals of a closed connection must not prevent the
+# clean-up.
 _SERVE = """trap "" HUP INT PIPE TERM
 "$3" mkdir -m 700 "$2"
 "$1"
@@ -45,7 +45,7 @@ done
 
 
 class FileChannel:
-    """A kept-open SFTP client, remade after it broke. Every request is bounded in time and translate_errors."""
+    """A persistent SFTP client, replaced after a failure. Every request has a timeout and translated errors."""
 
     def __init__(self, connection: Connection, kit: KitPaths, request_timeout: float) -> None:
         self._connection = connection
@@ -58,7 +58,7 @@ class FileChannel:
         self._starting = asyncio.Lock()
 
     async def client(self) -> asyncssh.SFTPClient:
-        """The open client, proven alive by one round trip: a dead connection is noticed only by using it.
+        """The open client, verified by one round trip: a dead connection is only detected by using it.
 
         Raises GuestUnreachable.
         """
@@ -71,13 +71,13 @@ class FileChannel:
             return self._client
 
     async def request(self, pending: Awaitable[T], path: str = "", seconds: float | None = None) -> T:
-        """Await one request, for so many seconds or the settings' request timeout.
+        """Await one request, for `seconds` or the settings' request timeout.
 
-        A server that does not answer in time is hung (a file that blocks): it is left. It answers one request after
-        the other, so that each is given as long as the most patient of those under way.
+        A server that does not answer in time hangs (a file that blocks): its channel is closed. It answers requests
+        one after the other, so each may take as long as the longest timeout of those in flight.
         """
-        patience = seconds or self._timeout
-        self._waits.append(patience)
+        timeout = seconds or self._timeout
+        self._waits.append(timeout)
         try:
             with translate_errors(path):
                 async with asyncio.timeout(max(self._waits)):
@@ -86,12 +86,12 @@ class FileChannel:
             self.reset()
             raise
         finally:
-            self._waits.remove(patience)
+            self._waits.remove(timeout)
 
     def reset(self) -> None:
-        """Close the channel; requests under way fail with GuestUnreachable, the next one starts anew.
+        """Close the channel; requests in flight fail with GuestUnreachable, the next one opens a new channel.
 
-        With its connection, on which nothing else runs: dropbear mixes up a session that ends with one that begins.
+        Also closes its connection, which has no other use: dropbear confuses an ending session with a beginning one.
         """
         channel, self._channel, self._client = self._channel, None, None
         if channel is not None:
@@ -104,7 +104,7 @@ class FileChannel:
     ) -> AsyncIterator[asyncssh.SFTPClientFile]:
         """A file handle, closed at the end.
 
-        `block_size=None`: one call is one request, we do the pipelining.
+        `block_size=None`: one call is one request; the callers pipeline.
         """
         client = await self.client()
         handle = await self.request(
@@ -113,24 +113,24 @@ class FileChannel:
         try:
             yield handle
         finally:
-            # A handle that cannot be closed ends with its channel.
+            # A handle that cannot be closed is released with its channel.
             with suppress(GuestUnreachable):
                 await self.request(handle.close(), path)
 
     @asynccontextmanager
     async def tracked_partial(self, partial: str) -> AsyncIterator[None]:
-        """While this lasts, the guest removes `partial` if the channel ends. Best effort: the guest may refuse it."""
+        """Within the block the guest removes `partial` if the channel ends. Best effort: the guest may fail to."""
         client = await self.client()
-        note = join(self._tracking_dir, basename(partial).removeprefix("."))  # which the shell's `*` passes over
+        tracker = join(self._tracking_dir, basename(partial).removeprefix("."))  # which the shell's `*` would skip
         with suppress(GuestPathInvalid, GuestPathNotFound):
-            # The arguments are the wrong way round, as OpenSSH's server reads them so; asyncssh would turn them if it
-            # knew, but sees the name of the SSH server only.
-            await self.request(client.symlink(note, partial), note)
+            # The arguments are swapped, as OpenSSH's server expects; asyncssh swaps them itself only if it recognizes
+            # the server by the SSH server's name.
+            await self.request(client.symlink(tracker, partial), tracker)
         try:
             yield
         finally:
             with suppress(BackendError):
-                await self.request(client.remove(note), note)
+                await self.request(client.remove(tracker), tracker)
 
     async def _start(self) -> asyncssh.SFTPClient:
         tracking_dir = join(self._kit.tracking, f".files-{secrets.token_hex(8)}")

@@ -21,17 +21,17 @@ from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, T
 from .sftp import FileChannel
 from .terminal import open_terminal
 
-# How much longer than the guest's own deadline we wait for the helper to say that it passed, in seconds.
+# Seconds beyond the guest's own deadline to wait for the helper's report of it.
 DEADLINE_SLACK = 5.0
 SSH_PORT = 22  # of the users' own server
 HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
-KERNEL_SECONDS = 15.0  # to list a large directory, to read a file of the kernel's
+KERNEL_SECONDS = 15.0  # to list a large directory, to read a virtual file
 MAX_NAMES = 8 << 20  # bytes of a directory's names
 MAX_VIRTUAL_FILE = 16 << 20
 
 
 class SSHGuestSession(GuestSession):
-    """One guest over kept-open connections: one for files, one for each command at a time.
+    """One guest over persistent connections: one for files, one for each concurrent command.
 
     Belongs to the event loop that first uses it.
     """
@@ -88,7 +88,7 @@ class SSHGuestSession(GuestSession):
 
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         if (await self.stat(path)).type != "directory":
-            raise GuestPathInvalid(f"{path!r} is no directory.")
+            raise GuestPathInvalid(f"{path!r} is not a directory.")
         return await listing.list_directory(self._files, self._names, path, limit, after)
 
     async def stat(self, path: str) -> Entry:
@@ -98,13 +98,13 @@ class SSHGuestSession(GuestSession):
             self._files.request(client.stat(path), path), self._files.request(client.statvfs(path), path)
         )
         attributes_entry = make_entry(basename(path.rstrip("/")) or "/", path, found)
-        # File systems without a single block are the kernel's own: proc, sysfs, cgroups, tracing.
+        # File systems without blocks are virtual: proc, sysfs, cgroups, tracing.
         return replace(attributes_entry, is_virtual=attributes_entry.type == "file" and system.blocks == 0)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         seen = await self.stat(path)
         if seen.type != "file":
-            raise GuestPathInvalid(f"{path!r} is no regular file.")
+            raise GuestPathInvalid(f"{path!r} is not a regular file.")
         if seen.is_virtual:
             data = await self._read_virtual(path)
             end = len(data) if length is None else offset + length
@@ -139,16 +139,16 @@ class SSHGuestSession(GuestSession):
         await self._helper("ssh on" if enabled else "ssh off", lines)
 
     async def ssh_connections(self) -> int:
-        said = await self._helper(f"connections {SSH_PORT}", b"")
+        output = await self._helper(f"connections {SSH_PORT}", b"")
         try:
-            return int(said)
+            return int(output)
         except ValueError as error:
-            raise GuestUnreachable("The machine did not tell its connections.") from error
+            raise GuestUnreachable("The machine did not report its connections.") from error
 
     async def sync(self) -> None:
         result = await self._run(RemoteCommand(f"{self._kit.busybox} sync", b""), b"", 60.0, 1024)
         if result.exit_code != 0:
-            raise GuestUnreachable("The machine did not write its disk out.")
+            raise GuestUnreachable("The machine did not flush its disk.")
 
     async def close(self) -> None:
         self._files.reset()
@@ -156,42 +156,41 @@ class SSHGuestSession(GuestSession):
         await self._commands.close()
 
     async def _names(self, path: str) -> bytes:
-        """The names in a directory as `find` prints them."""
+        """The names in a directory in the format of `find -print0`."""
         command = [self._kit.busybox, "find", ".", "-maxdepth", "1", "-mindepth", "1", "-print0"]
         try:
             result = await self.execute(command, working_dir=path, timeout=KERNEL_SECONDS, max_output=MAX_NAMES)
         except GuestCommandInvalid as error:
             raise GuestPathNotFound(f"There is no {path!r} inside the machine any more.") from error
         if result.truncated:
-            raise GuestPathInvalid(f"{path!r} holds more names than can be listed.")
+            raise GuestPathInvalid(f"{path!r} contains more names than can be listed.")
         if result.timed_out:
             raise GuestUnreachable("The machine did not list the directory in time.")
         return result.stdout
 
     async def _read_virtual(self, path: str) -> bytes:
-        """The content of a file of the kernel's, some of which block for ever or never end.
+        """The content of a virtual file, some of which block for ever or never end.
 
-        Read by a command of its own with an end in time and size, for the file server would hang with all its
-        transfers.
+        Read by a separate command with limits of time and size, as the file server would hang with all its transfers.
         """
         command = [self._kit.busybox, "head", "-c", str(MAX_VIRTUAL_FILE + 1), path]
         result = await self.execute(command, timeout=KERNEL_SECONDS, max_output=MAX_VIRTUAL_FILE)
         if result.timed_out:
-            raise GuestPathInvalid(f"{path!r} gives nothing more to read, and no end.")
+            raise GuestPathInvalid(f"{path!r} blocks while it is read.")
         if result.truncated:
-            raise GuestPathInvalid(f"{path!r} is made up by the kernel and has more than {MAX_VIRTUAL_FILE >> 20} MiB.")
+            raise GuestPathInvalid(f"{path!r} is a virtual file of more than {MAX_VIRTUAL_FILE >> 20} MiB.")
         if result.exit_code != 0:
-            raise GuestPathInvalid(f"The machine does not let {path!r} be read.")
+            raise GuestPathInvalid(f"The machine does not allow {path!r} to be read.")
         return result.stdout
 
     async def _helper(self, words: str, stdin: bytes) -> bytes:
-        """What the kit's helper prints. Raises GuestCommandInvalid with its message where it refuses."""
+        """The output of the kit's helper. Raises GuestCommandInvalid with the helper's message if it fails."""
         result = await self._run(RemoteCommand(f"{self._kit.helper} {words}", b""), stdin, HELPER_TIMEOUT, 4096)
         failure = commands.start_failure(result.exit_code, result.stderr)
         if failure is not None:
             raise GuestCommandInvalid(f"The machine failure: {failure}")
         if result.exit_code != 0:
-            raise GuestUnreachable("The machine did not do what it was told.")
+            raise GuestUnreachable("The machine did not carry out the request.")
         return result.stdout
 
     async def _run(self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int) -> ExecResult:
@@ -210,6 +209,6 @@ class SSHGuestSession(GuestSession):
             stderr=bytes(err.data),
             duration_ms=int(elapsed * 1000),
             truncated=out.truncated or err.truncated,
-            # A command may exit with 124 of its own; only past the deadline is it the helper's word.
+            # A command may itself exit with 124; only after the deadline it is the helper's code.
             timed_out=code == commands.TIMED_OUT and elapsed >= timeout,
         )

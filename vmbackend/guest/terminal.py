@@ -1,4 +1,4 @@
-"""A guest's terminal over SSH, on a connection of its own."""
+"""A guest's terminal over SSH, on a dedicated connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .session import Terminal, TerminalExit, terminal_size
 from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024
-# The helper's word that it awaits its arguments, and again that the command starts (guest/src/terminal.c).
+# Sent by the helper when it expects its arguments, and again when the command starts (guest/src/terminal.c).
 _NEXT = b"\0"
 _MAX_REFUSAL = 4096
 
@@ -22,9 +22,9 @@ _MAX_REFUSAL = 4096
 async def open_terminal(
     connection: Connection, remote: RemoteCommand, size: tuple[int, int], timeout: float
 ) -> SSHTerminal:
-    """Start the command on `connection`, which is the terminal's from here on and closed on any failure.
+    """Start the command on `connection`, which the terminal owns from here on; it is closed on any failure.
 
-    `timeout`, in seconds, is that of the start. Raises GuestCommandInvalid, GuestUnreachable.
+    `timeout`: of the start, in seconds. Raises GuestCommandInvalid, GuestUnreachable.
     """
     try:
         channel = await connection.open_channel(remote.line, terminal=terminal_size(*size))
@@ -38,7 +38,7 @@ async def open_terminal(
 
 
 async def _start(channel: Channel, preamble: bytes) -> bytes:
-    """Hand the arguments over; returns what the command said already."""
+    """Send the arguments; returns the command's first output."""
     before, rest = await _until_next(channel, b"")
     if before is None:
         raise _refused(rest)
@@ -52,7 +52,7 @@ async def _start(channel: Channel, preamble: bytes) -> bytes:
 
 
 async def _until_next(channel: Channel, said: bytes) -> tuple[bytes | None, bytes]:
-    """What came before the mark (None where the output ended without it), and what came after."""
+    """The output before the mark (None if the output ended without it), and after it."""
     while _NEXT not in said:
         block = await channel.process.stdout.read(_CHUNK)
         if not block or len(said) > _MAX_REFUSAL:
@@ -70,7 +70,7 @@ def _refused(said: bytes) -> BackendError:
 
 
 class SSHTerminal(Terminal):
-    """One channel. What is in flight is bounded by SSH's window towards us and by asyncssh's write buffer from us."""
+    """One channel. Unread output is limited by SSH's window, unsent input by asyncssh's write buffer."""
 
     def __init__(self, connection: Connection, channel: Channel, said: bytes) -> None:
         self._connection = connection
@@ -99,7 +99,7 @@ class SSHTerminal(Terminal):
                         stdin.write(data[start : start + _CHUNK])
                         await stdin.drain()
                 except GuestUnreachable:
-                    # The end may have come between the question and the write.
+                    # The command may have ended between the check and the write.
                     if not self._ended():
                         raise
 

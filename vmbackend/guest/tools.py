@@ -1,4 +1,4 @@
-"""The one boundary to the programs that build the kit: their failures become BackendUnavailable."""
+"""Running the programs that build the kit; their failures become BackendUnavailable."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 
-ERROR_TAIL = 400  # characters of a program's last words that go into the message
+ERROR_TAIL = 400  # characters of a program's error output that go into the message
 
 
 def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
-    """Run a build tool and return its output. Raises BackendUnavailable with the end of what it said."""
+    """Run a build tool and return its output. Raises BackendUnavailable with the end of its error output."""
     try:
         done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False)
     except FileNotFoundError as error:

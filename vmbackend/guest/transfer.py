@@ -1,4 +1,4 @@
-"""Reading and writing whole files over SFTP: several requests in flight, constant memory."""
+"""Reading and writing files over SFTP: several requests in flight, constant memory."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from vmbackend.errors import BackendError, GuestDiskFull, GuestPathInvalid, Gues
 from .sftp import FileChannel
 from .translate import GuestPathExists, UnnamedFailure
 
-# A little less than the longest message of OpenSSH's server: larger ones cost less of both sides' time.
+# Slightly less than the longest message of OpenSSH's server: larger blocks cost less CPU on both sides.
 BLOCK = 240 * 1024
 DEPTH = 8  # requests in flight: at most 2 MiB of data per transfer
-# For one block: a disk that writes out what it was given before lets nobody else for half a minute, and was seen to.
+# For one block: a disk that flushes its cache was observed to block other writes for half a minute.
 DATA_SECONDS = 120.0
 DEFAULT_MODE = 0o644
 PARTIAL = ".partial-"
@@ -32,10 +32,10 @@ _FULL_BELOW = 1 << 20
 
 
 async def read_file(files: FileChannel, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
-    """Chunks of a regular file that a disk holds. Raises GuestPathNotFound, GuestPathInvalid.
+    """Chunks of a regular file on a disk. Raises GuestPathNotFound, GuestPathInvalid.
 
-    The caller has seen that it is one: opening a fifo blocks the guest's whole file server. It is looked at again for
-    one that was exchanged in between.
+    The caller has checked that it is one: opening a fifo blocks the guest's whole file server. Checked again here, as
+    it may have been replaced in between.
     """
     async with files.open_file(path, FXF_READ) as handle:
         _require_regular(await files.request(handle.stat(), path), path)
@@ -53,10 +53,10 @@ async def read_file(files: FileChannel, path: str, offset: int, length: int | No
 
 
 async def _pipeline(fetch: Callable[[int, int], Awaitable[bytes]], offset: int, end: int | None) -> Any:
-    """Blocks in order, until an empty one. Sizes are not believed: files of /proc say 0 and files grow.
+    """Blocks in order, until an empty one. Sizes are not trusted: files of /proc report 0, and files grow.
 
     The number of requests in flight doubles with each full block, so that a small file costs two requests. After a
-    short block those in flight ask for the wrong places, and are dropped.
+    short block those in flight have wrong offsets and are dropped.
     """
     pending: deque[tuple[int, asyncio.Task[bytes]]] = deque()
     position = ahead = offset
@@ -86,7 +86,7 @@ async def _pipeline(fetch: Callable[[int, int], Awaitable[bytes]], offset: int, 
 
 
 async def _discard(tasks: Any) -> None:
-    """Cancel and await, so that no failure is left unread."""
+    """Cancel and await, so that no exception is left unretrieved."""
     listed = list(tasks)
     for task in listed:
         task.cancel()
@@ -94,7 +94,7 @@ async def _discard(tasks: Any) -> None:
 
 
 async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes], mode: int | None) -> int:
-    """Write beside and rename; see GuestSession.write."""
+    """Write to a partial file and rename; see GuestSession.write."""
     client = await files.client()
     target = await _final_path(files, client, path)
     before = await _existing(files, client, target)
@@ -106,10 +106,10 @@ async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes]
             size = await _write_partial(files, partial, chunks, _attributes(before, mode))
             await files.request(client.posix_rename(partial, target), path)
         except (UnnamedFailure, GuestPathNotFound) as error:
-            # Asked before the partial file, which may be what fills the disk, is removed.
+            # Determined before the partial file, which may be what fills the disk, is removed.
             reason = await _diagnose_failure(files, parent)
             await _remove(files, partial)
-            raise reason or GuestPathInvalid(f"The machine takes no file at {path!r}.") from error
+            raise reason or GuestPathInvalid(f"The machine cannot store a file at {path!r}.") from error
         except BaseException:
             await _remove(files, partial)
             raise
@@ -117,7 +117,7 @@ async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes]
 
 
 async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, directory: str) -> None:
-    """Make a directory and those above it. Raises GuestPathInvalid where a part is no directory."""
+    """Create a directory and its parents. Raises GuestPathInvalid if a part is not a directory."""
     missing: list[str] = []
     while True:
         try:
@@ -129,12 +129,12 @@ async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, director
             missing.append(directory)
             directory = dirname(directory)
     if not stat.S_ISDIR(found.permissions or 0):
-        raise GuestPathInvalid(f"{directory!r} is no directory.")
+        raise GuestPathInvalid(f"{directory!r} is not a directory.")
     for path in reversed(missing):
         try:
             await files.request(client.mkdir(path, asyncssh.SFTPAttrs(permissions=0o755)), path)
         except UnnamedFailure:
-            # OpenSSH's word for EEXIST too: another writer made it first, which is as good.
+            # Also OpenSSH's error for EEXIST: another writer created it first.
             await _require_directory(files, client, path)
         except GuestPathExists:
             await _require_directory(files, client, path)
@@ -144,13 +144,13 @@ async def _require_directory(files: FileChannel, client: asyncssh.SFTPClient, pa
     try:
         found = await files.request(client.stat(path), path)
     except GuestPathNotFound as error:
-        raise UnnamedFailure(f"{path!r} cannot be made.") from error
+        raise UnnamedFailure(f"{path!r} cannot be created.") from error
     if not stat.S_ISDIR(found.permissions or 0):
-        raise GuestPathInvalid(f"{path!r} is no directory.")
+        raise GuestPathInvalid(f"{path!r} is not a directory.")
 
 
 async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> str:
-    """Where a symbolic link leads, so that writing through it does not replace the link."""
+    """The target of a symbolic link, so that writing does not replace the link."""
     if basename(path) in ("", ".", ".."):
         raise GuestPathInvalid(f"{path!r} names a directory.")
     try:
@@ -162,7 +162,7 @@ async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str
     try:
         resolved = await files.request(client.realpath(path), path)
     except GuestPathNotFound as error:
-        raise GuestPathInvalid(f"{path!r} is a symbolic link that leads nowhere.") from error
+        raise GuestPathInvalid(f"{path!r} is a symbolic link with a missing target.") from error
     return str(resolved)
 
 
@@ -176,7 +176,7 @@ async def _existing(files: FileChannel, client: asyncssh.SFTPClient, path: str) 
 
 
 def _attributes(before: asyncssh.SFTPAttrs | None, mode: int | None) -> tuple[asyncssh.SFTPAttrs, ...]:
-    """What is set on the partial file, in order: the owner first, since a change of owner clears setuid bits."""
+    """Attributes for the partial file, in order: the owner first, since a change of owner clears setuid bits."""
     permissions = mode
     if permissions is None:
         permissions = DEFAULT_MODE if before is None else stat.S_IMODE(before.permissions or DEFAULT_MODE)
@@ -197,7 +197,7 @@ async def _write_partial(
         size = await _send_chunks(files, handle, chunks, partial)
         for step in attributes:
             await files.request(handle.setstat(step), partial)
-        with suppress(GuestPathInvalid):  # a server without the extension; the rename is atomic all the same
+        with suppress(GuestPathInvalid):  # a server without the extension; the rename is still atomic
             await files.request(handle.fsync(), partial, DATA_SECONDS)
     return size
 
@@ -207,7 +207,7 @@ async def _send_chunks(
 ) -> int:
     """Send the chunks, at most DEPTH blocks unanswered.
 
-    The caller's iterator is awaited outside our boundary.
+    The caller's iterator is awaited without translating its errors.
     """
 
     async def send(block: bytes, at: int) -> int:
@@ -231,19 +231,19 @@ async def _send_chunks(
 
 
 async def _remove(files: FileChannel, partial: str) -> None:
-    """Best effort: a guest that is gone keeps a file whose name says what it is."""
+    """Best effort: if the guest is unreachable the file stays, with a name that marks it as partial."""
 
     async def remove() -> None:
         with suppress(BackendError):
             client = await files.client()
             await files.request(client.remove(partial), partial)
 
-    # Shielded, so that a caller who goes away in the middle still leaves nothing behind.
+    # Shielded, so that a cancelled caller leaves nothing behind.
     await asyncio.shield(asyncio.ensure_future(remove()))
 
 
 async def _diagnose_failure(files: FileChannel, directory: str) -> BackendError | None:
-    """What the file system says of itself where its server gave no reason."""
+    """The state of the file system as an error, if the server gave no reason."""
     client = await files.client()
     while True:
         try:
@@ -257,16 +257,16 @@ async def _diagnose_failure(files: FileChannel, directory: str) -> BackendError 
 
 
 def _file_system_error(found: asyncssh.SFTPVFSAttrs, directory: str) -> BackendError | None:
-    # File systems that are none (/proc) have no blocks, and some have no inodes: those cannot run out.
+    # Virtual file systems (/proc) have no blocks, and some have no inodes: those cannot be full.
     if found.flags & FXE_STATVFS_ST_RDONLY:
-        return GuestPathInvalid(f"{directory!r} can only be read.")
+        return GuestPathInvalid(f"{directory!r} is read-only.")
     if found.blocks and found.bavail * found.frsize < _FULL_BELOW:
         return GuestDiskFull("The machine's disk is full.")
     if found.files and found.favail == 0:
-        return GuestDiskFull("The machine's disk has no room for another file.")
+        return GuestDiskFull("The machine's disk has no free inodes.")
     return None
 
 
 def _require_regular(found: asyncssh.SFTPAttrs, path: str) -> None:
     if not stat.S_ISREG(found.permissions or 0):
-        raise GuestPathInvalid(f"{path!r} is no regular file.")
+        raise GuestPathInvalid(f"{path!r} is not a regular file.")

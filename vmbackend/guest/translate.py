@@ -1,8 +1,8 @@
-"""The one boundary at which asyncssh's and the socket's errors become vmbackend.errors.
+"""Translation of asyncssh's and socket errors to vmbackend.errors.
 
-SFTP version 3 knows few error numbers, and OpenSSH's server folds many errno values into them: `no such file` also
-stands for ENOTDIR and ELOOP, `bad message` for ENAMETOOLONG and EINVAL, and `failure` for all the rest, ENOSPC
-included. Whoever needs to tell those apart asks the guest again (see `sftp.py`).
+SFTP version 3 has few error codes, and OpenSSH's server maps many errno values to them: `no such file` also stands for
+ENOTDIR and ELOOP, `bad message` for ENAMETOOLONG and EINVAL, and `failure` for all others, ENOSPC included. Callers
+that need to distinguish them query the guest again (see `transfer.py`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ UNREACHABLE = "The machine's control channel does not answer."
 
 
 class UnnamedFailure(GuestPathInvalid):
-    """The guest's file server said `failure` without a reason."""
+    """The guest's file server reported `failure` without a reason."""
 
 
 class GuestPathExists(GuestPathInvalid):
-    """Something of that name stands in the way."""
+    """The path exists already."""
 
 
 @contextmanager
 def translate_errors(path: str = "") -> Iterator[None]:
-    """Run the body; only BackendError (and cancellation) comes out of it. `path` goes into the message."""
+    """Run the body; it raises only BackendError (and cancellation). `path` is part of the message."""
     try:
         yield
     except BackendError:
@@ -38,16 +38,16 @@ def translate_errors(path: str = "") -> Iterator[None]:
     except asyncssh.SFTPError as error:
         raise _of_sftp(error, path) from error
     except asyncssh.HostKeyNotVerifiable as error:
-        raise GuestUnreachable("The machine's control channel shows a host key that is not its own.") from error
+        raise GuestUnreachable("The machine's control channel has an unexpected host key.") from error
     except asyncssh.PermissionDenied as error:
-        raise GuestUnreachable("The machine's control channel refuses the platform's key.") from error
+        raise GuestUnreachable("The machine's control channel rejects the platform's key.") from error
     except (asyncssh.Error, OSError, EOFError, TimeoutError, asyncio.InvalidStateError) as error:
         raise GuestUnreachable(UNREACHABLE) from error
     except UnicodeError as error:
-        raise GuestPathInvalid("The path holds characters that cannot be sent.") from error
+        raise GuestPathInvalid("The path contains characters that cannot be encoded.") from error
     except (ValueError, AssertionError, AttributeError) as error:
-        # asyncssh meets a channel that closed under it in several ways of its own (a writer that is None, a file object
-        # that says it is closed); all of them mean that the guest went away.
+        # asyncssh raises these for a channel that was closed by the guest (a writer that is None, a closed file
+        # object).
         raise GuestUnreachable(UNREACHABLE) from error
 
 
@@ -55,12 +55,12 @@ def _of_sftp(error: asyncssh.SFTPError, path: str) -> BackendError:
     if isinstance(error, asyncssh.SFTPNoSuchFile | asyncssh.SFTPNoSuchPath):
         return GuestPathNotFound(f"There is no {path!r} inside the machine.")
     if isinstance(error, asyncssh.SFTPFailure):
-        return UnnamedFailure(f"The machine refused the operation on {path!r}.")
+        return UnnamedFailure(f"The machine rejected the operation on {path!r}.")
     if isinstance(error, asyncssh.SFTPFileAlreadyExists):
         return GuestPathExists(f"{path!r} exists already.")
     if isinstance(error, asyncssh.SFTPPermissionDenied):
         return GuestPathInvalid(f"The machine does not permit the operation on {path!r}.")
     if isinstance(error, asyncssh.SFTPBadMessage) and error.reason != "Bad message":
-        # asyncssh's own word for a server that breaks the protocol; the server's word is exactly "Bad message".
-        return GuestUnreachable("The machine's file server breaks the protocol.")
-    return GuestPathInvalid(f"{path!r} is no path the machine accepts.")
+        # Raised by asyncssh itself for a protocol violation; the server's own message is exactly "Bad message".
+        return GuestUnreachable("The machine's file server violates the protocol.")
+    return GuestPathInvalid(f"{path!r} is not accepted as a path by the machine.")

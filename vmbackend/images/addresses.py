@@ -1,4 +1,4 @@
-"""Which registries a user's image name may make this host talk to."""
+"""Restriction of the registries that a user's image name may address."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from vmbackend.images.types import ImageSettings
 
 
 def require_public(domain: str, settings: ImageSettings) -> None:
-    """Raise ImageUnreachable for a registry on a private, loopback or link-local address that no setting allows.
+    """Raise ImageUnreachable for a registry on a private, loopback or link-local address, unless a setting allows it.
 
-    A name is anybody's to choose, so without this an image reference would probe the operator's own network. A name
-    that does not resolve passes: skopeo says so better. skopeo resolves again, so a name that changes its address in
-    between gets through; it then meets a registry client and nothing of its answer reaches the user.
+    Without this, image references could be used to probe the operator's network. A name that does not resolve passes,
+    as skopeo reports that better. skopeo resolves again, so a name whose address changes in between passes; it then
+    reaches a registry client whose responses are not shown to the user.
     """
     if domain in {*settings.insecure_registries, *settings.private_registries, *settings.registry_mirrors.values()}:
         return

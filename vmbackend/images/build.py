@@ -1,4 +1,4 @@
-"""Images made on this host for the local store: of a directory, and the default image from Debian."""
+"""Images built on this host for the local store: from a directory, and the default image from Debian."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def _silent(_percent: int, _message: str) -> None:
 def add_directory_image(
     local_store: Path, name: str, rootfs_dir: Path, config: ImageConfig, *, arch: str = "amd64"
 ) -> str:
-    """Put a directory into the local store as an image of one layer; returns the manifest's digest.
+    """Add a directory to the local store as an image of one layer; returns the manifest's digest.
 
     Owners, modes, xattrs, hard links and devices are kept. Replaces an image of that name.
-    Raises ImageBroken; on failure the store is as it was.
+    Raises ImageBroken; on failure the store is unchanged.
     """
     job = Job(_silent, time.monotonic() + BUILD_SECONDS, never_cancelled)
     with _scratch(local_store, job) as scratch:
@@ -75,18 +75,18 @@ def build_default_image(
     rebuild: bool = False,
     arch: str = "amd64",
 ) -> str:
-    """Make the default image (Debian, with what an agent's workspace needs) and return its digest.
+    """Build the default image (Debian with common tools) and return its digest.
 
-    Returns at once where the store has one of the same recipe, unless `rebuild` (for Debian's newer
-    packages). Takes about a minute and needs root and a Debian mirror: the host's own, else
-    deb.debian.org. Raises ImageBroken, DeadlineExceeded, BackendUnavailable; on failure the store is as
-    it was, after a death scratch is left that the next build removes.
+    Returns at once if the store has one of the same recipe, unless `rebuild` (for Debian's newer packages). Takes
+    about a minute and needs root and a Debian mirror: the host's own, else deb.debian.org. Raises ImageBroken,
+    DeadlineExceeded, BackendUnavailable; on failure the store is unchanged; scratch of a process that died is removed
+    by the next build.
     """
     job = Job(progress, time.monotonic() + BUILD_SECONDS, never_cancelled)
     full_name = _local_name(name)
     recipe = _recipe(arch)
     if not rebuild and (digest := _present(local_store, full_name, recipe)):
-        job.report_progress(100, "The default image is there.")
+        job.report_progress(100, "The default image is up to date.")
         return digest
     with _scratch(local_store, job) as scratch:
         layer = scratch / "layer.tar"
@@ -104,7 +104,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
     started = time.monotonic()
 
     def tick() -> None:
-        # The bootstrapper says nothing countable; one of a minute is usual.
+        # The bootstrapper reports no progress; it usually takes a minute.
         share = 1 - 0.5 ** ((time.monotonic() - started) / 30)
         job.report_progress(5 + 75 * share, "Installing Debian into the default image.")
 
@@ -124,7 +124,7 @@ def _bootstrap(scratch: Path, layer: Path, arch: str, job: Job) -> None:
 
 
 def _host_sources() -> list[str]:
-    """The host's own mirrors where it runs the same suite: those are known to be reachable."""
+    """The host's own mirrors if it runs the same suite: they are known to be reachable."""
     paths = (Path(name) for name in _HOST_SOURCES)
     return [str(path) for path in paths if path.is_file() and SUITE in path.read_text(errors="replace")]
 
@@ -159,11 +159,11 @@ def _config_options(config: ImageConfig) -> list[str]:
 
 @contextmanager
 def _scratch(local_store: Path, job: Job) -> Iterator[Path]:
-    """One build at a time; what a died build left is removed first. On the store's file system."""
+    """A scratch directory on the store's file system. One build at a time; scratch of dead builds is removed first."""
     local_store.mkdir(parents=True, exist_ok=True)
     with wait_lock(local_store / ".build.lock", job.check_cancelled):
-        for leftover in local_store.glob(".build-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for stale in local_store.glob(".build-*"):
+            shutil.rmtree(stale, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=".build-", dir=local_store))
         try:
             yield scratch
@@ -177,7 +177,7 @@ def _recipe(arch: str) -> str:
 
 
 def _present(local_store: Path, name: str, recipe: str) -> str | None:
-    """The digest of the image of that name, if it was made by that recipe."""
+    """The digest of the image of that name, if it was built by that recipe."""
     if not read_index(local_store):
         return None
     try:

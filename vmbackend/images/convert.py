@@ -1,4 +1,4 @@
-"""From a source to a finished entry of the cache, all inside one scratch directory that the caller owns."""
+"""Conversion of a source to an entry of the cache, within a scratch directory of the caller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmbackend.images.types import ImageConfig, ImageSettings, Job
 
 log = logging.getLogger(__name__)
 SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet"]
-TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free room and progress only
+TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
 
 
@@ -27,7 +27,7 @@ def convert_image(
 ) -> tuple[Path, dict[str, Any]]:
     """Download, unpack and pack; returns the squashfs (synced) and the image's configuration.
 
-    Raises every ImageError, CapacityExceeded and DeadlineExceeded; whatever was written lies in `scratch`.
+    Raises ImageError, CapacityExceeded and DeadlineExceeded; partial results remain in `scratch`.
     """
     packed = layer_bytes(manifest)
     if packed > settings.max_unpacked_bytes:
@@ -89,18 +89,18 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
 def _failed(finished: CompletedTool, message: str) -> ImageError | CapacityExceeded:
     log.warning("%s %s", message, finished.stderr[-2000:].strip())
     if "no space left" in finished.stderr.lower():
-        return CapacityExceeded("The host has no disk room left for this image.")
+        return CapacityExceeded("The host has no disk space left for this image.")
     return ImageBroken(message)
 
 
 def write_entry(directory: Path, metadata: dict[str, Any]) -> None:
-    """Write the metadata beside the squashfs, durably."""
+    """Write the metadata next to the squashfs, synced to disk."""
     write_synced(directory / "image.json", json.dumps(metadata, indent=1).encode())
     sync_directory(directory)
 
 
 def parse_config(document: dict[str, Any]) -> ImageConfig:
-    """What we keep of an image's untrusted configuration. Raises ImageBroken."""
+    """The used part of an image's untrusted configuration. Raises ImageBroken."""
     inner = document.get("config") or {}
     if not isinstance(inner, dict):
         raise ImageBroken("The image's configuration is damaged.")

@@ -21,7 +21,7 @@ Descriptor = dict[str, Any]
 
 
 def read_index(layout: Path) -> list[Descriptor]:
-    """The entries of a layout; empty where there is none. Raises ImageBroken."""
+    """The entries of a layout; empty if there is none. Raises ImageBroken."""
     try:
         entries = json.loads((layout / "index.json").read_bytes())["manifests"]
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def read_index(layout: Path) -> list[Descriptor]:
 def find_local(layout: Path, reference: Reference) -> str:
     """The digest a `localhost/...` reference names. Raises ImageNotFound, ImageBroken.
 
-    A digest stays good after its tag has moved on: workspaces are pinned to the image they were made from.
+    A digest stays valid after its tag has moved: workspaces refer to the image they were created from.
     """
     if reference.digest and blob_path(layout, reference.digest).is_file():
         return reference.digest
@@ -45,13 +45,13 @@ def find_local(layout: Path, reference: Reference) -> str:
 
 
 def blob_path(layout: Path, digest: str) -> Path:
-    """Where a layout keeps a blob. `digest` has been checked to be `sha256:<hex>`."""
+    """The path of a blob. `digest` must be a checked `sha256:<hex>`."""
     algorithm, _, value = digest.partition(":")
     return layout / "blobs" / algorithm / value
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Replace a file by a rename; after a crash it is the old one or the whole new one."""
+    """Replace a file atomically; after a crash it is the old one or the complete new one."""
     beside = path.with_name(f".{path.name}.new")
     with beside.open("wb") as handle:
         handle.write(content)
@@ -62,7 +62,7 @@ def write_synced(path: Path, content: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Sync the names in a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -71,16 +71,16 @@ def sync_directory(path: Path) -> None:
 
 
 def write_view(view: Path, layout: Path, digest: str) -> None:
-    """A layout with one entry, tagged `image`, over the blobs of another: no later tag can move it.
+    """Write a layout with one entry, tagged `image`, over the blobs of another; later tags do not affect it.
 
-    Raises ImageBroken where the manifest is missing or no JSON.
+    Raises ImageBroken if the manifest is missing or invalid JSON.
     """
     manifest = blob_path(layout, digest)
     try:
         content = manifest.read_bytes()
         media_type = json.loads(content)["mediaType"]
     except KeyError:
-        media_type = OCI_MANIFEST  # umoci leaves the field out, and makes no lists
+        media_type = OCI_MANIFEST  # umoci omits the field, and creates no lists
     except (OSError, ValueError, TypeError) as error:
         raise ImageBroken("The local image store is damaged.") from error
     view.mkdir(exist_ok=True)
@@ -105,9 +105,8 @@ def _write_layout(layout: Path, entries: list[Descriptor]) -> None:
 def publish_image(layout: Path, name: str, scratch: Path, job: Job) -> str:
     """Move the one image of the layout `scratch` into `layout` under `name`; returns the manifest's digest.
 
-    Blobs go first and the index last, so a crash leaves at worst blobs that nothing names. `scratch`
-    must be on the same file system and is used up. Blobs of an image that had the name before stay,
-    as `find_local` promises.
+    Blobs first and the index last, so a crash leaves at most unreferenced blobs. `scratch` must be on the same file
+    system and is consumed. Blobs of an image that had the name before stay, as `find_local` documents.
     """
     (entry,) = read_index(scratch)
     layout.mkdir(parents=True, exist_ok=True)

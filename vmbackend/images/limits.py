@@ -1,4 +1,4 @@
-"""Bounds on what a tool may write: the image's own limit, and the room that the disk must keep."""
+"""Limits on what a tool may write: the image's maximum size, and the host's free disk space."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 from vmbackend.errors import CapacityExceeded, ImageTooLarge
 from vmbackend.images.types import ImageSettings
 
-ENTRY_BYTES = 1024  # what an empty file costs; millions of them are a bomb as well
+ENTRY_BYTES = 1024  # cost of an empty file, against archives of millions of them
 
 
 def image_too_large(settings: ImageSettings) -> ImageTooLarge:
-    """The one message for every place that finds an image too large."""
+    """The error of an image that exceeds the size limit."""
     return ImageTooLarge(f"The image unpacks to more than the {settings.max_unpacked_bytes >> 20} MiB allowed.")
 
 
 def check_free_space(directory: Path, needed: int, settings: ImageSettings) -> None:
-    """Raises CapacityExceeded where `needed` bytes more would leave less than `min_free_bytes`, or inodes run out."""
+    """Raises CapacityExceeded if `needed` bytes would leave less than `min_free_bytes`, or inodes run out."""
     free = os.statvfs(directory)
     few_inodes = free.f_files > 0 and free.f_favail < free.f_files // 100
     if few_inodes or free.f_bavail * free.f_frsize - needed < settings.min_free_bytes:
-        raise CapacityExceeded("The host has too little free disk room for this image.")
+        raise CapacityExceeded("The host has too little free disk space for this image.")
 
 
 def tree_bytes(directory: Path) -> int:
-    """Bytes a tree takes on disk; follows no links, tolerates a tree that changes meanwhile."""
+    """Bytes of a tree on disk; does not follow links, tolerates concurrent changes."""
     total, pending = 0, [str(directory)]
     while pending:
         try:
@@ -50,7 +50,7 @@ def _entry_bytes(entry: os.DirEntry[str]) -> int:
 
 
 class UsageLimit:
-    """Looks at a directory while a tool fills it and stops the tool, by raising, when a bound is passed."""
+    """Checks a directory while a tool fills it; raises, which stops the tool, when a limit is exceeded."""
 
     CHECK_INTERVAL = 0.3  # seconds
 

@@ -1,4 +1,4 @@
-"""Locks between threads and processes: flock on a file, released by the kernel when its holder dies."""
+"""Locks between threads and processes: flock on a file, released by the kernel when its owner dies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ POLL_SECONDS = 0.1
 
 
 def _try_lock(path: Path, operation: int) -> int | None:
-    """The locked descriptor, or None where another holds it (or the file was just removed)."""
+    """The locked descriptor, or None if it is locked elsewhere (or the file was just removed)."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
-        # Whoever removes lock files does so while holding them: a lock on a removed file protects nothing.
+        # Lock files are removed while they are locked: a lock on a removed file protects nothing.
         if os.fstat(descriptor).st_nlink:
             return descriptor
     except BlockingIOError:
@@ -31,7 +31,7 @@ def _try_lock(path: Path, operation: int) -> int | None:
 
 @contextmanager
 def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Hold the lock for the block if it is free now; the value says whether it was."""
+    """Hold the lock for the block if it is free; yields whether it was."""
     descriptor = _try_lock(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     try:
         yield descriptor is not None
@@ -42,7 +42,7 @@ def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
 
 @contextmanager
 def wait_lock(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock for the block; `waiting` is called between attempts and ends the wait by raising."""
+    """Hold the lock for the block; `waiting` is called between attempts and may raise to stop waiting."""
     while (descriptor := _try_lock(path, fcntl.LOCK_EX)) is None:
         waiting()
         time.sleep(POLL_SECONDS)

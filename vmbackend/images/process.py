@@ -1,4 +1,4 @@
-"""Outside tools: started so that they die with us, watched while they run, their output bounded."""
+"""Running external tools: killed with this process, monitored while they run, with limited output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from vmbackend.images.types import Job
 
 POLL_SECONDS = 0.1
 MAX_STDERR = 64 << 10
-# What tools may inherit. HOME is replaced: a credential file in it would be used without being configured.
+# The inherited environment. HOME is replaced: a credential file in it would be used without being configured.
 _PASSED_ON = [
     "PATH",
     "http_proxy",
@@ -32,7 +32,7 @@ _PASSED_ON = [
 
 @dataclass(frozen=True, slots=True)
 class CompletedTool:
-    """A tool that ended by itself. `truncated`: it wrote more to stdout than was asked for."""
+    """A tool that ended by itself. `truncated`: its stdout exceeded the limit."""
 
     returncode: int
     stdout: bytes
@@ -41,21 +41,21 @@ class CompletedTool:
 
 
 class _Drain(threading.Thread):
-    """Keeps the first `limit` bytes of a pipe and reads the rest away, so that the writer never_cancelled blocks."""
+    """Stores the first `limit` bytes of a pipe and drops the rest, so that the writer never blocks."""
 
     def __init__(self, pipe: IO[bytes], limit: int) -> None:
         super().__init__(daemon=True)
         self._pipe, self._limit = pipe, limit
-        self.kept = bytearray()
+        self.data = bytearray()
         self.truncated = False
         self.start()
 
     def run(self) -> None:
         with self._pipe:
             while chunk := self._pipe.read(65536):
-                room = self._limit - len(self.kept)
-                self.kept += chunk[:room]
-                self.truncated = self.truncated or len(chunk) > room
+                free = self._limit - len(self.data)
+                self.data += chunk[:free]
+                self.truncated = self.truncated or len(chunk) > free
 
 
 def run_tool(
@@ -69,9 +69,8 @@ def run_tool(
 ) -> CompletedTool:
     """Run a tool to its end; `tick` is called about every 0.1 s and may raise, like `job.check_cancelled()`.
 
-    Whatever is raised, the tool is killed and reaped first. If this process (or thread) dies, the kernel
-    kills the tool. `tmp` is its HOME and its place for temporary files. Raises BackendUnavailable where
-    it is not installed.
+    On any exception the tool is killed and reaped first. If this process or thread dies, the kernel kills the tool.
+    `tmp` is its HOME and directory for temporary files. Raises BackendUnavailable if it is not installed.
     """
     limits = ["prlimit", f"--fsize={max_file_bytes}", "--"] if max_file_bytes else []
     command = ["setpriv", "--pdeathsig", "KILL", "--", *limits, *map(str, argv)]
@@ -87,7 +86,7 @@ def run_tool(
         env=environment,
         start_new_session=True,
     )
-    assert process.stdout is not None  # noqa: S101 - PIPE was asked for
+    assert process.stdout is not None  # noqa: S101 - PIPE was requested
     assert process.stderr is not None  # noqa: S101
     out, err = _Drain(process.stdout, max_stdout), _Drain(process.stderr, MAX_STDERR)
     try:
@@ -98,11 +97,11 @@ def run_tool(
             process.wait()
         out.join(5)
         err.join(5)
-    return CompletedTool(process.returncode, bytes(out.kept), err.kept.decode(errors="replace"), out.truncated)
+    return CompletedTool(process.returncode, bytes(out.data), err.data.decode(errors="replace"), out.truncated)
 
 
 def _wait(process: subprocess.Popen[bytes], job: Job, tick: Callable[[], None] | None) -> None:
-    delay = 0.005  # tools that take milliseconds are not made to take 0.1 s
+    delay = 0.005  # fast tools should not take a whole polling interval
     while True:
         job.check_cancelled()
         if tick is not None:

@@ -1,7 +1,7 @@
-"""References as Docker reads them: `python` is `docker.io/library/python:latest`.
+"""Image references as in Docker: `python` is `docker.io/library/python:latest`.
 
-The grammar is that of the distribution specification; whatever does not match it never_cancelled reaches a command
-line, so options (`--x`), transports (`dir:/etc`) and white space cannot be smuggled in.
+The grammar is that of the distribution specification; text that does not match is never passed on a command line, so
+options (`--x`), transports (`dir:/etc`) and white space cannot be injected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TRANSPORTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A complete reference. Where both are given the digest decides and the tag is only remembered."""
+    """A complete reference. With both, the digest is used and the tag is informational."""
 
     domain: str
     path: str
@@ -65,14 +65,14 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference:
-    """Read a reference as a user writes it. Raises ImageError with a message that says what is wrong."""
+    """Parse a reference as a user writes it. Raises ImageError with a message that explains the problem."""
     if not text or len(text) > MAX_LENGTH:
         raise ImageError(f"An image reference has 1 to {MAX_LENGTH} characters.")
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise ImageError("An image reference holds no spaces, control characters or non-ASCII characters.")
+        raise ImageError("An image reference must not contain spaces, control characters or non-ASCII characters.")
     scheme = text.partition(":")[0]
     if "://" in text or (scheme in _TRANSPORTS and text[len(scheme) + 1 : len(scheme) + 2] in ("/", ".")):
-        raise ImageError("Give the image as registry/name:tag, without a scheme in front.")
+        raise ImageError("Specify the image as registry/name:tag, without a scheme.")
     match = _REFERENCE.fullmatch(_with_domain(text))
     if match is None:
         raise ImageError(f"'{text[:100]}' is not an image reference such as registry.example.com/name:tag.")
@@ -80,7 +80,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def _with_domain(text: str) -> str:
-    """Docker's rule: the first part names a registry if it has a dot or a port, or is `localhost`."""
+    """Docker's rule: the first part is a registry if it has a dot or a port, or is `localhost`."""
     first, slash, rest = text.partition("/")
     if not slash or not (set(".:[") & set(first) or first == LOCAL_DOMAIN):
         return f"docker.io/{text}" if slash else f"docker.io/library/{text}"

@@ -1,4 +1,4 @@
-"""What an image reference leads to, asked through skopeo; its errors become ours here and nowhere else."""
+"""Queries to registries through skopeo, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NETWORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where skopeo reads an image from, the options it needs, and how to speak of it."""
+    """Where skopeo reads an image from, the options it needs, and the reference for messages."""
 
     location: str
     options: tuple[str, ...]  # of `copy`, prefixed with --src-; `inspect` takes them without
@@ -56,7 +56,7 @@ class Source:
 
 
 def registry_source(reference: Reference, settings: ImageSettings, digest: str | None = None) -> Source:
-    """The source of a reference in a registry, pinned to `digest` where given. Raises ImageUnreachable."""
+    """The source of a reference in a registry, by `digest` if given. Raises ImageUnreachable."""
     domain = settings.registry_mirrors.get(reference.domain, reference.domain)
     require_public(domain, settings)
     pinned = digest or reference.digest
@@ -68,16 +68,16 @@ def registry_source(reference: Reference, settings: ImageSettings, digest: str |
 
 
 def fetch_manifest(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> tuple[str, dict[str, Any]]:
-    """Digest and content of what the source names, a manifest or a list. Raises ImageError's family."""
+    """Digest and content of the source's manifest or manifest list. Raises ImageError and its subclasses."""
     raw = _inspect(source, settings, job, tmp, what="--raw")
     manifest = _json(raw)
     if str(manifest.get("mediaType", "")).startswith(_OLD_MANIFEST) or manifest.get("schemaVersion") != 2:
-        raise ImageBroken(f"The image {source.reference} is of a kind too old to be used.")
+        raise ImageBroken(f"The image {source.reference} has an unsupported old format.")
     return f"sha256:{hashlib.sha256(raw).hexdigest()}", manifest
 
 
 def fetch_config(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> dict[str, Any]:
-    """The image's configuration. Raises ImageWrongPlatform where it is meant for another machine."""
+    """The image's configuration. Raises ImageWrongPlatform for another platform."""
     config = _json(_inspect(source, settings, job, tmp, what="--config"))
     found = f"{config.get('os')}/{config.get('architecture')}"
     if found != f"linux/{settings.arch}":
@@ -86,7 +86,7 @@ def fetch_config(source: Source, settings: ImageSettings, job: Job, tmp: Path) -
 
 
 def platform_digest(manifest: dict[str, Any], settings: ImageSettings, reference: Reference) -> str | None:
-    """The entry of a manifest list for our platform; None where it is no list. Raises ImageWrongPlatform."""
+    """The entry of a manifest list for this platform; None if it is not a list. Raises ImageWrongPlatform."""
     if "manifests" not in manifest:
         return None
     offered: list[str] = []
@@ -101,7 +101,7 @@ def platform_digest(manifest: dict[str, Any], settings: ImageSettings, reference
 
 
 def layer_bytes(manifest: dict[str, Any]) -> int:
-    """Sum of the layers' packed sizes as the manifest says. Raises ImageBroken."""
+    """Sum of the layers' packed sizes in the manifest. Raises ImageBroken."""
     sizes = [layer.get("size") for layer in _objects(manifest.get("layers"))]
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise ImageBroken("The image's manifest is damaged.")
@@ -119,7 +119,7 @@ def download_image(source: Source, layout: Path, settings: ImageSettings, job: J
     def tick() -> None:
         limit.check_usage()
         if time.monotonic() > until:
-            raise _unreachable(source.reference, "was too slow in sending the image")
+            raise _unreachable(source.reference, "took too long to send the image")
 
     finished = run_tool([*argv, f"oci:{layout}:image"], job=job, tmp=limit.directory, tick=tick)
     if finished.returncode != 0:
@@ -127,34 +127,34 @@ def download_image(source: Source, layout: Path, settings: ImageSettings, job: J
 
 
 def checked_digest(value: object) -> str:
-    """A digest out of untrusted JSON. Raises ImageBroken."""
+    """Validate a digest from untrusted JSON. Raises ImageBroken."""
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise ImageBroken("The image's manifest is damaged.")
     return value
 
 
 def translate_error(finished: CompletedTool, reference: Reference) -> ImageError | CapacityExceeded:
-    """The error skopeo's words mean. They are logged; the message holds nothing of them."""
-    said = finished.stderr
-    log.warning("skopeo failed for %s: %s", reference, said[-2000:].strip())
+    """Translate skopeo's error output, which is logged and not part of the message."""
+    output = finished.stderr
+    log.warning("skopeo failed for %s: %s", reference, output[-2000:].strip())
     for pattern, error in _meanings(reference):
-        if pattern.search(said):
+        if pattern.search(output):
             return error
     return _unreachable(reference, "answered with an error")
 
 
 def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | CapacityExceeded]]:
-    """In the order in which they are tried: some answers hold words of several."""
+    """In order of precedence: some outputs match several patterns."""
     host = "The local image store" if reference.is_local else reference.domain
-    private = f"{host} does not give out {reference}: it may be private, or the name may be wrong."
+    private = f"{host} does not provide {reference}: it may be private, or the name may be wrong."
     return [
-        (_FULL, CapacityExceeded("The host has no disk room left for this image.")),
-        (_LIMITED, _unreachable(reference, "asks us to wait (too many requests)")),
+        (_FULL, CapacityExceeded("The host has no disk space left for this image.")),
+        (_LIMITED, _unreachable(reference, "limits the rate of requests")),
         (_PRIVATE, ImageNotFound(private)),
-        (_TLS, _unreachable(reference, "did not prove who it is (TLS)")),
+        (_TLS, _unreachable(reference, "failed TLS verification")),
         (_NETWORK, _unreachable(reference, "did not answer")),
         (_ABSENT, ImageNotFound(f"{host} has no image {reference}.")),
-        (_CORRUPT, ImageBroken(f"What {host} sent of {reference} is damaged.")),
+        (_CORRUPT, ImageBroken(f"The data that {host} sent for {reference} is damaged.")),
     ]
 
 

@@ -1,10 +1,10 @@
 """The cache of base disks, keyed by digest.
 
-    ROOT/images/<hex>/rootfs.squashfs, image.json   finished; appears and disappears by one rename
-    ROOT/scratch/<hex>-*/                           of the holder of lock <hex>; else left over by a death
-    ROOT/locks/<hex>                                exclusive: being made or evicted; shared: being taken out
+    ROOT/images/<hex>/rootfs.squashfs, image.json   complete; created and removed by one rename
+    ROOT/scratch/<hex>-*/                           of the owner of lock <hex>; stale if it is not locked
+    ROOT/locks/<hex>                                exclusive: being pulled or evicted; shared: being read
 
-A crash at any point leaves scratch only. It is removed by the next `ensure` of that digest and by `sweep`.
+A crash at any point leaves only scratch. It is removed by the next `ensure` of that digest and by `sweep`.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class ImageStore:
         deadline: float,
         cancelled: Callable[[], bool] = never_cancelled,
     ) -> Image:
-        """Have the image ready; return at once where it is (asking the registry only what a tag means today).
+        """Return the image, pulling it if necessary; a tag is resolved at the registry each time.
 
-        `deadline` is of time.monotonic(). One pull per digest at a time: others wait for it and share it.
+        `deadline` on the clock of time.monotonic(). One pull per digest at a time: other callers wait for it.
         Raises ImageError and its subclasses, ImageCancelled, CapacityExceeded, DeadlineExceeded, BackendUnavailable.
-        On failure nothing is left behind; after a death of the process scratch is, see the module.
+        On failure nothing remains; after a death of the process scratch does, see the module.
         """
         job = Job(progress, deadline, cancelled)
         named = parse_reference(reference)
@@ -67,29 +67,29 @@ class ImageStore:
         if named.digest and (image := self.get(named.digest)):
             job.report_progress(100, "The image is ready.")
             return image
-        job.report_progress(0, "Looking the image up.")
+        job.report_progress(0, "Resolving the image.")
         digest = self._resolve(named, job)
-        image = self.get(digest) or self._make(named, digest, job)
+        image = self.get(digest) or self._pull(named, digest, job)
         job.report_progress(100, "The image is ready.")
         return image
 
     def get(self, digest: str) -> Image | None:
-        """The image if it is ready; counts as a use. Raises ImageError where `digest` is none."""
+        """The image if it is ready; updates its last use. Raises ImageError for an invalid `digest`."""
         hexed = checked_digest(digest).partition(":")[2]
         with try_lock(self._locks / hexed, shared=True) as free:
-            # Not free: it is being made, evicted or swept; the caller's next step waits for that.
+            # Not free: it is being pulled, evicted or swept; the caller's next step waits for that.
             return self._load(hexed, touch=True) if free else None
 
     def list(self) -> Sequence[Image]:
-        """Every image that is ready, the least recently used first. Counts as no use."""
+        """Every image that is ready, the least recently used first. Does not update their last use."""
         found = ((self._last_used(path.name), path.name) for path in self._images.iterdir())
         images = (self._load(name, touch=False) for _, name in sorted(found))
         return [image for image in images if image is not None]
 
     def evict(self, *, in_use: Collection[str]) -> builtins.list[str]:
-        """Remove least recently used images until the rest is within `cache_bytes`; returns their digests.
+        """Remove least recently used images until the others fit into `cache_bytes`; returns their digests.
 
-        Never removes those `in_use`, those used within `evict_grace` seconds, and those being made now.
+        Never removes those `in_use`, those used within `evict_grace` seconds, and those being pulled.
         """
         images = self.list()
         excess = sum(image.size_bytes for image in images) - self.settings.cache_bytes
@@ -103,7 +103,7 @@ class ImageStore:
         return removed
 
     def sweep(self) -> builtins.list[str]:
-        """Remove what died pulls left in scratch, and unused lock files; returns the names. For the start."""
+        """Remove scratch of dead pulls, and unused lock files; returns the names. Called at start-up."""
         removed: builtins.list[str] = []
         for path in sorted(self._scratch.iterdir()):
             with try_lock(self._locks / path.name[:64]) as free:
@@ -127,12 +127,12 @@ class ImageStore:
             raise ImageNotFound("This host has no local image store, so there are no localhost/ images.")
         return checked_digest(find_local(self.settings.local_store, reference))
 
-    def _make(self, reference: Reference, digest: str, job: Job) -> Image:
+    def _pull(self, reference: Reference, digest: str, job: Job) -> Image:
         hexed = digest.partition(":")[2]
 
         def waiting() -> None:
             job.check_cancelled()
-            job.report_progress(0, "Another start is already fetching this image.")
+            job.report_progress(0, "The image is already being fetched for another machine.")
 
         with wait_lock(self._locks / hexed, waiting):
             if image := self._load(hexed, touch=True):
@@ -146,7 +146,7 @@ class ImageStore:
                 shutil.rmtree(scratch, ignore_errors=True)
             image = self._load(hexed, touch=True)
         if image is None:
-            raise ImageNotFound("The image was removed from the host while it was being made ready.")
+            raise ImageNotFound("The image was removed from the host while it was being prepared.")
         return image
 
     def _fill(self, reference: Reference, digest: str, scratch: Path, job: Job) -> None:
@@ -159,7 +159,7 @@ class ImageStore:
         write_entry(out, {"digest": digest, "arch": self.settings.arch, "name": str(reference), "config": config})
 
     def _pinned(self, reference: Reference, digest: str, scratch: Path, job: Job) -> tuple[Source, dict[str, Any]]:
-        """The source of one platform's image under `digest`, and its manifest."""
+        """The source of this platform's image in `digest`, and its manifest."""
         source = self._source(reference, digest, scratch)
         _, manifest = fetch_manifest(source, self.settings, job, scratch)
         inner = platform_digest(manifest, self.settings, reference)
@@ -176,7 +176,7 @@ class ImageStore:
         return Source(f"oci:{view}:image", (), reference)
 
     def _clear(self, hexed: str) -> None:
-        """Remove leftovers of this digest, whose lock is held, and an entry of another architecture."""
+        """Remove stale scratch of this digest, whose lock is held, and an entry of another architecture."""
         for path in (*self._scratch.glob(f"{hexed}-*"), self._images / hexed):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -207,7 +207,7 @@ class ImageStore:
 
     def _evict_one(self, hexed: str) -> bool:
         with try_lock(self._locks / hexed) as free:
-            # Read again under the lock: `get` may have handed it out since the list was made.
+            # Read again under the lock: `get` may have returned it since the list was made.
             if not free or time.time() - self._last_used(hexed) < self.settings.evict_grace:
                 return False
             discarded = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))

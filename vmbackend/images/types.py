@@ -1,4 +1,4 @@
-"""What the image code passes around: settings, the finished image, and a caller's patience."""
+"""Types of the image code: settings, images, and the job of a caller."""
 
 from __future__ import annotations
 
@@ -13,34 +13,32 @@ GIB = 1 << 30
 
 
 class ImageCancelled(ImageError):
-    """The caller's `cancelled()` said so. Nothing is left behind."""
+    """The caller's `cancelled()` returned True. Nothing remains."""
 
     code = "image_cancelled"
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """How images are fetched and how much room they may take."""
+    """How images are fetched and how much space they may take."""
 
     arch: str = "amd64"  # as OCI spells it
-    auth_file: Path | None = None  # containers-auth.json; None: every registry is asked anonymously
-    insecure_registries: tuple[str, ...] = ()  # host:port of registries that speak HTTP or show an unknown certificate
-    private_registries: tuple[
-        str, ...
-    ] = ()  # registries on addresses that are not public and may be asked all the same
-    registry_mirrors: Mapping[str, str] = field(default_factory=dict)  # registry -> host:port that is asked instead
+    auth_file: Path | None = None  # containers-auth.json; None: anonymous access
+    insecure_registries: tuple[str, ...] = ()  # host:port of registries with HTTP or an unknown certificate
+    private_registries: tuple[str, ...] = ()  # allowed registries on addresses that are not public
+    registry_mirrors: Mapping[str, str] = field(default_factory=dict)  # registry -> host:port to use instead
     max_unpacked_bytes: int = 16 * GIB
     cache_bytes: int = 50 * GIB  # eviction starts above this
-    min_free_bytes: int = GIB  # never_cancelled fill the disk further than to this
-    pull_timeout: float = 1800.0  # seconds for one download; past it the registry counts as unreachable
-    registry_timeout: float = 30.0  # seconds for one question to a registry
+    min_free_bytes: int = GIB  # always stays free
+    pull_timeout: float = 1800.0  # seconds for one download; then ImageUnreachable is raised
+    registry_timeout: float = 30.0  # seconds for one query to a registry
     evict_grace: float = 600.0  # seconds after its last use in which an image is not evicted
-    local_store: Path | None = None  # OCI layout directory that answers for `localhost/...` names
+    local_store: Path | None = None  # OCI layout directory of `localhost/...` names
 
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """What the image says about how to start it. Untrusted text, checked for type and NUL bytes only."""
+    """The image's configuration for its start. Untrusted text, checked for type and NUL bytes only."""
 
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
@@ -53,7 +51,7 @@ class ImageConfig:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A base disk that is ready. `digest` is that of the manifest (or manifest list) the reference led to."""
+    """A base disk that is ready. `digest`: of the manifest (or manifest list) of the reference."""
 
     digest: str
     rootfs: Path  # squashfs
@@ -62,13 +60,13 @@ class Image:
 
 
 def never_cancelled() -> bool:
-    """The `cancelled` of a caller that never_cancelled cancels."""
+    """The `cancelled` of a caller that never cancels."""
     return False
 
 
 @dataclass(slots=True)
 class Job:
-    """One caller's patience and ears. `report` never_cancelled goes backwards, whatever the phases estimate."""
+    """One caller's progress callback, deadline and cancellation. The reported percentage never decreases."""
 
     progress: Callable[[int, str], None]
     deadline: float  # time.monotonic()

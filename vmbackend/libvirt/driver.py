@@ -80,9 +80,7 @@ class LibvirtDriver(Driver):
             self.close()
             if isinstance(error, OSError):
                 log.exception("open")
-                raise BackendUnavailable(
-                    "The hypervisor cannot be set up on this host (is this root?)."
-                ) from error
+                raise BackendUnavailable("The hypervisor cannot be set up on this host (is this root?).") from error
             raise
 
     def close(self) -> None:

@@ -135,9 +135,7 @@ class SavedStateManager:
     def _require_free_space(self, memory_mb: int) -> None:
         free = disks.free_mb(self._settings.machines_dir) - self._settings.disk_reserve_mb
         if memory_mb + _OVERHEAD_MB > free:
-            raise CapacityExceeded(
-                f"The host lacks space for {memory_mb} MiB of memory ({max(0, free)} MiB are free)."
-            )
+            raise CapacityExceeded(f"The host lacks space for {memory_mb} MiB of memory ({max(0, free)} MiB are free).")
 
     def _clean_up_failed_save(self, target: Any, memory: SavedMemory) -> None:
         """Clean up after a failed save.

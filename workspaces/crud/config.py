@@ -8,7 +8,7 @@ from typing import Any
 from rest_framework import serializers
 
 from common.fields import Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
-from common.responses import field_sentences
+from common.responses import field_messages
 from vmbackend.driver import WorkloadRestart
 from vmbackend.guest import records
 from workspaces import errors
@@ -115,7 +115,7 @@ def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, 
     """Raises InvalidConfig that names each wrong field."""
     checked = Config(data=config, partial=partial)
     if not checked.is_valid():
-        details = field_sentences(checked.errors)
+        details = field_messages(checked.errors)
         raise errors.InvalidConfig(f"The config is not valid: {', '.join(sorted(details))}.", details=details)
     return checked.validated_data
 

@@ -11,13 +11,14 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from accounts.scopes import Actor, Scope
+from accounts.actors import Actor
+from accounts.scopes import Scope
 from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
 from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
-from workspaces import errors, quota
+from workspaces import errors, quota, rows
 from workspaces.audit import record
 from workspaces.crud import slugs
 from workspaces.images import choice
@@ -26,7 +27,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import free_address, place_on_host, require_room_on
+from workspaces.placement import free_address, place_on_host, require_host_memory
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import require_status, transition
@@ -88,7 +89,7 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     chosen, amount = _chosen(new)
     namespace = namespaces.for_create(actor, new.namespace)
     quota.require_plan_allows(account.plan, amount)
-    quota.require_namespace_room(namespace, amount, new=True)
+    quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.usage(account)
     quota.require_create_allowed(account.plan, used, amount)
     workspace = _insert(actor, namespace, new, chosen, amount)
@@ -130,7 +131,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
     host = place_on_host(amount)
     now = timezone.now()
     ttl = new.fields.get("ttl_seconds")
-    return Workspace.objects.create(
+    return rows.insert_row(
         account=account,
         namespace=namespace,
         kind=new.kind,
@@ -162,9 +163,9 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     require_status(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
-    quota.require_running_room(account.plan, quota.usage(account), amount)
+    quota.require_running_pool(account.plan, quota.usage(account), amount)
     host = workspace.host if workspace.static_network and workspace.host else place_on_host(amount)
-    require_room_on(host, amount)
+    require_host_memory(host, amount)
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:
         moved |= {"host": host, "ip": free_address(host)}
@@ -190,7 +191,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
 def delete_row(workspace: Workspace) -> None:
     """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
     usage.delete_usage(workspace)
-    workspace.delete()
+    rows.delete_row(workspace)
     workspace_gone(workspace.account_id)
 
 
@@ -200,7 +201,10 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
 
     A second delete joins the first. None: there was no host to ask, and the row is gone already.
     """
-    workspace = Workspace.objects.select_for_update(of=("self",)).select_related("host").get(pk=workspace.pk)
+    found = rows.find_and_lock(workspace.pk, "host")
+    if found is None:
+        raise Workspace.DoesNotExist
+    workspace = found
     creating = workspace.status in CREATING
     pending = queue.live_operation(workspace, OperationKind.DELETE)
     if pending is not None:
@@ -227,11 +231,8 @@ def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any
     if changes.get("desktop_enabled"):
         _require_desktop(workspace)
     if changes:
-        columns = {**changes, "updated_at": timezone.now()}
-        if not Workspace.objects.filter(pk=workspace.pk).update(**columns):
+        if not rows.update_row(workspace, **changes, updated_at=timezone.now()):
             raise NotFound
-        for name, value in columns.items():
-            setattr(workspace, name, value)
         record(workspace, "updated", f"Changed: {', '.join(sorted(changes))}.", actor=actor)
     return workspace
 

@@ -9,9 +9,8 @@ from rest_framework.viewsets import ViewSet
 
 from accounts import tokens
 from accounts.authentication import ApiRequest
-from accounts.hooks import Pin
 from accounts.permissions import ACCOUNT_ONLY
-from accounts.scopes import Scope
+from accounts.scopes import Scope, ScopeBinding
 from common.errors import Unauthorized
 from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse, refused
@@ -177,6 +176,8 @@ def _removed(operation: Operation, workspace: Workspace) -> bool:
 
 
 def _token(request: ApiRequest, workspace: Workspace) -> str:
-    pin = Pin(workspace.namespace_id, workspace.namespace_slug, workspace.pk)
-    minted = tokens.mint(actor=request.user, scope=Scope.WORKSPACE, pin=pin, ttl=DETAILS_TOKEN_SECONDS, label="details")
+    binding = ScopeBinding(workspace.namespace_id, workspace.namespace_slug, workspace.pk)
+    minted = tokens.mint_token(
+        actor=request.user, scope=Scope.WORKSPACE, binding=binding, ttl=DETAILS_TOKEN_SECONDS, label="details"
+    )
     return minted.token

@@ -22,6 +22,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
 from common.errors import DomainError, NotFound
+from common.request_origin import client_address
 from common.responses import error_response
 from common.sse.runtime import in_thread
 from edge.address import public_address
@@ -157,7 +158,7 @@ def find_target(secret: str, host: str, forwarded: str) -> Target:
         raise NotPublic
     if slug not in ("", target.slug) or not _is_open(target):
         raise NotPublic
-    if target.ingress and not is_inside(client_of(forwarded), target.ingress):
+    if target.ingress and not is_inside(client_address(forwarded), target.ingress):
         raise NotAllowed
     return target
 
@@ -180,24 +181,6 @@ def _compiled() -> str:
 
 def _is_open(target: Target) -> bool:
     return target.public_access and (not target.ingress_ports or target.port in target.ingress_ports)
-
-
-def client_of(forwarded: str) -> str:
-    """The caller's address from the edge's X-Forwarded-For.
-
-    Behind another proxy the nearest address that is none of a private network: what stands before it, the caller said.
-    """
-    hops = [hop.strip() for hop in forwarded.split(",")]
-    if not settings.ENV.behind_proxy:
-        return hops[-1]
-    return next((hop for hop in reversed(hops) if _is_global(hop)), hops[0])
-
-
-def _is_global(text: str) -> bool:
-    try:
-        return not ip_address(text).is_private
-    except ValueError:
-        return False
 
 
 def is_inside(address: str, networks: Sequence[str]) -> bool:

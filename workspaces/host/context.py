@@ -12,6 +12,7 @@ from vmbackend.driver import Driver
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
+from workspaces.rows import update_row
 
 if TYPE_CHECKING:
     from vmbackend.images.store import ImageStore
@@ -62,7 +63,7 @@ class Context:
         """Tell how far a creation is; readers see it at once."""
         now = timezone.now()
         columns = {f"provisioning_{name}": value for name, value in fields.items()}
-        Workspace.objects.filter(pk=self.workspace.pk).update(**columns, provisioning_updated_at=now, updated_at=now)
+        update_row(self.workspace, **columns, provisioning_updated_at=now, updated_at=now)
 
 
 def finish_cancelled(context: Context) -> None:

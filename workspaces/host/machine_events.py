@@ -15,7 +15,7 @@ from workspaces.crud.services import workspace_delete
 from workspaces.host import restarts
 from workspaces.models import Operation, Workspace
 from workspaces.operations import queue
-from workspaces.rows import lock_row
+from workspaces.rows import lock_row, update_row
 from workspaces.states import Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -41,7 +41,7 @@ def handle_machine_event(event: Event, driver: Driver) -> None:
     if workspace is None:
         return
     if event.kind is EventKind.MAIN_EXITED:
-        Workspace.objects.filter(pk=workspace.pk).update(main_exit_code=event.exit_code)
+        update_row(workspace, main_exit_code=event.exit_code)
     elif event.kind is EventKind.STOPPED and event.reason is not None:
         handle_machine_end(workspace, event.reason, driver)
 

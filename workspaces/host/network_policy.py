@@ -7,13 +7,12 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from django.db.models import Q
-
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError, MachineNotFound
 from workspaces.host.machine_spec import network_policy
 from workspaces.models import Workspace
 from workspaces.models.workspace import POLICY_COLUMNS
+from workspaces.rows import update_unless_changed
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +32,7 @@ def hold_current_policy(row: Workspace) -> Iterator[None]:
 
 def mark_applied(row: Workspace) -> None:
     """The machine has the row's policy, unless the row has changed meanwhile."""
-    same = Q(**{name: getattr(row, name) for name in POLICY_COLUMNS})
-    Workspace.objects.filter(same, pk=row.pk).update(network_stale=False)
+    update_unless_changed(row, POLICY_COLUMNS, network_stale=False)
 
 
 def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from vmbackend.driver import MachineState, StopReason
@@ -21,7 +22,7 @@ from workspaces.host.context import Context
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
 from workspaces.operations import queue
-from workspaces.rows import lock_row
+from workspaces.rows import lock_row, update_if
 from workspaces.ssh.services import renew_access
 from workspaces.states import TRANSITIONAL, Provisioning, Status
 from workspaces.transitions import TransitionLost, transition
@@ -109,8 +110,7 @@ def rest_fields(row: Workspace, status: Status) -> dict[str, Any]:
 def restore_sizes(row: Workspace, params: dict[str, Any]) -> None:
     """Take back sizes that did not come to be: they are what they were, but those that others saved meanwhile."""
     for name, value in params["before"].items():
-        if Workspace.objects.filter(pk=row.pk, **{name: params["wanted"][name]}).update(**{name: value}):
-            setattr(row, name, value)
+        update_if(row, Q(**{name: params["wanted"][name]}), **{name: value})
 
 
 def is_ttl_over(row: Workspace) -> bool:

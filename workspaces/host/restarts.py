@@ -17,6 +17,7 @@ from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import RestartPolicy
 from workspaces.power.services import workspace_start
+from workspaces.rows import update_all, update_if, update_row
 from workspaces.states import Status
 
 FIRST_DELAY, LONGEST_DELAY = 1, 300
@@ -93,7 +94,7 @@ def _count(row: Workspace, now: datetime) -> int:
 def start_due(row: Workspace) -> bool:
     """Start a workspace whose restart is due. One that cannot be started now is tried again later."""
     if row.status not in (Status.STOPPED, Status.LOST) or row.restart_policy == RestartPolicy.NO:
-        Workspace.objects.filter(pk=row.pk).update(restart_due_at=None)
+        update_row(row, restart_due_at=None)
         return False
     try:
         workspace_start(workspace=row, actor=ACTOR, by_policy=True)
@@ -102,16 +103,16 @@ def start_due(row: Workspace) -> bool:
     except DomainError as exc:
         _postpone(row, exc)
         return False
-    Workspace.objects.filter(pk=row.pk).update(last_restart_at=timezone.now())
+    update_row(row, last_restart_at=timezone.now())
     return True
 
 
 def _postpone(row: Workspace, why: DomainError) -> None:
     later = timezone.now() + timedelta(seconds=NO_ROOM_SECONDS)
-    Workspace.objects.filter(pk=row.pk, restart_due_at__isnull=False).update(restart_due_at=later)
+    update_if(row, Q(restart_due_at__isnull=False), restart_due_at=later)
     if row.error_code != why.code:  # told once, not every time
         record(row, "restart_postponed", f"It is not restarted now: {why.message}", actor=ACTOR)
-        Workspace.objects.filter(pk=row.pk).update(error_code=why.code, error_message=why.message)
+        update_row(row, error_code=why.code, error_message=why.message)
 
 
 @transaction.atomic
@@ -124,5 +125,5 @@ def plan_after_host_start(host: str, *, rebooted: bool) -> int:
         restart_policy__in=[RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED]
     )
     wanted = came_down | Q(restart_policy=RestartPolicy.ALWAYS) if rebooted else came_down
-    rows = Workspace.objects.filter(wanted, host_id=host, status=Status.STOPPED, restart_due_at__isnull=True)
-    return rows.update(restart_due_at=timezone.now())
+    idle = Q(host_id=host, status=Status.STOPPED, restart_due_at__isnull=True)
+    return update_all(wanted & idle, restart_due_at=timezone.now())

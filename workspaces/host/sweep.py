@@ -25,6 +25,7 @@ from workspaces.host.outcomes import TTL_ACTOR
 from workspaces.models import Workspace
 from workspaces.models.workspace import DUE_COLUMNS, TtlAction
 from workspaces.power.services import STOPPABLE, workspace_pause, workspace_sleep, workspace_stop
+from workspaces.rows import update_row, update_unless_changed
 from workspaces.states import TRANSITIONAL, Status
 
 logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def _act(row: Workspace, now: datetime) -> bool:
 def _look_again(row: Workspace, now: datetime) -> None:
     late = {column: now + AGAIN_AFTER for column in DUE_COLUMNS if (getattr(row, column) or now + AGAIN_AFTER) <= now}
     for column, at in late.items():
-        Workspace.objects.filter(pk=row.pk, **{column: getattr(row, column)}).update(**{column: at})
+        update_unless_changed(row, (column,), **{column: at})
 
 
 @transaction.atomic
@@ -92,10 +93,9 @@ def expire_ttl(row: Workspace) -> bool:
 
     The time stays due until the operation has done it, so one that fails is tried again.
     """
-    held = Workspace.objects.filter(pk=row.pk, ttl_expires_at=row.ttl_expires_at)
-    if not held.update(updated_at=timezone.now()):
-        return False  # renewed meanwhile
-    row.refresh_from_db(fields=["status", "ttl_action"])  # held now, and changed by its owner until then
+    if not update_unless_changed(row, ("ttl_expires_at",), updated_at=timezone.now()):
+        return False  # renewed since the query
+    row.refresh_from_db(fields=["status", "ttl_action"])  # locked by the update; the owner may have changed them
     if row.status in TRANSITIONAL:
         raise OperationInProgress
     if row.ttl_action == TtlAction.REMOVE:
@@ -108,19 +108,18 @@ def expire_ttl(row: Workspace) -> bool:
         because = f"{EXPIRED} The workspace was stopped."
         workspace_stop(workspace=row, actor=TTL_ACTOR, by_user=False, because=because)
     else:
-        held.update(ttl_expires_at=None)
+        update_unless_changed(row, ("ttl_expires_at",), ttl_expires_at=None)
     return True
 
 
 @transaction.atomic
 def drop_memory(row: Workspace) -> bool:
     """The memory of a sleeping workspace was kept as long as its policy says: it becomes stopped."""
-    held = Workspace.objects.filter(pk=row.pk, memory_expires_at=row.memory_expires_at)
     if row.status != Status.SLEEPING:
-        held.update(memory_expires_at=None)
+        update_unless_changed(row, ("memory_expires_at",), memory_expires_at=None)
         return False
-    if not held.update(updated_at=timezone.now()):
-        return False  # it is to be kept longer
+    if not update_unless_changed(row, ("memory_expires_at",), updated_at=timezone.now()):
+        return False  # extended since the query
     because = "It slept longer than its memory is kept; it was stopped."
     workspace_stop(workspace=row, actor=IDLE_ACTOR, by_user=False, because=because)
     return True
@@ -129,11 +128,11 @@ def drop_memory(row: Workspace) -> bool:
 def suspend_idle(row: Workspace, now: datetime) -> bool:
     """Put a workspace to sleep that nobody used; one that was used meanwhile becomes due again later."""
     if row.status != Status.RUNNING or not row.suspend_after:
-        Workspace.objects.filter(pk=row.pk).update(idle_due_at=None)
+        update_row(row, idle_due_at=None)
         return False
     again = _idle_from(row, now)
     if again > now:
-        Workspace.objects.filter(pk=row.pk).update(idle_due_at=again)
+        update_row(row, idle_due_at=again)
         return False
     workspace_sleep(workspace=row, actor=IDLE_ACTOR, idle=True)
     return True

@@ -8,7 +8,8 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from common.errors import NotFound, ValidationError
+from common.errors import ValidationError
+from workspaces import rows
 from workspaces.models import Workspace
 
 MAX_BYTES = 64 * 1024
@@ -25,14 +26,9 @@ def metadata_merge(*, workspace: Workspace, changes: dict[str, Any]) -> dict[str
     changed then.
     """
     require_shallow(changes)
-    stored = Workspace.objects.select_for_update(no_key=True).filter(pk=workspace.pk).values_list("metadata", flat=True)
-    before = next(iter(stored), None)
-    if before is None:
-        raise NotFound
-    merged = {**before, **changes}
+    merged = {**rows.lock_column(workspace, "metadata"), **changes}
     require_small(merged)
-    Workspace.objects.filter(pk=workspace.pk).update(metadata=merged, updated_at=timezone.now())
-    workspace.metadata = merged
+    rows.update_row(workspace, metadata=merged, updated_at=timezone.now())
     return merged
 
 

@@ -1,4 +1,4 @@
-"""The rows of this room."""
+"""The models of the app."""
 
 from workspaces.images.models import CatalogEntry
 from workspaces.models.activity import Activity

@@ -1,4 +1,4 @@
-"""What happened to a workspace, in sentences. Outlives the workspace, so it holds its id and no foreign key."""
+"""The audit log of workspaces."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from accounts.models import Account
 
 
 class Activity(models.Model):
+    """One entry of the audit log: something that happened to a workspace (specification, Usage objects, history).
+
+    Only added to, by `workspaces.audit.record`. `event` is a stable word for programs, `detail` a message for people,
+    `actor` who caused it: a credential's label, a member of staff, or `system`. Entries outlive the workspace, so they
+    hold its id and no foreign key; they are deleted with the account.
+    """
+
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
     workspace_id = models.CharField(max_length=24)
     at = models.DateTimeField(default=timezone.now)

@@ -1,11 +1,4 @@
-"""The operation row: one long step on one workspace. The row is the truth; a Celery task only rings for it.
-
-queued -> running      claim: compare-and-set, sets claim token, attempt, heartbeat
-queued -> cancelled    a delete came first
-running -> succeeded | failed | cancelled     by the claim's holder only
-running -> queued      the holder died and the step may be tried again
-queued, running -> failed     past the deadline
-"""
+"""Operations: long work on a workspace that its host carries out."""
 
 from __future__ import annotations
 
@@ -22,6 +15,12 @@ def new_operation_id() -> str:
 
 
 class OperationKind(models.TextChoices):
+    """What an operation does (specification, Lifecycle and power). `host.engine.KINDS` lists the steps of each.
+
+    `start` also starts a lost machine again; `resize` applies new sizes; `destroy` removes the machine and keeps the
+    workspace's row, `delete` removes both.
+    """
+
     CREATE = "create"
     START = "start"
     STOP = "stop"
@@ -37,6 +36,15 @@ class OperationKind(models.TextChoices):
 
 
 class OperationState(models.TextChoices):
+    """How far an operation is. The last three are final.
+
+    queued -> running                           claimed: sets the claim token, the attempt and the heartbeat
+    queued -> cancelled                         a delete was requested first
+    running -> succeeded, failed, cancelled     by the claim owner only
+    running -> queued                           the claim owner died, or the attempt failed and is retried
+    queued, running -> failed                   past the deadline
+    """
+
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -48,24 +56,37 @@ LIVE = (OperationState.QUEUED, OperationState.RUNNING)
 
 
 class Operation(models.Model):
-    """At most one live operation for each workspace, and beside it at most one live delete that follows it."""
+    """One operation on one workspace. The row decides; the Celery task that names it only wakes the host.
+
+    A lost, repeated or late task therefore changes nothing. At most one live operation for each workspace, and beside
+    it at most one live delete, which runs after it. Rows are written by `operations.queue` only and are deleted with
+    their workspace.
+    """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_operation_id, editable=False)
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="operations")
     kind = models.CharField(max_length=16, choices=OperationKind.choices)
+    # Arguments of the kind; `from`, the status at the request; `facts`, what earlier attempts recorded.
     params = models.JSONField(default=dict)
     state = models.CharField(max_length=16, choices=OperationState.choices, default=OperationState.QUEUED)
+    # The step being carried out, or the last one.
     step = models.CharField(max_length=40, blank=True, default="")
+    # The Celery queue of the host that carries it out.
     queue = models.CharField(max_length=64)
     attempt = models.PositiveIntegerField(default=0)
+    # Identifies the attempt that owns the operation; empty while it is queued.
     claim = models.CharField(max_length=32, blank=True, default="")
+    # A delete wants it to end; it does at its next step.
     cancel_requested = models.BooleanField(default=False)
     actor = models.CharField(max_length=160, blank=True, default="")
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_message = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(default=timezone.now)
+    # When its host was last notified of it.
     notified_at = models.DateTimeField(default=timezone.now)
+    # When the claim owner was last known to be alive.
     heartbeat_at = models.DateTimeField(null=True)
+    # Past it the worker fails the operation, whoever owns it.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

@@ -1,4 +1,4 @@
-"""A port of a workspace that anybody reaches at an address of its own."""
+"""Public ports: ports of a workspace with a public address of their own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from workspaces.models.workspace import Workspace
 
 
 def new_hash() -> str:
-    """100 random bits: nobody finds an address by trying."""
+    """100 random bits, so that addresses cannot be guessed."""
     return random_suffix(HASH_LENGTH)
 
 
 class PublicPort(models.Model):
-    """It goes with its workspace, and outlives its machine. The hash alone decides which port a name means."""
+    """A port with a public address (specification, Networking). Deleted with its workspace; outlives its machine.
+
+    `hash` identifies the port in both of its names, `<hash>` and `<slug>-<hash>`; `slug` and `label` are the owner's.
+    `Workspace.published_ports` counts these rows. While they exist, the route cache may hold them for up to a second.
+    """
 
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="public_ports")
     port = models.PositiveIntegerField()

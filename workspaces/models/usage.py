@@ -1,6 +1,6 @@
-"""What workspaces use: totals and what they were counted from, the coarser tiers of the series, and what is billed.
+"""Usage: totals and the counters they are based on, tiers 2 to 5 of the series, and metering records for billing.
 
-Written by `workspaces.usage` only. All amounts are whole numbers, so that sums are exact.
+Written by `workspaces.usage` and `host.metering` only. Amounts are whole numbers, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ GB = 1_000_000_000
 
 
 class Usage(models.Model):
-    """One workspace's totals.
+    """One workspace's totals (specification, Usage objects): nanoseconds of CPU time, and bytes.
 
-    Counters and `generation` (which identifies the machine's process) are those up to which use is counted: what a
-    vmhost that died had not written, the next one counts as the difference to them.
+    The counters and `generation`, which identifies the machine's process, are those up to which usage is counted. What
+    a vmhost had not written when it died, the next one counts as the difference to them.
     """
 
     workspace = models.OneToOneField(Workspace, on_delete=models.CASCADE, related_name="usage")
     tracking = models.BooleanField(default=True)
-    # Grows when the owner deletes the usage: what was measured before belongs to an older number, and is dropped.
+    # Incremented when the owner deletes the usage: measurements with an older number are dropped.
     reset_count = models.PositiveIntegerField(default=0)
 
     total_cpu_time_ns = models.BigIntegerField(default=0)
@@ -41,7 +41,7 @@ class Usage(models.Model):
     disk_write_bytes = models.BigIntegerField(default=0)
     net_rx_bytes = models.BigIntegerField(default=0)
     net_tx_bytes = models.BigIntegerField(default=0)
-    # The metering tick that wrote it last; the same one never counts twice.
+    # The metering tick that wrote the row last, so that a repeated write counts once.
     tick = models.BigIntegerField(default=0)
 
     class Meta:
@@ -52,12 +52,13 @@ class Usage(models.Model):
 
 
 class UsagePoint(models.Model):
-    """What a workspace used in one bucket of a tier (2 to 5). Every column is a sum, so buckets add up to larger ones.
+    """Usage of one workspace in one bucket of a tier (2 to 5; specification, Usage objects).
 
-    The key begins with the time: what is written and what expires lies together. A reader knows all starts of a tier.
+    Every column is a sum over the bucket, so buckets add up to those of coarser tiers. The key begins with the time,
+    so that what is written together and what expires together is stored together. A bucket without samples has no row.
     """
 
-    # Removed by `usage.services`, or by age: deleting a workspace does not look through the table.
+    # Removed by `usage.services`, or by age: deleting a workspace does not scan the table.
     usage = models.ForeignKey(
         Usage, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="points"
     )
@@ -65,7 +66,7 @@ class UsagePoint(models.Model):
     start = models.BigIntegerField()  # seconds since the epoch, a multiple of the tier's resolution
     observed_ms = models.BigIntegerField()
     cpu_time_ns = models.BigIntegerField()
-    cpu_capacity_ns = models.BigIntegerField()  # what its CPUs could have given meanwhile
+    cpu_capacity_ns = models.BigIntegerField()  # the CPU time that was available while observed
     memory_kib_ms = models.BigIntegerField()
     disk_read_bytes = models.BigIntegerField()
     disk_write_bytes = models.BigIntegerField()
@@ -80,9 +81,9 @@ class UsagePoint(models.Model):
 
 
 class Metered(models.Model):
-    """Whose use is metered: a workspace, in a namespace of an account. Only added to; it outlives all three.
+    """What metering records belong to: a workspace in a namespace of an account. Only added to; outlives all three.
 
-    Its records name it by number: a thousand machines make one and a half million of them in a day.
+    Records reference it by number: a thousand machines write one and a half million of them in a day.
     """
 
     id = models.AutoField(primary_key=True)
@@ -101,17 +102,18 @@ class Metered(models.Model):
 
 
 class MeterRecord(models.Model):
-    """What one workspace used in one metering tick: what credits are charged from. Only added to, never changed.
+    """Usage of one workspace in one metering tick, from which credits are charged. Only added to, never changed.
 
-    Neither tracking nor a deletion of usage touches it, and it outlives the workspace. `tick` is the end of the period
-    in microseconds since the epoch; with whose use it is, it is the id that makes twice once.
+    Independent of tracking and of the deletion of usage; outlives the workspace. `tick` is the end of the period in
+    microseconds since the epoch; (`metered`, `tick`) is unique, so that a repeated write counts once. `disk_bytes` and
+    `network_bytes` are the sums of both directions.
     """
 
     metered = models.ForeignKey(Metered, on_delete=models.PROTECT, db_index=False, related_name="records")
     period_ms = models.PositiveIntegerField()
     tick = models.BigIntegerField()
     cpu_time_ns = models.BigIntegerField()
-    memory_mb_ms = models.BigIntegerField()  # of the memory that the machine has, while it was seen
+    memory_mb_ms = models.BigIntegerField()  # the machine's memory size times the time it was observed
     disk_bytes = models.BigIntegerField()
     network_bytes = models.BigIntegerField()
 
@@ -124,7 +126,7 @@ class MeterRecord(models.Model):
 
     @property
     def tick_id(self) -> str:
-        """By which whoever charges knows that it has charged."""
+        """Idempotency key of the charge for this record."""
         return f"{self.metered.workspace_id}:{self.tick}"
 
     @property
@@ -133,7 +135,7 @@ class MeterRecord(models.Model):
 
 
 def units_of(cpu_time_ns: int, memory_mb_ms: int, disk_bytes: int, network_bytes: int) -> Units:
-    """What is metered, one record's or the sum of many, in the units that are priced; exact."""
+    """Metered amounts, of one record or summed over many, in the units that are priced; exact."""
     return Units(
         cpu_time_minutes=Decimal(cpu_time_ns) / NS_PER_MINUTE,
         memory_gb_minutes=Decimal(memory_mb_ms) / MB_MS_PER_GB_MINUTE,

@@ -19,8 +19,9 @@ from workspaces.states import HOLDS_PROCESS, Provisioning, ProvisioningPhase, St
 
 APPLIED = ("applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb")
 SIZES = ("cpu_millis", "memory_mb", "disk_size_mb", *APPLIED)
-# What of a row's network its machine's host carries out; the rest is the edge's.
+# The part of the network policy that the machine's host enforces; the edge enforces the rest.
 POLICY_COLUMNS = ("allow_internet", "egress", "egress_ports", "ingress_ports")
+# Times at which the sweep has something to do.
 DUE_COLUMNS = ("ttl_expires_at", "idle_due_at", "memory_expires_at", "restart_due_at")
 
 
@@ -29,22 +30,30 @@ def new_workspace_id() -> str:
 
 
 class Kind(models.TextChoices):
+    """The product that the machine belongs to: a workspace, or a sandbox on the same machinery."""
+
     WORKSPACE = "workspace"
     SANDBOX = "sandbox"
 
 
 class Mode(models.TextChoices):
+    """Specification, Lifecycle object: temporary ones have a TTL, permanent ones a restart and idle policy."""
+
     PERMANENT = "permanent"
     TEMPORARY = "temporary"
 
 
 class TtlAction(models.TextChoices):
+    """What happens when the TTL expires. Only `remove` has an effect on a workspace that does not run."""
+
     STOP = "stop"
     PAUSE = "pause"
     REMOVE = "remove"
 
 
 class RestartPolicy(models.TextChoices):
+    """When a machine that ended is started again (specification, Lifecycle object); `host.restarts` applies it."""
+
     NO = "no"
     ALWAYS = "always"
     ON_FAILURE = "on-failure"
@@ -70,7 +79,13 @@ def whole_or_fraction(cpu_millis: int) -> int | float:
 
 
 class Workspace(models.Model):
-    """One micro-VM as it shall be and as it was last seen. `status` changes only through `transitions.transition`."""
+    """One micro-VM: its desired configuration and its last known state (specification, Workspace object).
+
+    Written by `workspaces.rows` and, for `status`, by `transitions.transition` only. Memory and disk sizes are MiB,
+    durations seconds. `ready` is true only in `running` and once provisioned, in one commit. Columns `applied_*` are
+    what the machine has; where they differ from the desired sizes, the change applies at the next start. The row holds
+    its host and address until it is destroyed or deleted.
+    """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_workspace_id, editable=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
@@ -82,11 +97,11 @@ class Workspace(models.Model):
     type = models.CharField(max_length=64, blank=True, default="")
     metadata = models.JSONField(default=dict, blank=True)
 
-    # What it runs. The digest is pinned by the first pull, so that a moved tag never changes an existing workspace.
+    # Image. The first pull pins the digest, so that a moved tag never changes an existing workspace.
     image = models.CharField(max_length=512)
     image_digest = models.CharField(max_length=80, blank=True, default="")
     preset = models.CharField(max_length=120, blank=True, default="")
-    # A copy of the catalog entry that it was made from (`images.pins`); never written again.
+    # A copy of the catalog entry at its creation (`images.catalog_snapshots`); never changed.
     catalog_snapshot = models.JSONField(null=True, blank=True)
     env: models.Field[Any, Any] = EncryptedJSONField(default=dict, blank=True)
     cmd = models.JSONField(null=True, blank=True)
@@ -100,12 +115,12 @@ class Workspace(models.Model):
     cpu_millis = models.PositiveIntegerField()
     memory_mb = models.PositiveIntegerField()
     disk_size_mb = models.PositiveIntegerField()
-    # What the machine was last made with. Where the above differ, a change waits for the next start.
+    # What the machine was last started with. Where the above differ, the change applies at the next start.
     applied_cpu_millis = models.PositiveIntegerField()
     applied_memory_mb = models.PositiveIntegerField()
     applied_disk_size_mb = models.PositiveIntegerField()
 
-    # Where it is
+    # Placement, and how the platform reaches the guest: its control port and pinned SSH host key.
     host = models.ForeignKey(Host, null=True, on_delete=models.PROTECT, related_name="workspaces")
     ip = models.GenericIPAddressField(protocol="IPv4", null=True)
     static_network = models.BooleanField(default=False)
@@ -119,12 +134,13 @@ class Workspace(models.Model):
     egress_ports = models.JSONField(default=list, blank=True)
     egress = models.JSONField(default=list, blank=True)
     ingress = models.JSONField(default=list, blank=True)
-    # Whether the machine's host was not brought to the above yet, and how many rows of public ports there are.
+    # Whether the machine's host has not applied the policy yet.
     network_stale = models.BooleanField(default=False)
+    # The number of rows of PublicPort.
     published_ports = models.PositiveSmallIntegerField(default=0)
     ssh_enabled = models.BooleanField(default=False)
     ssh_keys = models.JSONField(default=list, blank=True)
-    # Whether the two above have changed since the guest was last told.
+    # Whether the guest has not applied the two above yet.
     ssh_stale = models.BooleanField(default=False)
 
     # Power
@@ -144,7 +160,7 @@ class Workspace(models.Model):
     restart_policy = models.CharField(max_length=16, choices=RestartPolicy.choices, default=RestartPolicy.NO)
     max_restarts = models.PositiveIntegerField(default=0)
     restart_count = models.PositiveIntegerField(default=0)
-    # Of the run that goes on; `last_*` of the last one that ended.
+    # Of the current run; `last_*` of the last one that ended.
     main_exit_code = models.IntegerField(null=True)
     last_exit_code = models.IntegerField(null=True)
     last_exit_reason = models.CharField(max_length=32, blank=True, default="")
@@ -153,7 +169,7 @@ class Workspace(models.Model):
     restart_due_at = models.DateTimeField(null=True)
     keep_logs = models.BooleanField(default=True)
 
-    # Idle sleep; seconds, 0 switches off
+    # Idle policy, in seconds (0: off): sleep when unused, then drop the saved memory.
     suspend_after = models.PositiveIntegerField(default=0)
     stop_after = models.PositiveIntegerField(default=0)
     idle_due_at = models.DateTimeField(null=True)
@@ -180,7 +196,7 @@ class Workspace(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["account", "slug"], name="workspace_slug_once_per_account"),
             models.UniqueConstraint(fields=["host", "ip"], name="workspace_ip_once_per_host"),
-            # The same commit that makes a workspace ready completes its provisioning.
+            # The commit that makes a workspace ready completes its provisioning.
             models.CheckConstraint(
                 condition=Q(ready=False) | Q(provisioning_state=Provisioning.READY),
                 name="ready_means_provisioned",
@@ -194,7 +210,7 @@ class Workspace(models.Model):
                 name="workspace_pools",
             ),
             models.Index(fields=["host", "status", "applied_memory_mb"], name="workspace_host"),
-            # One for each time at which the sweep has something to do: rows without it are not in the index.
+            # Partial: rows for which the sweep has nothing to do are not in the index.
             *(
                 models.Index(fields=[column], condition=Q(**{f"{column}__isnull": False}), name=f"workspace_{column}")
                 for column in DUE_COLUMNS
@@ -248,9 +264,9 @@ class Workspace(models.Model):
 
     @property
     def is_running(self) -> bool:
-        """Whether the VM's process is there; stays true while it shuts down.
+        """Whether the VM's process exists; true until its shutdown is complete.
 
-        A row that was at rest without a process (a stopped one being resized, say) has no start time.
+        Without a start time there is none: a stopped workspace that is being resized, for example.
         """
         return self.status in HOLDS_PROCESS and self.started_at is not None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from accounts.services import account_lock
 from common.errors import VMUnavailable
@@ -19,7 +20,8 @@ from workspaces.errors import OperationInProgress, VmMissing
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
-from workspaces.placement import require_room_on
+from workspaces.placement import require_host_memory
+from workspaces.rows import update_if
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import TransitionLost, require_status, transition
 
@@ -71,10 +73,10 @@ def require_start_allowed(workspace: Workspace) -> None:
     """Whether a machine that is off may be started with what the row wants; under the account's lock."""
     wanted = quota.amount_of(workspace)
     namespaces.require_open(workspace.namespace)
-    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), wanted)
+    quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), wanted)
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
-    require_room_on(workspace.host, wanted)
+    require_host_memory(workspace.host, wanted)
 
 
 @transaction.atomic
@@ -94,9 +96,8 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
 
 def _no_restart(workspace: Workspace) -> bool:
     """The owner wants it stopped, and it waits to be started again by its policy: whether that was so."""
-    ended = [Status.STOPPED, Status.LOST]
-    pending = Workspace.objects.filter(pk=workspace.pk, status__in=ended, restart_due_at__isnull=False)
-    return bool(pending.update(restart_due_at=None, user_requested_stop=True))
+    restart_pending = Q(status__in=[Status.STOPPED, Status.LOST], restart_due_at__isnull=False)
+    return update_if(workspace, restart_pending, restart_due_at=None, user_requested_stop=True)
 
 
 @transaction.atomic
@@ -127,10 +128,10 @@ def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
     Raises RunningPoolReached, VMUnavailable.
     """
     more = quota.growth(quota.applied_amount(workspace), wanted)
-    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), more)
+    quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), more)
     host = require_host(workspace)
     if more.memory_mb:
-        require_room_on(host, more)
+        require_host_memory(host, more)
 
 
 @transaction.atomic
@@ -199,8 +200,8 @@ def _wake(workspace: Workspace, actor: str) -> Operation:
     """With the sizes it slept with: saved memory fits no other machine."""
     needed = quota.applied_amount(workspace)
     namespaces.require_open(workspace.namespace)
-    quota.require_running_room(workspace.account.plan, quota.usage(workspace.account), needed)
-    require_room_on(require_host(workspace), needed)
+    quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), needed)
+    require_host_memory(require_host(workspace), needed)
     return begin_operation(workspace, Status.WAKING, OperationKind.WAKE, actor)
 
 

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictInteger
 from common.openapi import Success
-from common.responses import field_sentences
+from common.responses import field_messages
 from common.serializers import ResponseSerializer
 from workspaces import errors
 from workspaces.crud.config import MAX_DISK_MB, ResourceFields
@@ -35,7 +35,7 @@ def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
         raise errors.NoResources
     checked = ResourcesRequest(data=body)
     if not checked.is_valid():
-        details = field_sentences(checked.errors)
+        details = field_messages(checked.errors)
         raise errors.InvalidResources(f"Not valid: {', '.join(sorted(details))}.", details=details)
     data = checked.validated_data
     changes = {column: data[field] for field, column in COLUMNS.items() if field in data}

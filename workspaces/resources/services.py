@@ -8,7 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.services import account_lock
-from workspaces import quota
+from workspaces import quota, rows
 from workspaces.audit import record
 from workspaces.errors import InvalidResources, OperationInProgress, VmMissing
 from workspaces.images import choice
@@ -48,7 +48,7 @@ def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int
     if apply and workspace.status == Status.RUNNING:
         require_growth_allowed(workspace, wanted)
         return _resize(workspace, actor, wanted, wanted, was_running=True)
-    Workspace.objects.filter(pk=workspace.pk).update(**changes, updated_at=timezone.now())
+    rows.update_row(workspace, **changes, updated_at=timezone.now())
     workspace.refresh_from_db()
     record(workspace, "resources_changed", "New resources were saved for the next start.", actor=actor)
     return None
@@ -66,8 +66,8 @@ def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) 
     plan, more = workspace.account.plan, quota.growth(before, wanted)
     quota.require_plan_allows(plan, wanted)
     if more != Amount(0, 0, 0, 0):
-        quota.require_namespace_room(workspace.namespace, wanted, new=False)
-    quota.require_owned_room(plan, quota.usage(workspace.account), more)
+        quota.require_namespace_limits(workspace.namespace, wanted, new=False)
+    quota.require_owned_pool(plan, quota.usage(workspace.account), more)
 
 
 def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *, was_running: bool) -> Operation:

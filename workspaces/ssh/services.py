@@ -17,7 +17,7 @@ from workspaces.audit import record
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guests import configure_ssh
 from workspaces.models import Workspace
-from workspaces.rows import lock_current, write_columns
+from workspaces.rows import lock_current, update_unless_changed, write_columns
 from workspaces.ssh.keys import fingerprint
 from workspaces.states import Status
 
@@ -93,10 +93,7 @@ def apply_in_guest(workspace: Workspace) -> str | None:
 
 def mark_applied(workspace: Workspace) -> None:
     """The guest has what the row says, unless the row has changed meanwhile."""
-    same = Workspace.objects.filter(
-        pk=workspace.pk, ssh_enabled=workspace.ssh_enabled, ssh_keys=list(workspace.ssh_keys)
-    )
-    same.update(ssh_stale=False)
+    update_unless_changed(workspace, ("ssh_enabled", "ssh_keys"), ssh_stale=False)
 
 
 def renew_access(row: Workspace) -> None:

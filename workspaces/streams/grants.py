@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError
 
+from accounts.actors import Actor
 from accounts.models import Credential
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope
 from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)

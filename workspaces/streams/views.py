@@ -10,7 +10,7 @@ from accounts.authentication import actor_of
 from accounts.permissions import RESOURCE_SCOPES, require
 from common.connections import release_connection
 from common.errors import MethodNotAllowed, ValidationError
-from common.responses import field_sentences
+from common.responses import field_messages
 from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
 from workspaces.logs.channels import log_channel
@@ -79,6 +79,6 @@ def _log_reader(request: HttpRequest, workspace_id: str, name: str) -> Reader:
 def _tail_lines(request: HttpRequest) -> int:
     query = StreamQuery(data=request.GET)
     if not query.is_valid():
-        raise ValidationError(details=field_sentences(query.errors))
+        raise ValidationError(details=field_messages(query.errors))
     lines: int = query.validated_data["tail_lines"]
     return lines

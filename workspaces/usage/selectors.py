@@ -14,7 +14,8 @@ from datetime import datetime
 import redis
 from django.db.models import Q, QuerySet, Sum
 
-from accounts.scopes import Actor, Scope
+from accounts.actors import Actor
+from accounts.scopes import Scope
 from workspaces import selectors as workspaces
 from workspaces.models import Activity, Usage, UsagePoint, Workspace
 from workspaces.states import HOLDS_PROCESS

@@ -12,9 +12,9 @@ from django.test import AsyncClient
 from django.test import Client as HttpClient
 
 from accounts import tokens
-from accounts.hooks import Pin
+from accounts.actors import Actor
 from accounts.models import Account, Credential
-from accounts.scopes import Actor, Scope
+from accounts.scopes import Scope, ScopeBinding
 from common.sse import runtime
 from tests.callers import Caller
 from tests.common.sse.reading import Client
@@ -72,7 +72,7 @@ def test_open_streams_end_with_their_credential(
 
 
 def test_a_stream_ends_with_its_token(api: Caller, made: str) -> None:
-    minted = tokens.mint(actor=actor(api), scope=Scope.ACCOUNT, pin=Pin(), ttl=3, label="")
+    minted = tokens.mint_token(actor=actor(api), scope=Scope.ACCOUNT, binding=ScopeBinding(), ttl=3, label="")
     caller = Caller(HttpClient(), api.account, "", "")
 
     async def work() -> None:
@@ -87,7 +87,7 @@ def test_a_stream_ends_with_its_token(api: Caller, made: str) -> None:
 def test_tokens_end_with_the_credential_that_made_them(api: Caller, scoped: Callable[..., Caller], made: str) -> None:
     other = scoped(api, Scope.ACCOUNT)
     minter = actor(other)
-    minted = tokens.mint(actor=minter, scope=Scope.ACCOUNT, pin=Pin(), ttl=900, label="")
+    minted = tokens.mint_token(actor=minter, scope=Scope.ACCOUNT, binding=ScopeBinding(), ttl=900, label="")
 
     async def work() -> None:
         async with opened(Bearer(other, {"Authorization": f"Bearer {minted.token}"}), STATS) as client:
@@ -183,7 +183,7 @@ def test_while_the_database_is_away_only_time_ends_a_stream(
     def away(tickets: Any) -> Any:
         raise OperationalError("the database is away")
 
-    minted = tokens.mint(actor=actor(api), scope=Scope.ACCOUNT, pin=Pin(), ttl=3, label="")
+    minted = tokens.mint_token(actor=actor(api), scope=Scope.ACCOUNT, binding=ScopeBinding(), ttl=3, label="")
     bearer = Bearer(api, {"Authorization": f"Bearer {minted.token}"})
 
     async def work() -> None:

@@ -13,6 +13,7 @@ from django.test import AsyncClient, Client
 from django.utils import timezone
 
 from common.redis import redis_client
+from common.request_origin import client_address
 from edge.secret import edge_secret
 from tests.callers import Caller
 from tests.fakehost import FakeHost
@@ -20,7 +21,6 @@ from tests.workspaces.moves import bring, make
 from vmbackend.errors import BackendUnavailable
 from workspaces import last_used
 from workspaces.edge_auth.fast_path import EdgeAuthFastPath
-from workspaces.edge_auth.views import client_of
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Operation, PublicPort, Workspace
@@ -184,7 +184,7 @@ def test_what_a_caller_says_of_itself_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, behind: bool, forwarded: str, client: str
 ) -> None:
     monkeypatch.setattr(settings.ENV, "behind_proxy", behind)
-    assert client_of(forwarded) == client
+    assert client_address(forwarded) == client
 
 
 @pytest.mark.parametrize("status", [Status.SLEEPING, Status.WAKING, Status.SUSPENDING])

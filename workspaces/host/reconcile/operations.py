@@ -18,6 +18,7 @@ from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind, OperationState
 from workspaces.operations import queue
+from workspaces.rows import find_and_lock
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -64,7 +65,7 @@ def expire_operations() -> int:
 def fail_abandoned(operation: Operation, code: str, sentence: str) -> bool:
     """End an operation from outside its holder, and move its workspace. False where it moved on meanwhile."""
     with transaction.atomic():
-        workspace = Workspace.objects.select_for_update(of=("self",)).filter(pk=operation.workspace_id).first()
+        workspace = find_and_lock(operation.workspace_id)
         taken = queue.take_over(operation)
         if taken is None or workspace is None:
             return False

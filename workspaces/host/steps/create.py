@@ -20,6 +20,7 @@ from workspaces.host.outcomes import after_start, lock_for_outcome, running_fiel
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
+from workspaces.rows import update_row
 from workspaces.ssh.services import mark_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
@@ -56,8 +57,7 @@ def ensure_image(context: Context, progress: _PullProgress | None = None) -> Non
         image = _pull(context, progress or (lambda percent, sentence: None))
     context.facts["image"] = image
     if workspace.image_digest != image.digest:
-        Workspace.objects.filter(pk=workspace.pk).update(image_digest=image.digest)
-        workspace.image_digest = image.digest
+        update_row(workspace, image_digest=image.digest)
 
 
 def _pull(context: Context, progress: Callable[[int, str], None]) -> Image:
@@ -102,18 +102,13 @@ def define_machine(context: Context) -> None:
     with network.hold_current_policy(row):
         identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
         network.mark_applied(row)
-    fields = {
-        "ssh_host_key": identity.ssh_host_key,
-        "control_port": identity.control_port,
-        "main_exit_code": None,
-    }
     with transaction.atomic():
         # The host key lies beside the disk, so a new one means that the disk is new too.
         former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
         if former not in ("", identity.ssh_host_key):
             record(row, "disk_lost", "Its files were gone from the host: the workspace begins anew with an empty disk.")
-        Workspace.objects.filter(pk=row.pk).update(**fields)
-    row.ssh_host_key, row.control_port = identity.ssh_host_key, identity.control_port
+        columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
+        update_row(row, **columns, main_exit_code=None)
     mark_applied(row)
 
 
@@ -139,7 +134,7 @@ def wait_for_guest(context: Context) -> None:
     except MachineExited as exc:
         if exc.exit_code is None:
             raise
-        Workspace.objects.filter(pk=context.workspace.pk).update(main_exit_code=exc.exit_code)
+        update_row(context.workspace, main_exit_code=exc.exit_code)
 
 
 def complete_create(context: Context) -> None:

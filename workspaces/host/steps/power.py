@@ -27,6 +27,7 @@ from workspaces.host.outcomes import (
 from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
+from workspaces.rows import update_unless_changed
 from workspaces.ssh.services import renew_access
 from workspaces.states import Status
 
@@ -112,7 +113,7 @@ def shut_down(context: Context) -> None:
 
 def record_start(row: Workspace, at: datetime | None) -> None:
     """Tell readers since when there is a process, or that there is none; nothing where the row has moved on."""
-    Workspace.objects.filter(pk=row.pk, status=row.status).update(started_at=at)
+    update_unless_changed(row, ("status",), started_at=at)
     row.started_at = at
 
 

@@ -17,7 +17,7 @@ from workspaces.host.outcomes import (
 from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.host.steps.power import shut_down, start_machine
 from workspaces.host.steps.relaunch import relaunch_unchanged
-from workspaces.models import Workspace
+from workspaces.rows import update_row
 from workspaces.states import Status
 
 
@@ -33,8 +33,7 @@ def reset_disk(context: Context) -> None:
 
 def disable_ssh(context: Context) -> None:
     """SSH goes with the file system; what is kept is listed in the specification (Lifecycle and power)."""
-    Workspace.objects.filter(pk=context.workspace.pk).update(ssh_enabled=False)
-    context.workspace.ssh_enabled = False
+    update_row(context.workspace, ssh_enabled=False)
     record(context.workspace, "erased", "The file system was reset to the image.", actor=context.operation.actor)
 
 

@@ -1,0 +1,11 @@
+"""This app's part of the OpenAPI document's settings (config/app_list.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PREPROCESSING_HOOKS: list[str] = []
+ENUM_NAME_OVERRIDES: dict[str, Any] = {
+    "CredentialScope": "accounts.scopes.Scope",
+    "TokenScope": [("account", "account"), ("namespace", "namespace"), ("workspace", "workspace")],
+}

@@ -1,0 +1,66 @@
+"""The base of admin classes whose rows are written by services only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponseRedirect
+from unfold.admin import ModelAdmin
+
+from common.errors import DomainError
+
+
+class ServiceModelAdmin(ModelAdmin):
+    """Saves and deletes by `save_by_service` and `delete_by_service`, which call services.
+
+    What a service refuses is shown as an error message, and nothing is written.
+    """
+
+    def save_by_service(self, request: HttpRequest, obj: Any, *, change: bool) -> None:
+        """Write a new or changed row. May set `obj.pk`."""
+        raise NotImplementedError
+
+    def delete_by_service(self, request: HttpRequest, obj: Any) -> None:
+        """Delete a row."""
+        raise NotImplementedError
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        self.save_by_service(request, obj, change=change)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        self.delete_by_service(request, obj)
+
+    @transaction.atomic
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """The list's own action deletes row by row, so that each passes the service."""
+        for obj in queryset:
+            self.delete_by_service(request, obj)
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return _shown_refusal(request, super().changeform_view, *args, **kwargs)
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return _shown_refusal(request, super().delete_view, *args, **kwargs)
+
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        return _shown_refusal(request, super().changelist_view, *args, **kwargs)
+
+
+def _shown_refusal(request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The view's response; after a refusal the same page with the error. The view's transaction is rolled back then."""
+    try:
+        return view(request, *args, **kwargs)
+    except DomainError as exc:
+        details = "; ".join(text for texts in (exc.details or {}).values() for text in texts)
+        messages.error(request, details or exc.message)
+        return HttpResponseRedirect(request.get_full_path())
+
+
+def replace_fields(obj: Model, stored: Model) -> None:
+    """Make a form's unsaved object the stored row, as the admin goes on with the object it passed to `save_model`."""
+    obj.__dict__.update({name: value for name, value in stored.__dict__.items() if not name.startswith("_")})
+    obj._state.adding = False

@@ -1,0 +1,119 @@
+"""Throttles for routes with a documented rate: exact counts in Redis, shared by all processes.
+
+A subclass of `RedisThrottle` names its scope, limit and window; a view lists it in `throttle_classes`. A request beyond
+the limit gets `rate_limited` 429 with Retry-After. With `headers = True` every response, errors included, carries
+X-RateLimit-Limit, -Remaining and -Reset; the view then inherits `RateLimitHeadersMixin`.
+
+While Redis does not answer, a throttle fails open by default: an outage of Redis must not take routes down whose own
+work needs none. `fail_open = False` is for limits that protect money or other people (paid model calls, sending
+notifications): those get 429 until Redis is back.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from redis import RedisError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
+
+from common.redis import redis_client, redis_key
+
+logger = logging.getLogger(__name__)
+
+OUTAGE_RETRY_SECONDS = 5
+
+# A sorted set of the accepted requests of the last window, by the clock of Redis. Refused requests do not count.
+_SLIDING = """
+local now = redis.call('TIME')
+local at = now[1] * 1000000 + now[2]
+local window = tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', at - window)
+local used = redis.call('ZCARD', KEYS[1])
+local accepted = 0
+if used < tonumber(ARGV[1]) then
+  redis.call('ZADD', KEYS[1], string.format('%d', at), ARGV[3])
+  redis.call('PEXPIRE', KEYS[1], math.ceil(window / 1000))
+  used, accepted = used + 1, 1
+end
+local oldest = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local frees = window
+if oldest[2] then frees = tonumber(oldest[2]) + window - at end
+return {accepted, used, string.format('%d', frees)}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RateState:
+    """The state of a limit after a request. `reset_seconds`: until the oldest counted request leaves the window."""
+
+    accepted: bool
+    limit: int
+    remaining: int
+    reset_seconds: float
+
+
+def count_request(name: str, *, limit: int, window_seconds: int) -> RateState:
+    """Count one request of a sliding window, atomically: of any number at once exactly `limit` are accepted.
+
+    Raises redis.RedisError.
+    """
+    arguments: list[Any] = [limit, window_seconds * 1_000_000, secrets.token_hex(8)]
+    found: Any = redis_client().eval(_SLIDING, 1, redis_key(f"throttle:{name}"), *arguments)
+    accepted, used, frees = bool(found[0]), int(found[1]), int(found[2])
+    return RateState(accepted, limit, max(limit - used, 0), frees / 1_000_000)
+
+
+class RedisThrottle(BaseThrottle):
+    """`limit` requests in any `window_seconds`, for each account and `scope`."""
+
+    scope: ClassVar[str]
+    limit: ClassVar[int]
+    window_seconds: ClassVar[int]
+    headers: ClassVar[bool] = False
+    fail_open: ClassVar[bool] = True
+
+    state: RateState | None = None
+
+    def identity(self, request: Request, view: Any) -> str:
+        """Whose requests are counted together: the actor's account, or the address of an anonymous client."""
+        account = getattr(request.user, "account", None)
+        return f"account:{account.pk}" if account is not None else f"address:{self.get_ident(request)}"
+
+    def limit_of(self, request: Request) -> int:
+        """The limit for this request; override it for limits that depend on the plan."""
+        return self.limit
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        name, limit = f"{self.scope}:{self.identity(request, view)}", self.limit_of(request)
+        try:
+            self.state = count_request(name, limit=limit, window_seconds=self.window_seconds)
+        except RedisError as exc:
+            logger.warning("throttle %s: %s", self.scope, exc)
+            return self.fail_open
+        if self.headers:
+            request._request.rate_state = self.state  # type: ignore[attr-defined]
+        return self.state.accepted
+
+    def wait(self) -> float:
+        """Seconds for Retry-After, at least one."""
+        return math.ceil(max(self.state.reset_seconds, 1)) if self.state else OUTAGE_RETRY_SECONDS
+
+
+class RateLimitHeadersMixin:
+    """For views of throttles with `headers`: adds X-RateLimit-* to every response, errors included."""
+
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
+        finished = super().finalize_response(request, response, *args, **kwargs)  # type: ignore[misc]
+        state: RateState | None = getattr(request._request, "rate_state", None)
+        if state is not None:
+            finished["X-RateLimit-Limit"] = str(state.limit)
+            finished["X-RateLimit-Remaining"] = str(state.remaining)
+            finished["X-RateLimit-Reset"] = str(math.ceil(time.time() + state.reset_seconds))
+        return finished

@@ -1,0 +1,79 @@
+"""The admin of namespaces writes through services: what they refuse is shown and not written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+
+from namespaces.models import Namespace, Status
+from tests.callers import Caller
+from tests.workspaces.rows import make_workspace
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def staff() -> Client:
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
+    return client
+
+
+@pytest.fixture
+def default(api: Caller) -> Namespace:
+    return Namespace.objects.get(account=api.account)
+
+
+def post(staff: Client, namespace: Namespace | None, **fields: Any) -> str:
+    """The page after the form was sent, with its messages."""
+    place = f"{namespace.pk}/change" if namespace else "add"
+    common = {"name": "Name", "type": "default", "status": "active", "metadata": "{}", "tags": "[]"}
+    form = {**common, "resource_limits": "{}", **fields}
+    answer = staff.post(f"/admin/namespaces/namespace/{place}/", form, follow=True)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_only_default_stays_one(staff: Client, default: Namespace) -> None:
+    shown = post(staff, default, account=default.account_id, slug="default")
+    assert "An account needs a default namespace" in shown
+    default.refresh_from_db()
+    assert default.is_default
+
+
+def test_another_default_takes_the_place_of_the_first(staff: Client, default: Namespace) -> None:
+    post(staff, None, account=default.account_id, slug="other", is_default="on")
+    default.refresh_from_db()
+    assert not default.is_default
+    assert Namespace.objects.get(account=default.account_id, is_default=True).slug == "other"
+
+
+def test_a_suspension_by_status_has_its_reason_and_ends_with_it(staff: Client, default: Namespace) -> None:
+    fields = {"account": default.account_id, "slug": "default", "is_default": "on"}
+    post(staff, default, **fields, status="suspended")
+    default.refresh_from_db()
+    assert (default.status, default.suspended_by_hand) == (Status.SUSPENDED, True)
+    post(staff, default, **fields, status="active", suspended_by_hand="on")
+    default.refresh_from_db()
+    assert (default.status, default.suspended_by_hand) == (Status.ACTIVE, False)
+    post(staff, default, **fields, suspended_by_quota="on")
+    default.refresh_from_db()
+    assert (default.status, default.suspended_by_hand) == (Status.SUSPENDED, False)
+
+
+def test_the_default_and_one_with_workspaces_are_not_deleted(staff: Client, api: Caller, default: Namespace) -> None:
+    place = f"/admin/namespaces/namespace/{default.pk}/delete/"
+    assert "cannot be deleted" in staff.post(place, {"post": "yes"}, follow=True).content.decode()
+    other = Namespace.objects.create(account=api.account, name="Other", slug="other")
+    row = make_workspace(api.account, namespace=other)
+    form = {"action": "delete_selected", "post": "yes", "_selected_action": [other.pk]}
+    staff.post("/admin/namespaces/namespace/", form, follow=True)
+    assert Namespace.objects.filter(pk=other.pk).exists()
+    row.delete()
+    staff.post("/admin/namespaces/namespace/", {**form, "_selected_action": [other.pk, default.pk]}, follow=True)
+    assert Namespace.objects.filter(account=api.account).count() == 2, "all or none"
+    staff.post("/admin/namespaces/namespace/", form, follow=True)
+    assert list(Namespace.objects.filter(account=api.account)) == [default]

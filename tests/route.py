@@ -1,0 +1,32 @@
+"""One route of the route walk (tests/routes.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounts.scopes import Scope
+
+ACCOUNT, NAMESPACE, WORKSPACE, BILLING = Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE, Scope.BILLING
+RESOURCE = frozenset({ACCOUNT, NAMESPACE, WORKSPACE})
+
+
+@dataclass(frozen=True)
+class Route:
+    """One method of one route. `reads`: it takes a JSON body. `tokens`: access tokens are enough."""
+
+    method: str
+    path: str
+    scopes: frozenset[Scope] = RESOURCE
+    tokens: bool = True
+    reads: bool = False
+
+    def at(self, **values: str) -> str:
+        """The path with a value for each placeholder."""
+        return "/" + self.path.format(**values)
+
+    @property
+    def is_addressed(self) -> bool:
+        return "{" in self.path
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"

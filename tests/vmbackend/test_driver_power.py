@@ -1,0 +1,144 @@
+"""The driver contract: starting, stopping, pausing, and what is reported. Every backend passes this file."""
+
+from __future__ import annotations
+
+import pytest
+
+from vmbackend.driver import EventKind, MachineState, StopReason
+from vmbackend.errors import (
+    DeadlineExceeded,
+    GuestUnreachable,
+    InvalidMachineState,
+    MachineExited,
+)
+
+from .conftest import Harness
+
+ABSENT = "never_made"
+
+
+async def _put(session):
+    async def content():
+        yield b"kept"
+
+    return await session.write("/kept", content())
+
+
+async def _get(session):
+    return b"".join([chunk async for chunk in session.read("/kept")])
+
+
+def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
+    address = harness.running()
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    harness.event(address.machine_id, EventKind.READY)
+
+
+def test_starting_twice_changes_nothing(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.driver.start(address.machine_id)
+    assert harness.pool.call(address, _get) == b"kept"
+    assert not [event for event in harness.events if event.kind is EventKind.STOPPED]
+
+
+def test_destroy_stops_the_machine_and_keeps_its_definition(harness: Harness):
+    address = harness.running()
+    harness.driver.destroy(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.DESTROYED
+    harness.driver.destroy(address.machine_id)
+
+
+def test_a_guest_powers_off_on_request(harness: Harness):
+    address = harness.running()
+    assert harness.driver.shutdown(address.machine_id, harness.boot_seconds) is True
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SHUTDOWN
+    assert harness.driver.shutdown(address.machine_id, 1.0) is True
+
+
+def test_a_stopped_machine_starts_again(harness: Harness):
+    address = harness.running()
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    seen = len(harness.events)
+    harness.driver.start(address.machine_id)
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    harness.event(address.machine_id, EventKind.READY, seen=seen)
+
+
+def test_a_killed_machine_is_reported_as_crashed(harness: Harness):
+    address = harness.running()
+    harness.kill(harness.driver, address.machine_id)
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+
+
+def test_the_exit_code_of_the_main_process_arrives_before_the_stop(harness: Harness):
+    harness.needs_guest()
+    spec = harness.spec(cmd=("/bin/sh", "-c", "exit 7"))
+    harness.driver.prepare(spec)
+    harness.driver.start(spec.id)
+    stopped = harness.event(spec.id, EventKind.STOPPED)
+    exited = harness.event(spec.id, EventKind.MAIN_EXITED)
+    assert exited.exit_code == 7
+    assert stopped.reason is StopReason.SHUTDOWN
+    assert harness.events.index(exited) < harness.events.index(stopped)
+    assert harness.driver.state(spec.id) is MachineState.OFF
+
+
+def test_waiting_for_a_machine_that_stops_first_raises_machine_exited(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    harness.driver.start(spec.id)
+    harness.driver.destroy(spec.id)
+    with pytest.raises(MachineExited):
+        harness.driver.wait_ready(spec.id, harness.boot_seconds)
+
+
+def test_a_paused_machine_does_not_answer_and_continues_after_resume(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.driver.pause(address.machine_id)
+    harness.driver.pause(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.PAUSED
+    with pytest.raises((GuestUnreachable, DeadlineExceeded)):
+        harness.pool.call(address, _get, timeout=2.0)
+    harness.driver.resume(address.machine_id)
+    harness.driver.resume(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.pool.call(address, _get) == b"kept"
+
+
+def test_starting_a_paused_machine_resumes_it(harness: Harness):
+    address = harness.running()
+    harness.driver.pause(address.machine_id)
+    harness.driver.start(address.machine_id)
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+
+
+def test_a_paused_machine_can_be_shut_down(harness: Harness):
+    address = harness.running()
+    harness.driver.pause(address.machine_id)
+    harness.driver.shutdown(address.machine_id, harness.boot_seconds)
+    assert harness.driver.state(address.machine_id) is MachineState.OFF
+
+
+def test_a_machine_that_is_off_cannot_be_paused_or_resumed(harness: Harness):
+    spec = harness.spec()
+    harness.driver.prepare(spec)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.pause(spec.id)
+    with pytest.raises(InvalidMachineState):
+        harness.driver.resume(spec.id)
+
+
+def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(harness: Harness):
+    address = harness.running()
+    harness.pool.call(address, _put)
+    harness.attach_again()
+    assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    assert harness.pool.call(address, _get) == b"kept"
+    harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+    harness.kill(harness.driver, address.machine_id)
+    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED

@@ -1,0 +1,151 @@
+"""The routes of workspaces, as entries of the route walk (tests/routes.py)."""
+
+from __future__ import annotations
+
+from accounts.scopes import Scope
+from tests.callers import Caller
+from tests.route import ACCOUNT, NAMESPACE, Route
+from tests.workspaces.rows import make_workspace
+from workspaces.models import Workspace
+from workspaces.states import Status
+
+W = "workspace/{workspace_id}"
+ROUTES = [
+    Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True),
+    Route("GET", "workspace"),
+    Route("GET", "workspace/quota", scopes=frozenset({ACCOUNT, NAMESPACE})),
+    Route("GET", "workspace/images", scopes=frozenset(Scope)),
+    Route("GET", W),
+    Route("PUT", W, reads=True),
+    Route("DELETE", W),
+    Route("GET", f"{W}/details"),
+    Route("POST", f"{W}/provisioning/retry"),
+    Route("POST", f"{W}/start", reads=True),
+    Route("POST", f"{W}/stop"),
+    Route("POST", f"{W}/restart"),
+    Route("POST", f"{W}/pause"),
+    Route("POST", f"{W}/resume"),
+    Route("POST", f"{W}/reinstall"),
+    Route("GET", f"{W}/lifecycle"),
+    Route("DELETE", f"{W}/lifecycle"),
+    Route("PUT", f"{W}/lifecycle/idle", reads=True),
+    Route("POST", f"{W}/lifecycle/permanent", reads=True),
+    Route("POST", f"{W}/lifecycle/temporary", reads=True),
+    Route("PUT", f"{W}/lifecycle/ttl", reads=True),
+    Route("POST", f"{W}/ping", reads=True),
+    Route("GET", f"{W}/metadata"),
+    Route("PUT", f"{W}/metadata", reads=True),
+    Route("PATCH", f"{W}/metadata", reads=True),
+    Route("GET", f"{W}/resources"),
+    Route("PUT", f"{W}/resources", reads=True),
+    Route("PATCH", f"{W}/resources", reads=True),
+    Route("PUT", f"{W}/overlay/resize", reads=True),
+    Route("GET", "workspace/usage"),
+    Route("GET", "workspace/activity"),
+    Route("GET", f"{W}/usage"),
+    Route("DELETE", f"{W}/usage"),
+    Route("GET", f"{W}/usage/totals"),
+    Route("GET", f"{W}/usage/credits/chart"),
+    Route("POST", f"{W}/usage/tracking/start"),
+    Route("POST", f"{W}/usage/tracking/stop"),
+    Route("GET", f"{W}/stats"),
+    Route("GET", f"{W}/info"),
+    Route("GET", f"{W}/config"),
+    Route("GET", f"{W}/network"),
+    Route("PUT", f"{W}/network", reads=True),
+    Route("PATCH", f"{W}/network", reads=True),
+    Route("GET", f"{W}/public-access"),
+    Route("POST", f"{W}/public-access", reads=True),
+    Route("DELETE", f"{W}/public-access/{{port}}"),
+    Route("GET", f"{W}/ssh"),
+    Route("POST", f"{W}/ssh/enable"),
+    Route("POST", f"{W}/ssh/disable"),
+    Route("POST", f"{W}/ssh/key", reads=True),
+    Route("POST", f"{W}/exec", reads=True),
+    Route("GET", f"{W}/overlay"),
+    Route("GET", f"{W}/overlay/files"),
+    Route("POST", f"{W}/overlay/files", reads=True),
+    Route("GET", f"{W}/overlay/usage"),
+    Route("POST", f"{W}/overlay/sync"),
+    Route("GET", f"{W}/logs"),
+    Route("DELETE", f"{W}/logs"),
+    Route("GET", f"{W}/logs/list"),
+    Route("GET", f"{W}/logs/file/{{name}}"),
+    Route("GET", f"{W}/logs/stream/{{source}}"),
+    Route("GET", f"{W}/stats/stream"),
+]
+# The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
+INTERNAL = {"internal/edge/port", "internal/edge/wake"}
+PLAIN_VIEWS = {
+    f"{W}/overlay/files": {"GET", "POST"},
+    f"{W}/logs/file/{{name}}": {"GET"},
+    f"{W}/logs/stream/{{source}}": {"GET"},
+    f"{W}/stats/stream": {"GET"},
+}
+DOCUMENTED = """
+POST /workspace
+POST /workspace/:id/provisioning/retry
+GET /workspace
+GET /workspace/:workspaceId
+GET /workspace/:workspaceId/details
+PUT /workspace/:workspaceId
+DELETE /workspace/:workspaceId
+GET /workspace/quota
+GET /workspace/:workspaceId/logs
+DELETE /workspace/:workspaceId/logs
+GET /workspace/:workspaceId/logs/list
+GET /workspace/:workspaceId/logs/file/:name
+GET /workspace/:workspaceId/logs/stream/boot
+GET /workspace/:workspaceId/logs/stream/cmd
+GET /workspace/:workspaceId/stats/stream
+GET /workspace/:workspaceId/overlay
+GET /workspace/:workspaceId/overlay/files
+POST /workspace/:workspaceId/overlay/files
+GET /workspace/:workspaceId/overlay/usage
+POST /workspace/:workspaceId/overlay/sync
+POST /workspace/:workspaceId/start
+POST /workspace/:workspaceId/stop
+POST /workspace/:workspaceId/restart
+POST /workspace/:workspaceId/pause
+POST /workspace/:workspaceId/resume
+POST /workspace/:workspaceId/reinstall
+GET /workspace/:workspaceId/lifecycle
+DELETE /workspace/:workspaceId/lifecycle
+PUT /workspace/:workspaceId/lifecycle/idle
+POST /workspace/:workspaceId/lifecycle/permanent
+POST /workspace/:workspaceId/lifecycle/temporary
+PUT /workspace/:workspaceId/lifecycle/ttl
+POST /workspace/:workspaceId/ping
+GET /workspace/images
+GET /workspace/:workspaceId/metadata
+PUT /workspace/:workspaceId/metadata
+PATCH /workspace/:workspaceId/metadata
+GET /workspace/:workspaceId/resources
+PUT /workspace/:workspaceId/resources
+PATCH /workspace/:workspaceId/resources
+PUT /workspace/:workspaceId/overlay/resize
+GET /workspace/usage
+GET /workspace/activity
+GET /workspace/:workspaceId/usage
+GET /workspace/:workspaceId/usage/totals
+GET /workspace/:workspaceId/usage/credits/chart
+POST /workspace/:workspaceId/usage/tracking/start
+POST /workspace/:workspaceId/usage/tracking/stop
+DELETE /workspace/:workspaceId/usage
+GET /workspace/:workspaceId/stats
+GET /workspace/:workspaceId/info
+GET /workspace/:workspaceId/config
+"""
+
+FIELDS = ["name", "slug", "image", "preset", "namespace", "mode", "config", "type", "cpus", "memory_mb"]
+FIELDS += ["wait_ready", "idempotency_key", "logo", "force", "cmd", "env", "working_dir", "user", "stdin"]
+FIELDS += ["ready_timeout_seconds", "timeout_seconds", "path", "content", "ttl", "suspend_after", "stop_after"]
+FIELDS += ["ttl_action", "remove_on_exit", "restart_policy", "ttl_seconds", "disk_size_mb", "apply", "size_mb"]
+FIELDS += ["public_key", "remove", "metadata", "allow_internet", "egress", "egress_ports", "ingress", "ingress_ports"]
+FIELDS += ["public_access", "port"]
+VALUES = {"name": "boot.log", "source": "boot", "port": "8080"}
+
+
+def make_rows(owner: Caller) -> dict[str, Workspace]:
+    """A workspace that failed, on no host, so that no accepted request waits."""
+    return {"workspace_id": make_workspace(owner.account, status=Status.FAILED, slug="the-workspace")}

@@ -1,0 +1,116 @@
+"""Placement: which host a new workspace gets, and how many queries that costs while the account's row is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import Account
+from common.errors import VMUnavailable
+from tests.callers import Caller
+from tests.workspaces.moves import nobody_waits as no_waiting_places
+from tests.workspaces.rows import make_host, make_workspace
+from vmbackend.models import Host
+from workspaces import placement
+from workspaces.models import Workspace
+from workspaces.quota import Amount
+from workspaces.states import Status
+
+pytestmark = pytest.mark.django_db
+
+SMALL = Amount(1000, 512, 1024)
+
+
+@pytest.fixture(autouse=True)
+def no_overcommit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host has exactly the memory that its row says."""
+    monkeypatch.setattr(settings.ENV, "memory_overcommit", 1.0)
+    monkeypatch.setattr(settings.ENV, "memory_reserve_mb", 0)
+
+
+def add_hosts(until: int, account: Account) -> None:
+    """Hosts, `until` of them in all, with a running, a stopped and a sleeping workspace each."""
+    for index in range(Host.objects.count(), until):
+        host = make_host(f"host-{index:03}")
+        for offset, status in enumerate((Status.RUNNING, Status.STOPPED, Status.SLEEPING)):
+            make_workspace(account, host=host, status=status, ip=f"10.200.1.{offset + 1}")
+
+
+def place(wanted: Amount = SMALL) -> Host:
+    with transaction.atomic():
+        return placement.place_on_host(wanted)
+
+
+def queries_of(call: Callable[[], Any]) -> int:
+    with CaptureQueriesContext(connection) as queries:
+        call()
+    return sum("SAVEPOINT" not in query["sql"] for query in queries)
+
+
+def test_placement_takes_three_queries_for_1_10_and_200_hosts(stranger: Caller) -> None:
+    counts = []
+    for number in (1, 10, 200):
+        add_hosts(number, stranger.account)
+        counts.append(queries_of(place))
+    # All hosts; the lock of the chosen one; its sum again under the lock.
+    assert counts == [3, 3, 3]
+
+
+def test_creating_a_workspace_takes_as_many_queries_for_1_10_and_200_hosts(api: Caller, stranger: Caller) -> None:
+    def create() -> None:
+        assert api.post("/workspace", {}).status_code == 202
+
+    counts = []
+    with no_waiting_places():
+        add_hosts(1, stranger.account)
+        create()  # what the first request of a process reads once is not counted
+        for number in (1, 10, 200):
+            add_hosts(number, stranger.account)
+            counts.append(queries_of(create))
+    assert counts[0] == counts[1] == counts[2]
+
+
+def test_the_host_with_the_most_uncommitted_memory_is_chosen(api: Caller) -> None:
+    for name, memory in (("large", 4096), ("larger", 6144), ("largest", 8192)):
+        make_host(name)
+        Host.objects.filter(pk=name).update(memory_mb=memory)
+    largest = Host.objects.get(pk="largest")
+    make_workspace(api.account, host=largest, ip="10.200.1.1", memory_mb=3072)
+    make_workspace(api.account, host=largest, ip="10.200.1.2", memory_mb=2048, status=Status.STOPPED)
+    assert place().pk == "larger"
+    Workspace.objects.filter(ip="10.200.1.1").update(status=Status.SLEEPING)
+    assert place().pk == "largest"
+
+
+def test_a_host_whose_memory_is_promised_is_refused_with_what_is_left(api: Caller) -> None:
+    host = make_host()
+    Host.objects.update(memory_mb=1024)
+    make_workspace(api.account, host=host, ip="10.200.1.1", memory_mb=700)
+    with pytest.raises(VMUnavailable) as refused:
+        place()
+    assert refused.value.details == {"resource": "memory_mb", "current": 324, "requested": 512}
+
+
+def test_only_the_disks_of_hosts_with_enough_memory_count() -> None:
+    make_host("small")
+    make_host("full")
+    Host.objects.filter(pk="small").update(memory_mb=256)
+    Host.objects.filter(pk="full").update(disk_free_mb=settings.ENV.disk_reserve_mb + 100)
+    with pytest.raises(VMUnavailable) as refused:
+        place()
+    assert refused.value.details == {"resource": "disk_size_mb", "current": 100, "requested": 1024}
+
+
+@pytest.mark.parametrize("change", [{"accepts_new": False}, {"problem": "No hypervisor."}, {"last_seen_at": None}])
+def test_a_host_that_takes_no_new_machines_is_not_chosen(change: dict[str, Any]) -> None:
+    make_host("closed")
+    Host.objects.update(**change)
+    with pytest.raises(VMUnavailable, match="No host is available"):
+        place()
+    make_host("open")
+    assert place().pk == "open"

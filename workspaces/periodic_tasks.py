@@ -1,0 +1,33 @@
+"""This app's part of the beat schedule (config/app_list.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def schedule(env: Any) -> dict[str, dict[str, Any]]:
+    """`env` is `config.env.Env`. A task expires before its next turn, so that an outage leaves no queue of the same."""
+    return {
+        "reconcile-hosts": {
+            "task": "workspaces.tasks.reconcile_hosts",
+            "schedule": float(env.reconcile_seconds),
+            "options": {"expires": env.reconcile_seconds * 0.9},
+        },
+        "expire-operations": {
+            "task": "workspaces.tasks.expire_operations",
+            "schedule": 10.0,
+            "options": {"expires": 9},
+        },
+        # Every second: a TTL fires within two seconds of its time. With nothing due it is one indexed query.
+        "sweep-due": {
+            "task": "workspaces.tasks.sweep_due",
+            "schedule": 1.0,
+            "options": {"expires": 1},
+        },
+        # No request depends on it: readers compute what is not rolled up yet.
+        "compact-usage": {
+            "task": "workspaces.tasks.compact_usage",
+            "schedule": 300.0,
+            "options": {"expires": 250},
+        },
+    }
