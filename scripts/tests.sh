@@ -38,6 +38,6 @@ run() {
 }
 
 run "without machines" -m "${rows}not vm and not host" -n "$processes" --dist loadfile "$@"
-# Each process has an instance of its own.
-run "machines and host" -m "${rows}($machines)" -n "$((processes < 4 ? processes : 4))" --dist loadfile "$@"
+# Each process has an instance of its own; a third one on two cores lets guests miss their time limits.
+run "machines and host" -m "${rows}($machines)" -n 2 --dist loadfile "$@"
 exit "$status"

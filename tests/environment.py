@@ -38,8 +38,23 @@ _redis: list[subprocess.Popen[bytes]] = []
 
 def start_redis() -> subprocess.Popen[bytes]:
     """A private Redis on SOCKET, without a TCP port and without a file."""
+    # It ends with this process, also where that is killed: a process of pytest-xdist may be, before it has cleaned up.
     process = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", str(SOCKET), "--save", "", "--dir", str(STATE)],
+        [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "--",
+            "redis-server",
+            "--port",
+            "0",
+            "--unixsocket",
+            str(SOCKET),
+            "--save",
+            "",
+            "--dir",
+            str(STATE),
+        ],
         stdout=subprocess.DEVNULL,
     )
     until = time.monotonic() + 10

@@ -88,12 +88,12 @@ def received(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 10_000, LIMIT])
-def test_a_connection_serves_on_after_a_body_that_nobody_read(connection: socket.socket, size: int) -> None:
+def test_a_connection_stays_open_after_an_unread_body(connection: socket.socket, size: int) -> None:
     for path in ("/unread", "/read", "/unread"):
         assert b"connection: close" not in exchange(connection, path, size)
 
 
-def test_after_too_much_of_a_body_the_end_of_the_connection_is_told(connection: socket.socket) -> None:
+def test_an_unread_body_above_the_limit_closes_the_connection(connection: socket.socket) -> None:
     head = f"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: {LIMIT + 1}\r\n\r\n"
     connection.sendall(head.encode())
     assert b"connection: close" in received(connection)
@@ -105,7 +105,7 @@ def chunked(path: str, *sizes: int) -> bytes:
 
 
 @pytest.mark.parametrize("sizes", [(5,), (1000, 70_000, 3), (LIMIT,)])
-def test_a_chunked_body_has_its_length_and_its_connection_serves_on(
+def test_a_chunked_body_gets_a_content_length_and_the_connection_stays_open(
     connection: socket.socket, sizes: tuple[int, ...]
 ) -> None:
     for path in ("/measured", "/unread", "/measured"):
@@ -113,12 +113,12 @@ def test_a_chunked_body_has_its_length_and_its_connection_serves_on(
         assert b"connection: close" not in received(connection)
 
 
-def test_a_chunked_body_that_is_too_large_is_announced_so_and_ends_its_connection(connection: socket.socket) -> None:
+def test_a_chunked_body_above_the_limit_closes_the_connection(connection: socket.socket) -> None:
     connection.sendall(chunked(f"/measured{LIMIT + 1}", LIMIT, 1))
     assert b"connection: close" in received(connection)
 
 
-def test_slow_senders_hold_few_threads_and_others_are_answered(server: Path) -> None:
+def test_slow_senders_occupy_a_limited_number_of_threads(server: Path) -> None:
     head = b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
     with ExitStack() as opened:
         held = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MAX_DRAINING + 1)]

@@ -143,7 +143,7 @@ API = [
 ]
 
 
-def test_what_touches_a_guest_goes_to_streams_and_the_rest_to_the_api(edge: tuple[Instance, str]) -> None:
+def test_guest_routes_go_to_streams_and_all_others_to_the_api(edge: tuple[Instance, str]) -> None:
     _, base = edge
     for path in STREAMS:
         assert httpx.get(base + path).json()["server"] == "streams", path
@@ -152,7 +152,7 @@ def test_what_touches_a_guest_goes_to_streams_and_the_rest_to_the_api(edge: tupl
     assert httpx.get(base + "/missing").status_code == 404
 
 
-def test_a_client_cannot_say_where_it_comes_from(edge: tuple[Instance, str]) -> None:
+def test_forwarded_headers_of_the_client_are_replaced(edge: tuple[Instance, str]) -> None:
     _, base = edge
     headers = {"X-Forwarded-For": "9.9.9.9", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example"}
     seen = httpx.get(base + "/workspace", headers=headers).json()["headers"]
@@ -162,7 +162,7 @@ def test_a_client_cannot_say_where_it_comes_from(edge: tuple[Instance, str]) -> 
 
 
 @pytest.mark.parametrize("path", ["/internal", "/internal/route", "/internal/../internal/x", "//internal/x"])
-def test_internal_routes_are_not_there_from_outside(edge: tuple[Instance, str], path: str) -> None:
+def test_internal_routes_are_not_found_from_outside(edge: tuple[Instance, str], path: str) -> None:
     _, base = edge
     status = subprocess.run(
         ["curl", "-s", "--path-as-is", "-o", "/dev/null", "-w", "%{http_code}", base + path],
@@ -213,7 +213,7 @@ def test_an_upload_streams_through(edge: tuple[Instance, str]) -> None:
     assert answer["first"] < last_sent
 
 
-def test_the_api_waits_for_no_slow_sender(edge: tuple[Instance, str]) -> None:
+def test_the_edge_buffers_a_slow_request_to_the_api(edge: tuple[Instance, str]) -> None:
     """It reads the first byte after the client has sent the last."""
     _, base = edge
     last_sent = 0.0
@@ -231,7 +231,7 @@ def test_the_api_waits_for_no_slow_sender(edge: tuple[Instance, str]) -> None:
     assert answer["first"] >= last_sent
 
 
-def test_a_request_waits_for_a_process_that_restarts(edge: tuple[Instance, str]) -> None:
+def test_a_request_waits_for_a_restarting_server(edge: tuple[Instance, str]) -> None:
     instance, base = edge
     socket = instance.run_dir / "api.sock"
     away = socket.with_name("away.sock")
@@ -242,7 +242,7 @@ def test_a_request_waits_for_a_process_that_restarts(edge: tuple[Instance, str])
     assert time.monotonic() - started > 1
 
 
-def test_a_process_that_stays_away_is_told_in_the_envelope(edge: tuple[Instance, str]) -> None:
+def test_an_unavailable_server_is_reported_in_the_error_envelope(edge: tuple[Instance, str]) -> None:
     instance, base = edge
     (instance.run_dir / "api.sock").unlink()
     answer = httpx.get(base + "/workspace", headers={"X-Request-ID": "mine-1"}, timeout=15)
@@ -254,7 +254,7 @@ def test_a_process_that_stays_away_is_told_in_the_envelope(edge: tuple[Instance,
     assert httpx.get(base + "/s/sbx_1/x").json()["server"] == "streams"
 
 
-def test_a_request_id_cannot_break_out_of_the_envelope(edge: tuple[Instance, str]) -> None:
+def test_a_request_id_cannot_inject_json_into_the_envelope(edge: tuple[Instance, str]) -> None:
     _, base = edge
     answer = httpx.get(base + "/internal/x", headers={"X-Request-ID": 'a","success":true,"b":"'})
     assert answer.json()["success"] is False
@@ -262,7 +262,7 @@ def test_a_request_id_cannot_break_out_of_the_envelope(edge: tuple[Instance, str
     assert "success" not in answer.headers["x-request-id"]
 
 
-def test_an_https_base_url_makes_caddy_serve_that_name(make_instance: Callable[[str], Instance]) -> None:
+def test_an_https_base_url_is_a_caddy_site(make_instance: Callable[[str], Instance]) -> None:
     instance = make_instance("tls")
     given = {"PLATFORM_BASE_URL": "https://vm.example.org"}
     made = caddyfile(instance.settings(given), instance.run_dir)

@@ -35,7 +35,7 @@ def test_a_request_reaches_the_machine_that_the_platform_names(world: World) -> 
     assert not {"cookie", "authorization"} & set(asked)
 
 
-def test_the_question_carries_the_edges_secret_whatever_the_client_says(world: World) -> None:
+def test_the_auth_subrequest_has_the_edge_secret_despite_client_headers(world: World) -> None:
     key = world.instance.settings({}).secret_key
     lies = {"X-Edge-Secret": "lie", "X-Edge-Host": "lie.localhost", "X-Upstream": "127.0.0.1:1"}
     seen = world.send("GET", headers=lies).json()["headers"]
@@ -45,7 +45,7 @@ def test_the_question_carries_the_edges_secret_whatever_the_client_says(world: W
     assert not [name for name in seen if name.startswith("x-edge-")]
 
 
-def test_where_a_request_comes_from_is_said_by_the_edge_alone(world: World) -> None:
+def test_only_the_edge_sets_forwarded_headers(world: World) -> None:
     lies = {
         **dict.fromkeys(("X-Forwarded-For", "X-Real-IP"), "9.9.9.9"),
         "X-Forwarded-Proto": "https",
@@ -61,14 +61,14 @@ def test_where_a_request_comes_from_is_said_by_the_edge_alone(world: World) -> N
     assert world.platform.asked_of("api")[0][1]["x-forwarded-for"] == "127.0.0.1"
 
 
-def test_the_platforms_credentials_are_not_handed_on(world: World) -> None:
+def test_platform_credentials_are_not_forwarded(world: World) -> None:
     seen = world.send("GET", headers={"X-Client-ID": "cli_1", "X-Client-Secret": "s"}).json()["headers"]
     assert not {"x-client-id", "x-client-secret"} & set(seen)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 @pytest.mark.parametrize("asleep", [False, True])
-def test_a_body_reaches_the_machine_whole(world: World, method: str, asleep: bool) -> None:
+def test_a_request_body_reaches_the_machine_complete(world: World, method: str, asleep: bool) -> None:
     if asleep:
         world.platform.answers["streams"] = world.platform.answers["api"]
         world.platform.answers["api"] = (202, {})
@@ -80,13 +80,13 @@ def test_a_body_reaches_the_machine_whole(world: World, method: str, asleep: boo
     assert [path for path, _, _ in world.platform.asked_of("streams")] == ["/internal/edge/wake"] * 2 * asleep
 
 
-def test_a_head_request_stays_one(world: World) -> None:
+def test_a_head_request_is_forwarded_as_head(world: World) -> None:
     answer = world.send("HEAD")
     assert (answer.status_code, answer.content) == (200, b"")
 
 
 @pytest.mark.parametrize("asleep", [False, True])
-def test_a_websocket_goes_through(world: World, asleep: bool) -> None:
+def test_a_websocket_is_proxied(world: World, asleep: bool) -> None:
     if asleep:
         world.platform.answers["streams"] = world.platform.answers["api"]
         world.platform.answers["api"] = (202, {})
@@ -99,7 +99,7 @@ def test_a_websocket_goes_through(world: World, asleep: bool) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 503])
-def test_what_the_platform_answers_is_the_answer(world: World, status: int) -> None:
+def test_error_responses_of_the_platform_are_forwarded(world: World, status: int) -> None:
     world.platform.answers["api"] = (status, {"Retry-After": "2"})
     answer = world.send("POST", "/x", content=b"body")
     assert (answer.status_code, answer.text) == (status, "the platform's own answer")
@@ -108,7 +108,7 @@ def test_what_the_platform_answers_is_the_answer(world: World, status: int) -> N
     assert world.send("GET").status_code == status
 
 
-def test_a_port_on_which_nobody_listens_is_told(world: World) -> None:
+def test_a_closed_port_is_reported(world: World) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         world.platform.answers["api"] = (200, {"X-Upstream": f"127.0.0.1:{unused.getsockname()[1]}"})
@@ -122,13 +122,13 @@ def test_a_port_on_which_nobody_listens_is_told(world: World) -> None:
         assert "nothing answers on this port" in page.text
 
 
-def test_a_platform_that_is_away_is_no_closed_port(world: World) -> None:
+def test_an_unavailable_platform_is_not_reported_as_a_closed_port(world: World) -> None:
     (world.instance.run_dir / "api.sock").unlink()
     answer = world.send("GET")
     assert (answer.status_code, answer.json()["error"]) == (503, "service_unavailable")
 
 
-def test_internal_routes_are_out_of_reach_under_every_name(world: World) -> None:
+def test_internal_routes_are_not_reachable_under_any_host_name(world: World) -> None:
     key = world.instance.settings({}).secret_key
     for host in ("127.0.0.1", "localhost", "evil.example"):
         answer = world.send("GET", "/internal/edge/port", host=host, headers={"X-Edge-Secret": edge_secret(key)})
@@ -138,7 +138,7 @@ def test_internal_routes_are_out_of_reach_under_every_name(world: World) -> None
     assert world.send("GET", "/internal/edge/port").json()["path"] == "/internal/edge/port"
 
 
-def test_names_beside_the_domain_are_the_platforms(world: World) -> None:
+def test_host_names_outside_the_public_domain_go_to_the_api(world: World) -> None:
     world.platform.answers["api"] = (404, {})
     for host in ("a.b.localhost", f"{HASH}.localhost.evil.example", f"{HASH}.example"):
         world.platform.asked.clear()

@@ -43,7 +43,7 @@ def keep_for_long(world: World, upstream: str = "", label: str = HASH) -> None:
     keep(world, range(this_second(), this_second() + LONG), upstream, label)
 
 
-def test_what_was_answered_in_this_second_is_not_asked_again(world: World) -> None:
+def test_a_cached_route_of_this_second_is_used_without_a_request(world: World) -> None:
     keep_for_long(world)
     lies = {"X-Edge-Secret": "lie", "X-Upstream": "127.0.0.1:1", "X-Client-ID": "cli_1", "X-Forwarded-For": "9.9.9.9"}
     seen = world.send("GET", "/a/b?c=%2F&d", headers={**lies, "Cookie": "theirs=2", "X-Client-Secret": "s"}).json()
@@ -55,7 +55,7 @@ def test_what_was_answered_in_this_second_is_not_asked_again(world: World) -> No
     assert world.platform.asked == []
 
 
-def test_bodies_and_websockets_need_no_question_either(world: World) -> None:
+def test_bodies_and_websockets_use_the_cached_route(world: World) -> None:
     keep_for_long(world)
     body = bytes(range(256)) * 40_000
     for content in (body, iter([body[:5_000_000], body[5_000_000:]])):
@@ -75,7 +75,7 @@ def test_a_name_with_a_port_and_a_slug_is_found(world: World) -> None:
     assert world.platform.asked == []
 
 
-def test_an_answer_of_another_second_is_not_used(world: World) -> None:
+def test_a_cached_route_of_another_second_is_not_used(world: World) -> None:
     now = this_second()
     keep(world, range(now - LONG, now))
     keep(world, range(now + LONG, now + LONG + 2))
@@ -83,7 +83,7 @@ def test_an_answer_of_another_second_is_not_used(world: World) -> None:
     assert len(world.platform.asked_of("api")) == 1
 
 
-def test_an_answer_ends_with_its_second_though_nobody_takes_it_away(world: World) -> None:
+def test_a_cached_route_expires_without_invalidation(world: World) -> None:
     answers = RouteCache(folder(world))
     while not world.platform.asked:
         answers.store(this_second(), HASH, world.machine)
@@ -96,7 +96,7 @@ def test_an_answer_ends_with_its_second_though_nobody_takes_it_away(world: World
     assert len(world.platform.asked_of("api")) == 1
 
 
-def test_what_is_forgotten_is_asked_at_once(world: World) -> None:
+def test_an_invalidated_route_is_requested_at_once(world: World) -> None:
     other = "b" * 20
     keep_for_long(world)
     keep_for_long(world, label=other)
@@ -129,13 +129,13 @@ def test_what_is_forgotten_is_asked_at_once(world: World) -> None:
         "",
     ],
 )
-def test_a_name_that_is_not_ones_own_finds_nobodys_machine(world: World, label: str) -> None:
+def test_a_label_that_is_not_cached_exactly_matches_no_machine(world: World, label: str) -> None:
     keep_for_long(world)
     assert world.send("GET", host=f"{label}.localhost").status_code in (400, 404)
     assert world.send("GET").status_code == 200
 
 
-def test_only_a_file_in_a_labels_folder_is_an_answer(world: World) -> None:
+def test_only_a_file_in_a_folder_named_by_the_label_is_a_cached_route(world: World) -> None:
     for second in range(this_second(), this_second() + LONG):
         (folder(world) / str(second)).mkdir()
         (folder(world) / str(second) / HASH).touch()
@@ -145,7 +145,7 @@ def test_only_a_file_in_a_labels_folder_is_an_answer(world: World) -> None:
     assert len(world.platform.asked) == 2
 
 
-def test_a_port_on_which_nobody_listens_is_told_without_a_question(world: World) -> None:
+def test_a_closed_port_of_a_cached_route_is_reported(world: World) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         keep_for_long(world, f"127.0.0.1:{unused.getsockname()[1]}")
@@ -154,7 +154,7 @@ def test_a_port_on_which_nobody_listens_is_told_without_a_question(world: World)
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
-def test_a_platform_that_ended_leaves_nothing_that_lasts(world: World) -> None:
+def test_cached_routes_expire_when_the_platform_is_down(world: World) -> None:
     (world.instance.run_dir / "api.sock").unlink()
     now = this_second()
     keep(world, range(now, now + 3))

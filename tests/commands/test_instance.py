@@ -30,7 +30,7 @@ def test_two_state_folders_share_no_name_and_no_subnet(tmp_path: Path) -> None:
     assert not ipaddress.ip_network(one.subnet).overlaps(ipaddress.ip_network(two.subnet))
 
 
-def test_an_instance_keeps_its_subnet_and_its_key_when_the_routes_change(
+def test_the_subnet_and_the_key_of_an_instance_do_not_change_with_the_routes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = load_instance(tmp_path / "a", 8001)
@@ -40,7 +40,7 @@ def test_an_instance_keeps_its_subnet_and_its_key_when_the_routes_change(
     assert again.settings({}).secret_key == first.settings({}).secret_key
 
 
-def test_a_routed_subnet_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_routed_subnet_is_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = ipaddress.IPv4Network(load_instance(tmp_path / "a", 8001).subnet)
     (tmp_path / "a" / "instance.json").unlink()
     monkeypatch.setattr(module, "routed_networks", lambda: [wanted.supernet(new_prefix=16)])
@@ -50,7 +50,7 @@ def test_a_routed_subnet_is_passed_over(tmp_path: Path, monkeypatch: pytest.Monk
     assert chosen.prefixlen == 20
 
 
-def test_a_long_state_path_gets_a_short_one_for_sockets(tmp_path: Path) -> None:
+def test_a_long_state_path_gets_a_short_link_for_sockets(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 80)
     made = load_instance(folder, 8001)
     try:
@@ -62,13 +62,13 @@ def test_a_long_state_path_gets_a_short_one_for_sockets(tmp_path: Path) -> None:
         made.short.unlink(missing_ok=True)
 
 
-def test_secrets_are_for_the_owner_alone(tmp_path: Path) -> None:
+def test_secrets_are_readable_by_the_owner_only(tmp_path: Path) -> None:
     made = load_instance(tmp_path / "a", 8001)
     assert stat.S_IMODE((made.state / "secrets.env").stat().st_mode) == 0o600
     assert stat.S_IMODE(made.run_dir.stat().st_mode) == 0o700
 
 
-def test_the_callers_setting_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_settings_file_and_the_file_the_defaults(tmp_path: Path) -> None:
     made = load_instance(tmp_path / "a", 8001)
     (made.state / "settings.env").write_text("PLATFORM_CACHE_DIR=/from/file\nPLATFORM_LOG_LEVEL=DEBUG\nOTHER=1\n")
     values = made.settings({"PLATFORM_LOG_LEVEL": "ERROR", "PLATFORM_STATE": "/somewhere/else"}).variables()
@@ -84,7 +84,7 @@ def test_the_name_in_the_base_url_is_an_allowed_host(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("port", ["0", "70000", "http"])
-def test_a_port_that_is_none_is_refused(tmp_path: Path, port: str) -> None:
+def test_an_invalid_port_is_refused(tmp_path: Path, port: str) -> None:
     with pytest.raises(InstanceError, match="PORT"):
         load_instance(tmp_path / "a", port)
 
@@ -95,7 +95,7 @@ def test_a_state_path_that_configuration_files_cannot_carry_is_refused(tmp_path:
         load_instance(tmp_path / name, 8001)
 
 
-def test_a_broken_instance_file_is_never_replaced_in_silence(tmp_path: Path) -> None:
+def test_a_broken_instance_file_is_an_error_and_is_not_replaced(tmp_path: Path) -> None:
     made = load_instance(tmp_path / "a", 8001)
     (made.state / "instance.json").write_text("{")
     with pytest.raises(InstanceError, match="backup"):

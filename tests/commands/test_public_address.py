@@ -45,7 +45,7 @@ def test_a_template_gives_domain_and_address(template: str, domain: str, url: st
         "https://{hash}.example.org {",
     ],
 )
-def test_a_template_that_is_none_stops_the_process(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
+def test_an_invalid_url_template_stops_the_process(monkeypatch: pytest.MonkeyPatch, template: str) -> None:
     with pytest.raises(ValueError, match="Give an address"):
         PublicAddress.of(template)
     monkeypatch.setenv("PLATFORM_PUBLIC_URL", template)
@@ -53,7 +53,7 @@ def test_a_template_that_is_none_stops_the_process(monkeypatch: pytest.MonkeyPat
         load()
 
 
-def test_the_platform_does_not_lie_among_its_workspaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_url_is_not_within_the_public_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BASE_URL", "https://api.apps.example.org")
     monkeypatch.setattr(settings.ENV, "public_url", "https://{hash}.apps.example.org")
     assert "platform.E007" in {found.id for found in settings_fit_together(None)}

@@ -58,7 +58,7 @@ def of(instance: Instance) -> list[int]:
     return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and alive(pid)]
 
 
-def test_stopping_one_instance_leaves_the_other_alone(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = make_instance("one"), make_instance("two")
     start(one, monkeypatch, sleeper("a"), sleeper("b"))
     start(two, monkeypatch, sleeper("a"))
@@ -68,7 +68,7 @@ def test_stopping_one_instance_leaves_the_other_alone(make_instance: Make, monke
     assert running(two) == before
 
 
-def test_a_killed_process_comes_back(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_process_is_restarted(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     start(instance, monkeypatch, sleeper("a"))
     pid = running(instance)["a"]
@@ -88,7 +88,7 @@ def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, mon
     assert not alive(child)
 
 
-def test_down_ends_what_a_killed_supervisor_left(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     supervisor = start(instance, monkeypatch, sleeper("a"), sleeper("b"))
     supervisor.kill()
@@ -99,7 +99,7 @@ def test_down_ends_what_a_killed_supervisor_left(make_instance: Make, monkeypatc
     assert not control.stop(instance, silent)
 
 
-def test_up_after_a_crash_replaces_what_was_left(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_after_a_crash_replaces_orphans(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     supervisor = start(instance, monkeypatch, sleeper("a"))
     left = running(instance)["a"]
@@ -109,7 +109,7 @@ def test_up_after_a_crash_replaces_what_was_left(make_instance: Make, monkeypatc
     assert not alive(left)
 
 
-def test_a_pid_file_of_a_stranger_stops_nobody(make_instance: Make) -> None:
+def test_a_stale_pid_file_stops_no_foreign_process(make_instance: Make) -> None:
     instance = make_instance()
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "supervisord"])
     try:
@@ -132,7 +132,7 @@ def test_a_process_that_ignores_sigterm_is_killed(make_instance: Make, monkeypat
     assert time.monotonic() - before < 15
 
 
-def test_a_taken_port_is_told_and_nothing_is_started(make_instance: Make) -> None:
+def test_a_port_in_use_is_an_error_and_nothing_is_started(make_instance: Make) -> None:
     import socket
 
     instance = make_instance()
@@ -142,7 +142,7 @@ def test_a_taken_port_is_told_and_nothing_is_started(make_instance: Make) -> Non
     assert of(instance) == []
 
 
-def test_a_tied_supervisor_ends_with_whoever_started_it(make_instance: Make) -> None:
+def test_a_tied_supervisor_ends_with_its_parent(make_instance: Make) -> None:
     instance = make_instance()
     program = f"""
 import sys, time
@@ -164,7 +164,7 @@ time.sleep(600)
     until(lambda: not of(instance))
 
 
-def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_living_one_is_not(short_dir: Path) -> None:
+def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_live_one_is_not(short_dir: Path) -> None:
     import socket
 
     from supervise.launcher import _remove_dead_socket
@@ -179,7 +179,7 @@ def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_living_one_is_not(
     assert not path.exists()
 
 
-def test_the_procfile_is_what_runs() -> None:
+def test_the_procfile_matches_the_supervised_processes() -> None:
     assert (ROOT / "Procfile").read_text() == procfile()
 
 
@@ -214,7 +214,7 @@ def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, shown: 
     assert [text for _, text in shown] == ["old", "one", "half", "last", "first of the new"]
 
 
-def test_following_begins_with_the_last_lines_and_shows_files_that_come_later(
+def test_following_starts_with_the_last_lines_and_includes_new_files(
     tmp_path: Path, shown: list[tuple[str, str]]
 ) -> None:
     (tmp_path / "api.log").write_text("".join(f"line {number}\n" for number in range(50)))

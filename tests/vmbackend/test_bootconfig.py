@@ -32,7 +32,7 @@ def records(boot: Boot = CONFIG.boot) -> list[str]:
     return encoded[:-1].decode("utf-8", "surrogateescape").split("\0")
 
 
-def test_every_value_becomes_a_record_and_lists_repeat_their_key() -> None:
+def test_every_value_is_a_record_and_lists_repeat_their_key() -> None:
     assert {
         "hostname=one", "address=10.0.0.5/20", "gateway=10.0.0.1", "dns=10.0.0.1", "dns=9.9.9.9",
         "host_key=00016b6579", "authorized_key=ssh-ed25519 AAAA control", "env=A=b=c d", "env=EMPTY=",
@@ -55,7 +55,7 @@ def test_an_entrypoint_is_passed_unless_it_is_a_bare_shell() -> None:
     assert not is_interactive_shell(("bash", "-c", "x"))
 
 
-def test_bytes_that_are_no_text_come_through() -> None:
+def test_non_utf8_values_are_encoded_unchanged() -> None:
     boot = Boot(hostname="x", env={"RAW": b"\xff".decode("utf-8", "surrogateescape")})
     assert b"env=RAW=\xff\0" in encode_config(replace(CONFIG, boot=boot))
 
@@ -68,7 +68,7 @@ def added(boot: Boot) -> list[str]:
     return records(boot)[len(records(Boot(hostname="x"))) :]
 
 
-def test_switches_travel_only_where_they_are_on() -> None:
+def test_flags_are_encoded_only_when_set() -> None:
     assert added(Boot(hostname="x", wait_for_init=True, ssh=True, ssh_keys=(f" {KEY} me\n", KEY), keep_logs=False)) == [
         "wait_for_init=1",
         "ssh=1",
@@ -79,7 +79,7 @@ def test_switches_travel_only_where_they_are_on() -> None:
     assert added(Boot(hostname="x", ssh_keys=(KEY,))) == []
 
 
-def test_a_workload_is_its_name_and_what_is_set_of_it() -> None:
+def test_a_workload_is_encoded_as_its_name_and_its_options() -> None:
     full = Workload(
         "web.1-x_",
         ("serve", "", "a b"),
@@ -138,12 +138,12 @@ def workload(**changes: object) -> Boot:
         Boot(hostname="x", user="u" * 256),
     ],
 )
-def test_what_the_guest_could_not_take_is_refused(boot: Boot) -> None:
+def test_values_beyond_the_limits_of_the_guest_are_refused(boot: Boot) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
         encode_config(replace(CONFIG, boot=boot))
 
 
-def test_a_configuration_is_as_large_as_the_guest_takes_and_no_larger() -> None:
+def test_a_configuration_has_the_size_limit_of_the_guest() -> None:
     rest = len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": ""}))))
     room = (256 << 10) - rest
     assert len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * room})))) == 256 << 10
@@ -163,7 +163,7 @@ def test_a_configuration_is_as_large_as_the_guest_takes_and_no_larger() -> None:
         Boot(hostname="x", cmd=("",)),
     ],
 )
-def test_what_cannot_be_encoded_is_refused(boot: Boot) -> None:
+def test_values_that_cannot_be_encoded_are_refused(boot: Boot) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
         encode_config(replace(CONFIG, boot=boot))
 
@@ -178,31 +178,31 @@ def test_a_host_key_is_private_and_stays_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("dropbearkey") is None, reason="dropbear is not installed")
-def test_a_host_key_is_one_for_dropbear(tmp_path: Path) -> None:
+def test_dropbear_reads_the_host_key(tmp_path: Path) -> None:
     line = generate_host_key(tmp_path / "key")
     read = subprocess.run(["dropbearkey", "-y", "-f", tmp_path / "key"], capture_output=True, check=True, text=True)
     assert line in [" ".join(said.split()[:2]) for said in read.stdout.splitlines()]
 
 
-def test_a_broken_host_key_is_an_error_of_the_backend(tmp_path: Path) -> None:
+def test_a_broken_host_key_raises_backend_unavailable(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"no key")
     with pytest.raises(BackendUnavailable):
         generate_host_key(tmp_path / "key")
 
 
-def test_without_a_kit_the_command_to_run_is_named(tmp_path: Path) -> None:
+def test_the_error_without_a_kit_names_the_command_to_run(tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailable, match=r"manage\.py guest_kit"):
         find_kit(tmp_path)
 
 
-def test_an_archive_is_the_same_whatever_the_order() -> None:
+def test_an_archive_does_not_depend_on_the_order_of_its_nodes() -> None:
     nodes = [cpio.regular("a/b/file", b"abc"), cpio.symlink("link", "a"), cpio.directory("a", 0o700)]
     archive = cpio.archive(nodes)
     assert archive == cpio.archive(reversed(nodes))
     assert archive.index(b"\0a/b\0"[1:]) < archive.index(b"a/b/file")
 
 
-def test_an_option_that_the_kernel_dropped_is_named() -> None:
+def test_a_kernel_option_that_was_dropped_is_reported() -> None:
     check_config("CONFIG_A=y\nCONFIG_GONE=y\n", "CONFIG_A=y\n")
     with pytest.raises(BackendUnavailable, match="CONFIG_A"):
         check_config("CONFIG_A=y\n", "# CONFIG_A is not set\n")

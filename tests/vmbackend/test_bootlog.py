@@ -25,7 +25,7 @@ def lines(path: Path) -> list[bytes]:
     return [split_timestamp(line)[1] for line in held(path).split(b"\n")]
 
 
-def test_a_stamp_is_taken_off_once() -> None:
+def test_split_timestamp_removes_one_timestamp() -> None:
     moment = datetime(2026, 1, 31, 13, 0, 0, 7999, tzinfo=timezone(timedelta(hours=1)))
     assert timestamp_prefix(moment) == b"2026-01-31T12:00:00.007Z "
     assert split_timestamp(timestamp_prefix(moment) * 2 + b"x") == (
@@ -49,7 +49,7 @@ def test_every_line_has_the_time_at_which_its_first_byte_was_read(path: Path) ->
     assert datetime.fromisoformat(stamps[0] or "").tzinfo == UTC
 
 
-def test_what_a_guest_writes_never_passes_for_a_stamp_of_ours(path: Path) -> None:
+def test_timestamps_written_by_the_guest_are_content(path: Path) -> None:
     forged = b"1999-01-01T00:00:00.000Z "
     log = BootLog(path, 1 << 20)
     log.append(forged + b"a\n" + forged + b"b\n")
@@ -60,7 +60,7 @@ def test_what_a_guest_writes_never_passes_for_a_stamp_of_ours(path: Path) -> Non
 
 
 @pytest.mark.parametrize("flood", [b"x" * 150, b"x" * 5000, b"x" * 5000 + b"\n"])
-def test_each_file_begins_with_a_stamp_also_in_the_middle_of_a_line(path: Path, flood: bytes) -> None:
+def test_each_file_begins_with_a_timestamp_even_within_a_line(path: Path, flood: bytes) -> None:
     log = BootLog(path, 400)
     for _ in range(5):
         log.append(flood)
@@ -68,7 +68,7 @@ def test_each_file_begins_with_a_stamp_also_in_the_middle_of_a_line(path: Path, 
             assert not file.exists() or split_timestamp(file.read_bytes())[0]
 
 
-def test_the_files_hold_no_more_than_the_bound_and_the_newest_output(path: Path) -> None:
+def test_the_log_is_bounded_and_contains_the_newest_output(path: Path) -> None:
     log = BootLog(path, 2000)
     for number in range(500):
         log.append(f"line {number:04d}\n".encode())
@@ -80,7 +80,7 @@ def test_the_files_hold_no_more_than_the_bound_and_the_newest_output(path: Path)
 
 
 @pytest.mark.parametrize("data", [b"x" * 50_000, b"\n" * 50_000, b"ab\n" * 20_000, bytes(range(256)) * 200])
-def test_a_flood_in_one_piece_stays_within_the_bound(path: Path, data: bytes) -> None:
+def test_a_flood_in_one_block_stays_within_the_limit(path: Path, data: bytes) -> None:
     log = BootLog(path, 2000)
     for _ in range(3):
         log.append(data)
@@ -88,7 +88,7 @@ def test_a_flood_in_one_piece_stays_within_the_bound(path: Path, data: bytes) ->
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_log_that_is_cleared_begins_anew(path: Path) -> None:
+def test_a_cleared_log_starts_empty(path: Path) -> None:
     log = BootLog(path, 400)
     for _ in range(30):
         log.append(b"old old old\n")
@@ -99,7 +99,7 @@ def test_a_log_that_is_cleared_begins_anew(path: Path) -> None:
     assert lines(path) == [b"new", b""]
 
 
-def test_a_reader_keeps_what_it_opened(path: Path) -> None:
+def test_rotation_does_not_change_an_open_file(path: Path) -> None:
     log = BootLog(path, 400)
     log.append(b"first\n")
     with path.open("rb") as opened:
@@ -108,7 +108,7 @@ def test_a_reader_keeps_what_it_opened(path: Path) -> None:
         assert split_timestamp(opened.readline())[1] == b"first\n"
 
 
-def test_a_disk_that_takes_nothing_costs_the_output_and_nothing_else(
+def test_a_log_that_cannot_be_written_drops_the_output_and_raises_nothing(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.mkdir()

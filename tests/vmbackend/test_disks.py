@@ -20,7 +20,7 @@ def _filesystem_mb(path):
     return int(fields["Block count"]) * int(fields["Block size"]) // disks.MIB
 
 
-def test_a_new_disk_is_sparse_private_and_holds_a_file_system(tmp_path):
+def test_a_new_disk_is_sparse_private_and_formatted(tmp_path):
     disk = tmp_path / "data.raw"
     disks.create_disk(disk, 1024)
     assert _filesystem_mb(disk) == 1024
@@ -36,7 +36,7 @@ def test_a_disk_grows_and_its_file_system_with_it(tmp_path):
     assert _filesystem_mb(disk) == disks.disk_size_mb(disk) == 256
 
 
-def test_growing_goes_on_where_a_death_left_a_large_file_around_a_small_file_system(tmp_path):
+def test_growing_continues_after_a_crash_between_file_and_file_system(tmp_path):
     disk = tmp_path / "data.raw"
     disks.create_disk(disk, 64)
     os.truncate(disk, 256 * disks.MIB)
@@ -51,7 +51,7 @@ def test_a_disk_never_shrinks(tmp_path):
     assert disks.disk_size_mb(disk) == 256
 
 
-def test_growing_what_is_no_file_system_is_refused(tmp_path):
+def test_growing_a_disk_without_a_file_system_is_refused(tmp_path):
     disk = tmp_path / "data.raw"
     disk.write_bytes(b"\0" * disks.MIB)
     with pytest.raises(BackendUnavailable):
@@ -64,14 +64,14 @@ def test_sizes_out_of_range_are_refused(size):
         disks.check_disk_size(size)
 
 
-def test_the_reserve_counts_as_taken(tmp_path):
+def test_the_disk_reserve_counts_as_used(tmp_path):
     free = disks.free_mb(tmp_path)
     disks.require_free_space(tmp_path, 1, 0)
     with pytest.raises(CapacityExceeded):
         disks.require_free_space(tmp_path, 1, free + 1)
 
 
-def test_a_disk_made_anew_replaces_the_old_one_only_when_it_is_whole(tmp_path, monkeypatch):
+def test_reset_disk_replaces_the_old_disk_only_when_the_new_one_is_complete(tmp_path, monkeypatch):
     disk = tmp_path / "data.raw"
     disk.write_bytes(b"old")
 

@@ -41,7 +41,7 @@ def _parsed(**changes):
     return ET.fromstring(domain_xml(replace(DEFINITION, **changes)))
 
 
-def test_disks_are_told_apart_by_serial_and_only_the_base_is_read_only():
+def test_disks_are_identified_by_serial_and_only_the_base_is_read_only():
     disks = {d.findtext("serial"): d for d in _parsed().findall("devices/disk")}
     assert set(disks) == {"base", "data"}
     assert disks["base"].find("readonly") is not None
@@ -59,14 +59,14 @@ def test_the_hypervisor_never_restarts_a_machine():
     assert {domain.findtext(f"on_{what}") for what in ("poweroff", "reboot", "crash")} == {"destroy"}
 
 
-def test_the_port_is_isolated_from_its_first_moment():
+def test_the_bridge_port_is_isolated_from_the_start():
     interface = _parsed().find("devices/interface")
     assert interface.find("port").get("isolated") == "yes"
     assert interface.find("target").get("dev") == "mvtabcdef5"
     assert interface.find("mac").get("address") == "02:6d:0a:00:00:05"
 
 
-def test_markup_in_a_path_stays_text():
+def test_markup_in_a_path_is_escaped():
     path = Path('/m/<disk type="x">&\'/base')
     domain = _parsed(base_disk=path)
     assert domain.find("devices/disk/source").get("file") == str(path)
@@ -80,7 +80,7 @@ def test_a_machine_belongs_to_its_instance_only():
     assert machine_id_from_xml("<domain><name>mvm-abcdef-m1</name></domain>", "abcdef") is None
 
 
-def test_boot_devices_have_slots_of_their_own():
+def test_each_boot_device_has_its_own_pci_slot():
     addresses = [
         (a.get("bus"), a.get("slot"), a.get("function")) for a in _parsed().findall("devices/*/address[@type='pci']")
     ]
@@ -88,7 +88,7 @@ def test_boot_devices_have_slots_of_their_own():
     assert not _parsed().findall("devices/controller[@model='pcie-root-port']")
 
 
-def test_firmware_is_the_one_that_is_named_or_the_hypervisors_own():
+def test_firmware_is_the_configured_file_or_the_hypervisors_default():
     loader = _parsed().find("os/loader")
     assert (loader.text, loader.get("type"), loader.get("readonly")) == ("/f/qboot.rom", "rom", "yes")
     assert _parsed(firmware=None).find("os/loader") is None

@@ -57,7 +57,7 @@ def test_preparing_again_keeps_the_disk_and_the_host_key(harness: Harness):
     assert harness.pool.call(address, _get) == b"kept"
 
 
-def test_preparing_again_takes_the_new_definition(harness: Harness):
+def test_preparing_again_replaces_the_definition(harness: Harness):
     spec = harness.spec()
     harness.driver.prepare(spec)
     harness.driver.prepare(harness.spec(id=spec.id, memory_mb=256))
@@ -112,14 +112,14 @@ def test_waiting_for_an_unknown_machine_is_not_found(harness: Harness):
         harness.driver.wait_ready(ABSENT, 1.0)
 
 
-def test_what_is_absent_is_destroyed_shut_down_and_deleted_at_once(harness: Harness):
+def test_destroy_shutdown_and_delete_of_an_absent_machine_are_no_ops(harness: Harness):
     harness.driver.destroy(ABSENT)
     assert harness.driver.shutdown(ABSENT, 5.0) is True
     harness.driver.delete(ABSENT)
     assert harness.driver.state(ABSENT) is MachineState.ABSENT
 
 
-def test_delete_removes_everything_and_may_be_repeated(harness: Harness):
+def test_delete_removes_everything_and_is_idempotent(harness: Harness):
     address = harness.running()
     harness.driver.delete(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ABSENT
@@ -128,7 +128,7 @@ def test_delete_removes_everything_and_may_be_repeated(harness: Harness):
     harness.driver.delete(address.machine_id)
 
 
-def test_the_network_policy_is_changed_on_machines_that_run_and_that_do_not(harness: Harness):
+def test_the_network_policy_of_running_and_stopped_machines_can_be_changed(harness: Harness):
     spec = harness.spec(network=NetworkPolicy(allow_internet=False))
     harness.driver.prepare(spec)
     harness.driver.set_network(spec.id, NetworkPolicy(ingress_ports=(8080,), egress_ports=(443,)))
@@ -140,7 +140,7 @@ def test_the_network_policy_is_changed_on_machines_that_run_and_that_do_not(harn
     assert spec.id in harness.driver.inventory().firewall
 
 
-def test_a_network_policy_is_kept_when_the_driver_comes_back_and_goes_with_the_machine(harness: Harness):
+def test_a_network_policy_survives_the_driver_and_is_deleted_with_the_machine(harness: Harness):
     policy = NetworkPolicy(allow_internet=False, egress=("example.com",), ingress_ports=(8080,))
     spec = harness.spec()
     harness.driver.prepare(spec)
@@ -152,25 +152,25 @@ def test_a_network_policy_is_kept_when_the_driver_comes_back_and_goes_with_the_m
     assert spec.id not in harness.driver.inventory().ids()
 
 
-def test_connections_of_an_absent_machine_are_none_and_end_at_once(harness: Harness):
+def test_connections_of_an_absent_machine_are_zero_and_closing_them_is_a_no_op(harness: Harness):
     assert harness.driver.count_connections(ABSENT) == 0
     harness.driver.close_connections(ABSENT, [80])
 
 
-def test_the_definition_holds_no_secret(harness: Harness):
+def test_the_definition_contains_no_secret(harness: Harness):
     spec = harness.spec(env={"TOKEN": "s3cr3t-value"}, cmd=("/bin/sh", "-c", "sleep 1 # s3cr3t-value"))
     harness.driver.prepare(spec)
     assert "s3cr3t-value" not in json.dumps(harness.driver.definition(spec.id), default=str)
 
 
-def test_closing_twice_is_harmless(harness: Harness):
+def test_close_is_idempotent(harness: Harness):
     harness.driver.close()
     harness.driver.close()
     harness.driver = harness.make_driver()
     harness.driver.open(harness.events.append)
 
 
-def test_capacity_counts_what_runs(harness: Harness):
+def test_capacity_subtracts_running_machines(harness: Harness):
     harness.needs_guest()
     before = harness.driver.capacity()
     harness.running()
@@ -190,7 +190,7 @@ def test_the_console_is_written_to_the_boot_log(harness: Harness):
     assert harness.driver.boot_log(address.machine_id).stat().st_size > 0
 
 
-def test_the_console_of_earlier_starts_stays_unless_logs_are_not_kept(harness: Harness):
+def test_the_console_log_of_earlier_starts_is_removed_only_without_keep_logs(harness: Harness):
     spec = harness.spec()
     harness.driver.prepare(spec)
     log = harness.driver.boot_log(spec.id)

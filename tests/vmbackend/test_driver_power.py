@@ -34,7 +34,7 @@ def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
     harness.event(address.machine_id, EventKind.READY)
 
 
-def test_starting_twice_changes_nothing(harness: Harness):
+def test_start_is_idempotent(harness: Harness):
     address = harness.running()
     harness.pool.call(address, _put)
     harness.driver.start(address.machine_id)

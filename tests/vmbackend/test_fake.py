@@ -28,7 +28,7 @@ def wait_for(found: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_a_failure_is_raised_once_by_whichever_process_comes_next(tmp_path: Path):
+def test_an_injected_failure_is_raised_once_in_any_process(tmp_path: Path):
     one, other = FakeDriver(tmp_path), FakeDriver(tmp_path)
     one.prepare(SPEC)
     one.fail_next("start", CapacityExceeded("full"))
@@ -38,7 +38,7 @@ def test_a_failure_is_raised_once_by_whichever_process_comes_next(tmp_path: Path
     assert one.state("m") is MachineState.RUNNING
 
 
-def test_a_first_preparation_that_fails_half_way_leaves_nothing(tmp_path: Path):
+def test_a_first_prepare_that_fails_half_way_leaves_nothing_behind(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.fail_next("prepare:network", BackendUnavailable("gone"))
     with pytest.raises(BackendUnavailable):
@@ -46,7 +46,7 @@ def test_a_first_preparation_that_fails_half_way_leaves_nothing(tmp_path: Path):
     assert driver.inventory().ids() == frozenset()
 
 
-def test_a_process_that_dies_in_a_preparation_leaves_what_delete_removes(tmp_path: Path):
+def test_delete_removes_orphans_of_a_crashed_prepare(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.create_orphans("m", "directories", "taps", "firewall", "saved")
     assert driver.inventory().taps == driver.inventory().saved == {"m"}
@@ -54,7 +54,7 @@ def test_a_process_that_dies_in_a_preparation_leaves_what_delete_removes(tmp_pat
     assert driver.inventory().ids() == frozenset()
 
 
-def test_another_process_kills_and_the_open_one_hears_of_it(tmp_path: Path):
+def test_changes_by_another_process_are_reported_to_the_open_driver(tmp_path: Path):
     events: list[Event] = []
     owner, other = FakeDriver(tmp_path), FakeDriver(tmp_path)
     owner.open(events.append)
@@ -74,7 +74,7 @@ def test_another_process_kills_and_the_open_one_hears_of_it(tmp_path: Path):
         owner.start("m")
 
 
-def test_a_stubborn_guest_is_ended_hard_and_a_sleeping_one_wakes(tmp_path: Path):
+def test_a_guest_that_ignores_shutdown_and_external_saves_are_simulated(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.prepare(SPEC)
     driver.ignore_power_button("m")
@@ -99,7 +99,7 @@ def die(point: str) -> Callable[[str], None]:
     return at
 
 
-def test_a_boot_configuration_comes_back_as_it_was_given(tmp_path: Path):
+def test_a_boot_configuration_round_trips(tmp_path: Path):
     workload = Workload("w", ("a", "b"), {"K": "v"}, restart=WorkloadRestart.ALWAYS, log_path="/l")
     boot = Boot("m", cmd=("x",), workloads=(workload,), ssh=True, ssh_keys=("ssh-ed25519 A",))
     driver = FakeDriver(tmp_path)
@@ -107,7 +107,7 @@ def test_a_boot_configuration_comes_back_as_it_was_given(tmp_path: Path):
     assert driver._known("m").spec.boot == boot
 
 
-def test_a_failure_in_the_middle_of_a_sleep_leaves_no_partial_memory(tmp_path: Path):
+def test_a_failed_sleep_leaves_no_partial_memory(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.prepare(SPEC)
     driver.start("m")
@@ -118,7 +118,7 @@ def test_a_failure_in_the_middle_of_a_sleep_leaves_no_partial_memory(tmp_path: P
     assert driver.inventory().saved == frozenset()
 
 
-def test_a_death_in_the_middle_of_a_sleep_leaves_partial_memory_that_the_next_open_removes(tmp_path: Path):
+def test_a_crash_during_sleep_leaves_partial_memory_that_the_next_open_removes(tmp_path: Path):
     driver = FakeDriver(tmp_path, crash_hook=die("sleep:half"))
     driver.prepare(SPEC)
     driver.start("m")
@@ -132,7 +132,7 @@ def test_a_death_in_the_middle_of_a_sleep_leaves_partial_memory_that_the_next_op
     assert after.inventory().saved == frozenset()
 
 
-def test_a_death_in_the_middle_of_a_new_disk_leaves_the_old_one(tmp_path: Path):
+def test_a_crash_during_reset_disk_keeps_the_old_disk(tmp_path: Path):
     driver = FakeDriver(tmp_path, crash_hook=die("reset_disk:half"))
     driver.prepare(SPEC)
     disk = tmp_path / "directories" / "m" / "disk"
@@ -145,7 +145,7 @@ def test_a_death_in_the_middle_of_a_new_disk_leaves_the_old_one(tmp_path: Path):
     assert list(disk.iterdir()) == []
 
 
-def test_spoilt_memory_is_told_once_and_dropped(tmp_path: Path):
+def test_corrupt_memory_is_reported_once_and_dropped(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.prepare(SPEC)
     driver.start("m")
@@ -158,7 +158,7 @@ def test_spoilt_memory_is_told_once_and_dropped(tmp_path: Path):
     assert driver.state("m") is MachineState.RUNNING
 
 
-def test_freshening_is_counted_from_the_last_time_it_began_to_run(tmp_path: Path):
+def test_the_resync_count_restarts_with_each_run(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     driver.prepare(SPEC)
     driver.start("m")
@@ -173,7 +173,7 @@ def test_freshening_is_counted_from_the_last_time_it_began_to_run(tmp_path: Path
     assert driver.resync_count("m") == 0
 
 
-def test_a_machine_that_slept_before_it_was_ready_boots_on_when_it_wakes(tmp_path: Path):
+def test_a_machine_that_slept_before_ready_continues_its_boot_after_wake(tmp_path: Path):
     driver = FakeDriver(tmp_path, delays={"boot": 0.2})
     driver.prepare(SPEC)
     driver.start("m")
@@ -186,7 +186,7 @@ def test_a_machine_that_slept_before_it_was_ready_boots_on_when_it_wakes(tmp_pat
     driver.resync_guest("m")
 
 
-def test_the_host_is_booted_anew(tmp_path: Path):
+def test_set_boot_id_changes_the_boot_id(tmp_path: Path):
     driver = FakeDriver(tmp_path)
     before = driver.capacity().boot_id
     driver.set_boot_id("another")

@@ -56,7 +56,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("limit", [1, 4, 9, 100])
-def test_pages_hold_every_name_once_and_in_order(guest: Guest, limit: int):
+def test_pages_contain_every_name_once_and_in_order(guest: Guest, limit: int):
     for name in NAMES:
         (guest.outside / os.fsdecode(name)).write_bytes(name)
     found = pages(guest, limit)
@@ -66,7 +66,7 @@ def test_pages_hold_every_name_once_and_in_order(guest: Guest, limit: int):
 
 
 @pytest.mark.usefixtures("way")
-def test_entries_are_the_same_whichever_way_they_are_found(guest: Guest):
+def test_both_ways_of_listing_return_the_same_entries(guest: Guest):
     (guest.outside / "d").mkdir(mode=0o700)
     (guest.outside / "f").write_bytes(b"xyz")
     (guest.outside / "f").chmod(0o640)
@@ -102,7 +102,7 @@ def test_a_hundred_thousand_entries_come_in_pages_of_a_bounded_size(guest: Guest
     assert (len(entries), more) == (9, False)
 
 
-def test_more_names_than_can_be_held_are_refused(guest: Guest, monkeypatch: pytest.MonkeyPatch):
+def test_directories_above_the_limit_of_names_are_refused(guest: Guest, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
     monkeypatch.setattr(ssh, "MAX_NAMES", 20)
     for name in "abcdefghijkl":
@@ -111,7 +111,7 @@ def test_more_names_than_can_be_held_are_refused(guest: Guest, monkeypatch: pyte
         guest.names()
 
 
-def test_a_directory_that_goes_away_meanwhile_is_not_found(guest: Guest, monkeypatch: pytest.MonkeyPatch):
+def test_a_directory_removed_during_listing_is_not_found(guest: Guest, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
     (guest.outside / "d").mkdir()
     for name in "abcdef":
@@ -128,7 +128,7 @@ def test_a_directory_that_goes_away_meanwhile_is_not_found(guest: Guest, monkeyp
         guest.names("d")
 
 
-def test_what_the_kernel_makes_up_is_known_and_read_whole(guest: Guest, local: LocalGuest):
+def test_virtual_files_are_recognized_and_read_completely(guest: Guest, local: LocalGuest):
     def stat(path: str) -> Any:
         return guest.do(lambda session: session.stat(path))
 
@@ -143,9 +143,7 @@ def test_what_the_kernel_makes_up_is_known_and_read_whole(guest: Guest, local: L
     assert stat(f"{guest.inside}/empty").is_virtual is False
 
 
-def test_a_file_of_the_kernels_without_an_end_is_refused_and_others_go_on(
-    guest: Guest, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_endless_virtual_file_is_refused_and_other_files_work(guest: Guest, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ssh, "MAX_VIRTUAL_FILE", 10)
     with pytest.raises(GuestPathInvalid, match="virtual file"):
         guest.read("/proc/version")
@@ -158,7 +156,7 @@ def test_a_file_of_the_kernels_without_an_end_is_refused_and_others_go_on(
 
 
 @pytest.mark.parametrize("path", ["/proc/new", "/sys/new", "/proc/1/new/file", "/sys/class/net/lo/mtu"])
-def test_the_kernels_own_places_take_no_files_and_are_not_called_full(guest: Guest, path: str):
+def test_writes_to_virtual_file_systems_are_refused_as_invalid_paths(guest: Guest, path: str):
     with pytest.raises(GuestPathInvalid):
         guest.do(lambda session: session.write(path, chunks(b"x")))
 
@@ -191,7 +189,7 @@ def mounted(local: LocalGuest, guest: Guest) -> Iterator[Callable[[str], None]]:
         subprocess.run(["umount", "-l", str(local.root)], check=True)
 
 
-def test_a_place_that_can_only_be_read_is_named(guest: Guest, mounted: Callable[[str], None]):
+def test_a_read_only_file_system_is_reported(guest: Guest, mounted: Callable[[str], None]):
     mounted("size=4m")
     guest.write("file", b"old")
     mounted("ro")

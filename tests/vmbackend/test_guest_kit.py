@@ -83,7 +83,7 @@ def until(machine: harness.Machine, command: str, wanted: str, seconds: float = 
         time.sleep(0.2)
 
 
-def test_a_machine_gets_ready_and_powers_off_at_the_power_button(start: Start) -> None:
+def test_a_machine_becomes_ready_and_powers_off_at_the_power_button(start: Start) -> None:
     machine = start()
     assert machine.line() == "ready"
     machine.qmp("system_powerdown")
@@ -133,9 +133,7 @@ def test_a_terminal_carries_the_exit_code_and_its_size(start: Start) -> None:
 
 
 @pytest.mark.parametrize("image", ["shell_image", "empty_image"])
-def test_files_travel_by_sftp_whatever_the_image_holds(
-    start: Start, image: str, request: pytest.FixtureRequest
-) -> None:
+def test_sftp_needs_nothing_of_the_image(start: Start, image: str, request: pytest.FixtureRequest) -> None:
     machine = start(request.getfixturevalue(image))
     assert machine.line() == "ready"
 
@@ -154,7 +152,7 @@ def test_files_travel_by_sftp_whatever_the_image_holds(
     assert run(machine, "/run/kit/bin/busybox cat /etc/hostname") == [(0, "guest-1\n")]
 
 
-def test_control_survives_what_the_user_removes(start: Start) -> None:
+def test_the_control_channel_survives_removed_system_files(start: Start) -> None:
     machine = start()
     assert machine.line() == "ready"
     run(machine, "/run/kit/bin/busybox rm -rf /root /etc /bin /run /dev/null /dev/ptmx /tmp")
@@ -167,7 +165,7 @@ def test_control_survives_what_the_user_removes(start: Start) -> None:
     assert "bin" not in over_ssh(machine, names)
 
 
-def test_the_main_processes_end_is_told_and_powers_off(start: Start) -> None:
+def test_the_exit_of_the_main_process_is_reported_and_powers_off(start: Start) -> None:
     script = "echo $WORD; id -u; pwd; exit 3"
     machine = start(cmd=("sh", "-c", script), env={"WORD": "secret"}, user="dev", working_dir="/home/dev")
     assert machine.line() == "ready"
@@ -181,7 +179,7 @@ def test_the_main_processes_end_is_told_and_powers_off(start: Start) -> None:
     assert "recovery" not in again.console()
 
 
-def test_all_that_a_main_process_says_just_before_its_end_is_kept(start: Start) -> None:
+def test_output_just_before_the_exit_of_the_main_process_is_logged(start: Start) -> None:
     """A full pipe and an end at once: the machine goes down while nobody has read it yet."""
     machine = start(cmd=("sh", "-c", "head -c 60000 /dev/zero; echo last"))
     assert [machine.line(), machine.line()] == ["ready", "exit 0 0"]
@@ -203,7 +201,7 @@ def test_a_main_process_that_cannot_start_exits_with_127(start: Start) -> None:
     assert [machine.line(), machine.line()] == ["ready", "exit 127 0"]
 
 
-def test_the_main_process_is_asked_to_end_at_the_power_button(start: Start) -> None:
+def test_the_main_process_gets_sigterm_at_the_power_button(start: Start) -> None:
     machine = start(cmd=("sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.1; done"))
     assert machine.line() == "ready"
     until(machine, "cat /var/log/workspace/cmd.log", "up\n")
@@ -212,7 +210,7 @@ def test_the_main_process_is_asked_to_end_at_the_power_button(start: Start) -> N
     assert machine.wait_off() < 5
 
 
-def test_an_entrypoints_end_changes_nothing(start: Start) -> None:
+def test_an_entrypoint_that_exits_with_0_is_not_restarted(start: Start) -> None:
     machine = start(entrypoint=("sh", "-c", "echo once >> /root/starts"))
     assert machine.line() == "ready"
     until(machine, "cat /root/starts", "once\n")
@@ -220,7 +218,7 @@ def test_an_entrypoints_end_changes_nothing(start: Start) -> None:
     assert run(machine, "cat /root/starts") == [(0, "once\n")]
 
 
-def test_what_came_up_behind_the_first_commands_does_not_stay_there(start: Start) -> None:
+def test_services_started_with_low_priority_return_to_normal_priority(start: Start) -> None:
     machine = start()
     assert machine.line() == "ready"
     assert machine.agent("guest-ping") == {"return": {}}
@@ -254,7 +252,7 @@ def test_the_guests_user_can_end_the_machine(start: Start, command: str) -> None
     assert machine.wait_off(10) < 5
 
 
-def test_a_machine_without_its_disk_says_so_and_powers_off(start: Start, tmp_path: Path) -> None:
+def test_a_machine_without_its_disk_logs_the_cause_and_powers_off(start: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(b"\0" * 1_048_576)
     machine = start(broken)

@@ -95,14 +95,14 @@ def guest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
         pool.close()
 
 
-def test_a_command_says_its_outputs_and_exit_code(guest: Guest):
+def test_a_command_returns_its_outputs_and_exit_code(guest: Guest):
     result = guest.run("echo out; echo err >&2; exit 3")
     assert (result.exit_code, result.stdout, result.stderr) == (3, b"out\n", b"err\n")
     assert not result.timed_out
     assert not result.truncated
 
 
-def test_arguments_arrive_as_they_are(guest: Guest):
+def test_arguments_arrive_unchanged(guest: Guest):
     words = ["a b", "$(id)", "'\"", "", "-e", "ü", "\n"]
     result = guest.run(["printf", "%s|", *words])
     assert result.stdout.decode() == "".join(f"{word}|" for word in words)
@@ -122,11 +122,11 @@ def test_a_large_environment_and_large_input(guest: Guest):
     assert result.stdout.split() == [b"100000", b"300000"]
 
 
-def test_input_that_is_not_read_does_no_harm(guest: Guest):
+def test_unread_input_is_no_error(guest: Guest):
     assert guest.run(["true"], stdin=b"y" * 4_000_000).exit_code == 0
 
 
-def test_at_the_deadline_the_whole_group_is_killed(guest: Guest):
+def test_the_process_group_is_killed_at_the_deadline(guest: Guest):
     marker = 300 + os.getpid() / 10**6
     started = time.monotonic()
     result = guest.run(f"sleep {marker} & sleep {marker}", timeout=1.0)
@@ -137,7 +137,7 @@ def test_at_the_deadline_the_whole_group_is_killed(guest: Guest):
     assert left.stdout.strip() == b"0"
 
 
-def test_a_signal_and_an_own_exit_code_of_127(guest: Guest):
+def test_a_signal_and_an_exit_code_of_127(guest: Guest):
     assert guest.run("kill -9 $$").exit_code == 137
     assert guest.run("exit 127").exit_code == 127
     assert guest.run("exit 124").timed_out is False
@@ -153,7 +153,7 @@ def test_a_signal_and_an_own_exit_code_of_127(guest: Guest):
         ([], {}),
     ],
 )
-def test_what_cannot_be_started_is_refused(guest: Guest, command: list[str], options: dict[str, str]):
+def test_commands_that_cannot_be_started_are_refused(guest: Guest, command: list[str], options: dict[str, str]):
     with pytest.raises(GuestCommandInvalid):
         guest.run(command, **options)
 
@@ -166,13 +166,13 @@ def test_output_beyond_the_limit_is_read_and_dropped(guest: Guest):
     assert result.exit_code == 0
 
 
-def test_a_background_process_does_not_hold_the_command(guest: Guest):
+def test_a_background_process_does_not_block_the_command(guest: Guest):
     started = time.monotonic()
     assert guest.run("sleep 20 >/dev/null 2>&1 & echo hi").stdout == b"hi\n"
     assert time.monotonic() - started < 5
 
 
-def test_eight_mebibytes_there_and_back(guest: Guest):
+def test_a_file_of_eight_mebibytes_round_trips(guest: Guest):
     data = os.urandom(8 << 20)
     assert guest.write("deep/er/data", *(data[i : i + 300_000] for i in range(0, len(data), 300_000))) == len(data)
     assert guest.read("deep/er/data") == data
@@ -185,7 +185,7 @@ def test_an_empty_file(guest: Guest):
     assert guest.read("empty") == b""
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(guest: Guest):
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_partial_file(guest: Guest):
     guest.write("file", b"old")
     with pytest.raises(RuntimeError):
         guest.do(lambda session: session.write(f"{guest.inside}/file", broken()))
@@ -193,7 +193,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(guest: Guest):
     assert [entry.name for entry in guest.names()[0]] == ["file"]
 
 
-def test_mode_is_kept_or_set(guest: Guest):
+def test_the_file_mode_is_preserved_or_set(guest: Guest):
     guest.write("script", b"1", mode=0o750)
     guest.write("script", b"2")
     assert guest.do(lambda session: session.stat(f"{guest.inside}/script")).mode == 0o750
@@ -201,7 +201,7 @@ def test_mode_is_kept_or_set(guest: Guest):
     assert guest.do(lambda session: session.stat(f"{guest.inside}/plain")).mode == 0o644
 
 
-def test_writing_through_a_link_keeps_the_link(guest: Guest):
+def test_writing_through_a_symlink_keeps_the_symlink(guest: Guest):
     guest.write("real", b"old")
     (guest.outside / "link").symlink_to("real")
     guest.write("link", b"new")
@@ -276,7 +276,7 @@ def test_disk_usage_and_sync(guest: Guest):
     guest.do(lambda session: session.sync())
 
 
-def test_a_reader_that_stops_early_gives_the_session_back(guest: Guest):
+def test_a_reader_that_stops_early_releases_the_session(guest: Guest):
     guest.write("big", b"x" * (4 << 20))
     chunks = guest.pool.stream(guest.address, lambda session: session.read(f"{guest.inside}/big"))
     next(chunks)

@@ -107,7 +107,7 @@ def servers(machine: harness.Machine) -> list[int]:
     return [int(pid) for pid in run(machine, script)[0][1].split()]
 
 
-def test_without_ssh_nothing_listens_and_nothing_runs_for_it(start: Start) -> None:
+def test_without_ssh_no_server_runs(start: Start) -> None:
     machine = ready(start(ssh_keys=(line(KEY),)))
     assert not listens(machine)
     assert servers(machine) == []
@@ -122,7 +122,7 @@ def test_a_users_key_opens_a_shell_of_the_image_with_the_machines_environment(st
     assert as_user(machine, "echo $TERM; test -t 0", term_type="xterm", key=OTHER) == (0, "xterm\r\n")
 
 
-def test_only_the_given_keys_open_it(start: Start) -> None:
+def test_only_the_given_keys_may_log_in(start: Start) -> None:
     machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
     run(machine, f"mkdir -p /root/.ssh; echo '{line(OTHER)}' > /root/.ssh/authorized_keys")
     assert refused(machine, OTHER)
@@ -131,14 +131,14 @@ def test_only_the_given_keys_open_it(start: Start) -> None:
     assert not refused(machine, KEY)
 
 
-def test_a_machine_without_keys_lets_nobody_in(start: Start) -> None:
+def test_a_machine_without_keys_refuses_every_login(start: Start) -> None:
     machine = ready(start(ssh=True))
     assert listens(machine)
     assert refused(machine)
 
 
 @pytest.mark.parametrize("image", ["shell_image", "empty_image"])
-def test_files_and_forwarded_ports_pass_whatever_the_image_holds(
+def test_sftp_and_port_forwarding_need_nothing_of_the_image(
     start: Start, image: str, request: pytest.FixtureRequest
 ) -> None:
     machine = ready(start(request.getfixturevalue(image), ssh=True, ssh_keys=(line(KEY),)))
@@ -178,7 +178,7 @@ def test_ssh_is_switched_on_and_off_while_the_machine_runs(start: Start) -> None
     assert as_user(machine, "echo again") == (0, "again\n")
 
 
-def test_open_sessions_live_through_new_keys_and_end_when_it_is_switched_off(start: Start) -> None:
+def test_open_sessions_survive_new_keys_and_end_when_ssh_is_switched_off(start: Start) -> None:
     machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
 
     async def work() -> tuple[int, str, int, bool]:
@@ -204,7 +204,7 @@ def test_open_sessions_live_through_new_keys_and_end_when_it_is_switched_off(sta
     assert "sleep\x00777" not in listing
 
 
-def test_root_of_the_guest_may_switch_it_and_ends_their_own_session(start: Start) -> None:
+def test_root_of_the_guest_may_switch_ssh_off_and_ends_its_own_session(start: Start) -> None:
     machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
     assert run(machine, f"echo '{line(OTHER)}' | {HELPER} run -- {HELPER} ssh on")[0][0] == 0
     assert as_user(machine, "echo in", key=OTHER) == (0, "in\n")
@@ -217,7 +217,7 @@ def test_root_of_the_guest_may_switch_it_and_ends_their_own_session(start: Start
     assert not listens(machine)
 
 
-def test_a_taken_port_is_told_and_the_server_comes_when_it_is_free(start: Start) -> None:
+def test_a_port_in_use_is_an_error_and_the_server_starts_once_it_is_free(start: Start) -> None:
     machine = ready(start())
     run(machine, "nc -ll -p 22 -e /bin/cat </dev/null >/dev/null 2>&1 & echo $! > /root/pid; sleep 0.5")
     with pytest.raises(GuestCommandInvalid, match="port 22"):
@@ -226,7 +226,7 @@ def test_a_taken_port_is_told_and_the_server_comes_when_it_is_free(start: Start)
     assert as_user(machine, "echo in") == (0, "in\n")
 
 
-def test_a_server_that_was_killed_is_started_again(start: Start) -> None:
+def test_a_killed_ssh_server_is_restarted(start: Start) -> None:
     machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
     killed = servers(machine)
     assert len(killed) == 1
@@ -234,7 +234,7 @@ def test_a_server_that_was_killed_is_started_again(start: Start) -> None:
     assert as_user(machine, "echo in") == (0, "in\n")
 
 
-def test_after_a_sleep_ssh_and_workloads_go_on(start: Start, kit: Kit, shell_image: Path) -> None:
+def test_ssh_and_workloads_continue_after_a_sleep(start: Start, kit: Kit, shell_image: Path) -> None:
     counting = Workload("beat", ("sh", "-c", "while :; do echo x >> /root/beats; sleep 0.2; done"))
     asleep = ready(start(workloads=(counting,), wait_for_init=True))
     told(asleep, lambda session: session.set_ssh(True, [line(KEY)]))
@@ -252,7 +252,7 @@ def test_after_a_sleep_ssh_and_workloads_go_on(start: Start, kit: Kit, shell_ima
         machine.close()
 
 
-def test_what_is_no_key_is_refused_before_it_reaches_the_guest(start: Start) -> None:
+def test_an_invalid_ssh_key_is_refused_before_it_is_sent(start: Start) -> None:
     machine = ready(start())
     for bad in ("nonsense", f'command="id" {line(KEY)}', f"{line(KEY)}\n{line(OTHER)}"):
         with pytest.raises(GuestCommandInvalid):
@@ -283,7 +283,7 @@ def test_the_agent_counts_connections(start: Start) -> None:
     assert agent_exec(machine, "connections", "none")[0] == 126
 
 
-def test_a_configuration_of_the_largest_size_arrives_whole_and_soon(start: Start) -> None:
+def test_a_configuration_of_maximum_size_arrives_complete_within_a_second(start: Start) -> None:
     env = {f"BIG{number}": chr(65 + number) * 60_000 for number in range(4)}
     machine = ready(start(env=env))
     told_by = [float(found) for found in re.findall(r"\[ *([0-9.]+)\] kit: (?:kernel|image)", machine.console())]

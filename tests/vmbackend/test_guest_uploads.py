@@ -27,7 +27,7 @@ __all__ = ["guest", "helper", "local"]
 pytestmark = pytest.mark.host
 
 
-def test_owner_and_mode_of_an_old_file_are_kept(guest: Guest):
+def test_owner_and_mode_of_an_existing_file_are_preserved(guest: Guest):
     guest.write("file", b"old")
     os.chown(guest.outside / "file", 1234, 4321)
     (guest.outside / "file").chmod(0o4711)
@@ -50,7 +50,7 @@ def leftovers(local: LocalGuest) -> list[Path]:
     return [*local.root.rglob(".partial-*"), *local.tracking.rglob("partial-*")]
 
 
-def test_after_a_write_nothing_is_noted(guest: Guest, local: LocalGuest):
+def test_a_write_leaves_no_tracking_record(guest: Guest, local: LocalGuest):
     guest.write("file", b"x")
     with pytest.raises(GuestPathInvalid):
         guest.write("file/below", b"x")
@@ -59,7 +59,7 @@ def test_after_a_write_nothing_is_noted(guest: Guest, local: LocalGuest):
     until(lambda: list(local.tracking.iterdir()) == [])
 
 
-def test_a_cut_connection_leaves_no_partial_file(guest: Guest, local: LocalGuest):
+def test_a_lost_connection_leaves_no_partial_file(guest: Guest, local: LocalGuest):
     guest.write("folder/file", b"old")
 
     def began() -> None:
@@ -86,7 +86,7 @@ asyncio.run(session.write(path, endless(lambda: None)))
 """
 
 
-def test_a_process_that_dies_in_the_middle_leaves_no_partial_file(guest: Guest, local: LocalGuest):
+def test_a_process_killed_during_a_write_leaves_no_partial_file(guest: Guest, local: LocalGuest):
     names = [b"plain", b"a\nb $(id) '\"", b"\xff"]
     for name in names:
         (local.root / os.fsdecode(name)).mkdir()
@@ -111,7 +111,7 @@ def test_a_process_that_dies_in_the_middle_leaves_no_partial_file(guest: Guest, 
     assert [place for place in local.root.rglob("*") if place.is_file()] == []
 
 
-def test_two_writers_of_one_file_leave_one_of_both_whole(guest: Guest, local: LocalGuest):
+def test_concurrent_writes_of_a_file_leave_one_of_them_complete(guest: Guest, local: LocalGuest):
     async def both(session: GuestSession) -> None:
         path = f"{guest.inside}/file"
         await asyncio.gather(*(session.write(path, chunks(*[letter * 70_000] * 5)) for letter in (b"a", b"b")))
@@ -129,7 +129,7 @@ def file_server(local: LocalGuest) -> int:
     return pid
 
 
-def test_a_question_waits_for_a_slow_block_instead_of_ending_its_transfer(local: LocalGuest):
+def test_a_request_waits_for_a_slow_block_instead_of_ending_its_transfer(local: LocalGuest):
     """The file server stands still for longer than a question may take; what is being written survives it."""
     settings = ConnectionSettings(request_timeout=1.0)
     pool = GuestPool(lambda address: SSHGuestSession(address, local.private_key, settings=settings, kit=local.kit))

@@ -29,7 +29,7 @@ __all__ = ["registry", "rootfs", "store"]
 pytestmark = pytest.mark.host
 
 
-def test_a_directory_becomes_a_base_disk_with_its_configuration(
+def test_a_directory_image_becomes_a_base_disk_with_its_configuration(
     store: ImageStore, rootfs: Path, tmp_path: Path
 ) -> None:
     digest = add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
@@ -40,7 +40,7 @@ def test_a_directory_becomes_a_base_disk_with_its_configuration(
     assert leftovers(tmp_path / "root") == []
 
 
-def test_modes_owners_links_and_attributes_survive(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_modes_owners_links_and_attributes_are_preserved(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     program = rootfs / "program"
     program.write_bytes(b"#!")
     os.chown(program, 123, 456)
@@ -73,7 +73,7 @@ def test_a_pinned_local_image_outlives_its_tag(store: ImageStore, rootfs: Path, 
     assert pull(store, f"localhost/tiny@{old}").digest == old
 
 
-def test_progress_rises_to_a_hundred(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_progress_rises_to_100_percent(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     seen: list[tuple[int, str]] = []
     pull(store, "localhost/tiny", progress=lambda percent, words: seen.append((percent, words)))

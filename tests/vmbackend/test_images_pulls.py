@@ -30,7 +30,7 @@ __all__ = ["rootfs", "store"]
 pytestmark = pytest.mark.host
 
 
-def test_an_image_above_the_limit_is_stopped_while_it_unpacks(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_unpacking_an_image_above_the_limit_is_aborted(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     for number in range(6):
         (rootfs / f"zeros{number}").write_bytes(bytes(10 * MIB))  # packs to almost nothing
     add_directory_image(tmp_path / "oci", "localhost/bomb", rootfs, CONFIG)
@@ -41,7 +41,9 @@ def test_an_image_above_the_limit_is_stopped_while_it_unpacks(store: ImageStore,
     assert pull(store, "localhost/bomb").size_bytes < MIB
 
 
-def test_an_image_that_says_it_is_too_large_is_not_fetched(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_an_image_whose_manifest_exceeds_the_limit_is_not_downloaded(
+    store: ImageStore, rootfs: Path, tmp_path: Path
+) -> None:
     (rootfs / "noise").write_bytes(os.urandom(2 * MIB))
     add_directory_image(tmp_path / "oci", "localhost/big", rootfs, CONFIG)
     seen: list[str] = []
@@ -51,7 +53,7 @@ def test_an_image_that_says_it_is_too_large_is_not_fetched(store: ImageStore, ro
     assert "Downloading the image." not in seen
 
 
-def test_a_full_disk_is_no_room(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_a_full_host_disk_raises_capacity_exceeded(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     full = ImageStore(tmp_path / "root", replace(store.settings, min_free_bytes=1 << 60))
     with pytest.raises(errors.CapacityExceeded):
@@ -59,7 +61,7 @@ def test_a_full_disk_is_no_room(store: ImageStore, rootfs: Path, tmp_path: Path)
     assert leftovers(tmp_path / "root") == []
 
 
-def test_damaged_layers_are_told(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_damaged_layers_raise_image_broken(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     layer = max((tmp_path / "oci/blobs/sha256").iterdir(), key=lambda path: path.read_bytes()[:2] == b"\x1f\x8b")
     layer.write_bytes(layer.read_bytes()[:-20] + bytes(20))
@@ -145,7 +147,7 @@ def works_in(process: Path, root: bytes) -> bool:
 
 @pytest.mark.parametrize("phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."])
 @pytest.mark.parametrize("mended_by", ["sweep", "ensure"])
-def test_a_killed_pull_leaves_only_what_is_removed(
+def test_partial_work_of_a_killed_pull_is_removed(
     store: ImageStore, big: str, tmp_path: Path, phase: str, mended_by: str
 ) -> None:
     argv = [sys.executable, "-c", KILLED, str(tmp_path / "root"), str(tmp_path / "oci")]
@@ -166,7 +168,7 @@ def test_a_killed_pull_leaves_only_what_is_removed(
         assert leftovers(tmp_path / "root") == []
 
 
-def test_eviction_takes_the_least_recently_used_and_never_the_used(
+def test_eviction_removes_the_least_recently_used_and_never_images_in_use(
     store: ImageStore, rootfs: Path, tmp_path: Path
 ) -> None:
     digests = []
@@ -184,7 +186,7 @@ def test_eviction_takes_the_least_recently_used_and_never_the_used(
     assert pull(small, "localhost/n2").digest == digests[2]
 
 
-def test_an_image_just_used_is_not_evicted(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
+def test_a_recently_used_image_is_not_evicted(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     image = pull(store, "localhost/tiny")
     careful = ImageStore(tmp_path / "root", replace(store.settings, cache_bytes=0, evict_grace=60))

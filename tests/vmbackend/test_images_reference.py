@@ -64,7 +64,7 @@ def test_localhost_is_the_local_store_only_without_a_port() -> None:
         *("a:", "a@sha256:12", "a@md5:" + "a" * 32, "localhost/../../etc", "a:b:c", "x/@sha256:" + "a" * 64),
     ],
 )
-def test_what_is_no_reference_is_refused_with_a_sentence(text: str) -> None:
+def test_an_invalid_reference_is_refused_with_a_message(text: str) -> None:
     with pytest.raises(ImageError) as caught:
         parse_reference(text)
     assert caught.value.message.endswith(".")

@@ -42,7 +42,7 @@ def test_an_image_by_digest_needs_no_registry_once_it_is_ready(store: ImageStore
         pull(store, f"{address}/app:1")
 
 
-def test_a_registry_mirror_answers_for_another_name(
+def test_a_registry_mirror_serves_the_mirrored_name(
     store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
 ) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
@@ -51,7 +51,7 @@ def test_a_registry_mirror_answers_for_another_name(
     assert pull(store, "app:1").config == CONFIG
 
 
-def test_manifest_lists_lead_to_our_platform_or_are_refused(
+def test_manifest_lists_select_our_platform_or_are_refused(
     store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
 ) -> None:
     oci = tmp_path / "oci"
@@ -87,7 +87,7 @@ def put_list(registry: str, oci: Path, tag: str, entries: dict[str, str]) -> Non
     subprocess.run([*argv, f"http://{registry}/v2/app/manifests/{tag}"], check=True, capture_output=True)
 
 
-def test_an_image_that_the_registry_does_not_have(store: ImageStore, registry: str, tmp_path: Path) -> None:
+def test_a_missing_image_raises_image_not_found(store: ImageStore, registry: str, tmp_path: Path) -> None:
     for name in ("app:1", "app@sha256:" + "0" * 64):
         with pytest.raises(errors.ImageNotFound):
             pull(insecure(store, tmp_path, registry), f"{registry}/{name}")
@@ -116,12 +116,14 @@ def test_a_closed_port_is_unreachable(store: ImageStore, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("domain", ["127.0.0.1:5000", "[::1]:5000", "169.254.169.254", "10.0.0.7:443", "localhost:80"])
-def test_a_registry_inside_our_own_network_is_not_asked(store: ImageStore, domain: str) -> None:
+def test_a_registry_in_a_private_network_is_not_contacted(store: ImageStore, domain: str) -> None:
     with pytest.raises(errors.ImageUnreachable, match="public address"):
         pull(store, f"{domain}/app:1")
 
 
-def test_a_private_registry_that_a_setting_names_is_asked(store: ImageStore, registry: str, tmp_path: Path) -> None:
+def test_a_private_registry_listed_in_the_settings_is_contacted(
+    store: ImageStore, registry: str, tmp_path: Path
+) -> None:
     settings = replace(store.settings, private_registries=(registry,))
     with pytest.raises(errors.ImageUnreachable) as caught:  # it speaks no TLS, which this setting does not excuse
         pull(ImageStore(tmp_path / "root", settings), f"{registry}/app:1")

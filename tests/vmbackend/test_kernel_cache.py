@@ -37,7 +37,7 @@ def test_a_cached_kernel_is_installed_and_not_compiled(source: Path, tmp_path: P
         assert own.vmlinux.read_bytes() == cached.read_bytes()
 
 
-def test_another_source_or_configuration_is_another_kernel(
+def test_the_cached_kernel_depends_on_source_and_configuration(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {put(b"kernel", tmp_path)}
@@ -51,7 +51,7 @@ def test_another_source_or_configuration_is_another_kernel(
         kernel.build_kernel(tmp_path / "kit", lambda *_: None)
 
 
-def test_a_kernel_appears_whole_and_nothing_else_stays(source: Path, tmp_path: Path) -> None:
+def test_a_kernel_is_cached_atomically(source: Path, tmp_path: Path) -> None:
     to = put(b"first", tmp_path)
     put(b"second", tmp_path)
     assert to.read_bytes() == b"second"

@@ -108,14 +108,14 @@ def kill_machine(folder: Path) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_a_driver_killed_during_a_boot_is_followed_by_one_that_sees_it_ready(step: Step) -> None:
+def test_a_driver_killed_during_a_boot_is_followed_by_one_that_reports_ready(step: Step) -> None:
     step("start")
     said = step("wait")
     assert "event ready" in said
     assert "found running" in said
 
 
-def test_a_driver_killed_before_the_machine_runs_leaves_one_that_can_be_started(step: Step) -> None:
+def test_a_driver_killed_before_the_machine_runs_leaves_a_machine_that_can_be_started(step: Step) -> None:
     step("die-before-it-runs")
     said = step("go-on")
     assert "found paused []" in said or "found off []" in said
@@ -130,7 +130,7 @@ def test_a_machine_killed_without_a_driver_is_crashed(step: Step, short: Path) -
     assert "found off" in said
 
 
-def test_an_exit_code_that_nobody_heard_is_told_before_the_stop(step: Step) -> None:
+def test_an_exit_code_written_without_a_driver_is_reported_before_the_stop(step: Step) -> None:
     step("start-and-wait")
     time.sleep(9)
     said = step("look", "4")
@@ -138,14 +138,14 @@ def test_an_exit_code_that_nobody_heard_is_told_before_the_stop(step: Step) -> N
     assert "found off" in said
 
 
-def test_a_driver_killed_in_the_middle_of_a_sleep_leaves_a_running_machine_or_a_sleeping_one(step: Step) -> None:
+def test_a_driver_killed_during_sleep_leaves_a_running_or_sleeping_machine(step: Step) -> None:
     step("begin-and-die-in-sleep")
     said = step("look", "0")
     assert "found running []" in said or "found asleep ['m1']" in said
     assert "now running []" in step("go-on", "0")
 
 
-def test_a_driver_killed_in_the_middle_of_a_wake_leaves_what_can_be_started(step: Step) -> None:
+def test_a_driver_killed_during_wake_leaves_a_machine_that_can_be_started(step: Step) -> None:
     assert "found asleep ['m1']" in step("begin-and-sleep", "0")
     step("wake-and-die")
     assert "now running []" in step("go-on", "0")

@@ -76,7 +76,7 @@ def test_foreign_domains_are_never_in_the_inventory(driver):
     assert driver.inventory().domains == {"m1": MachineState.OFF}
 
 
-def test_a_machine_lives_through_its_states(driver, events):
+def test_a_machine_passes_through_its_states(driver, events):
     driver.prepare(SPEC)
     driver.start("m1")
     driver.start("m1")
@@ -99,13 +99,13 @@ def test_saved_memory_is_asleep_and_is_dropped_by_destroy(driver):
     assert driver.state("m1") is MachineState.OFF
 
 
-def test_a_machine_that_someone_else_undefined_is_lost(driver, events):
+def test_a_machine_undefined_externally_is_reported_as_lost(driver, events):
     driver.prepare(SPEC)
     driver._domains.find(driver._libvirt.connection, "m1").undefine()
     _until(lambda: Event("m1", EventKind.STOPPED, reason=StopReason.LOST) in events)
 
 
-def test_a_failed_first_preparation_leaves_nothing(driver, monkeypatch):
+def test_a_failed_first_prepare_leaves_nothing_behind(driver, monkeypatch):
     def fails(connection, xml):
         raise BackendUnavailable("no")
 
@@ -115,7 +115,7 @@ def test_a_failed_first_preparation_leaves_nothing(driver, monkeypatch):
     assert driver.inventory().ids() == frozenset()
 
 
-def test_a_directory_that_a_death_left_is_inventory_and_can_be_deleted(driver):
+def test_an_orphaned_directory_is_in_the_inventory_and_can_be_deleted(driver):
     left = MachineDir(driver._settings.machines_dir, "m1")
     left.create()
     assert driver.inventory().directories == {"m1"}
@@ -123,14 +123,14 @@ def test_a_directory_that_a_death_left_is_inventory_and_can_be_deleted(driver):
     assert driver.inventory().ids() == frozenset()
 
 
-def test_memory_that_is_not_there_is_refused_before_the_start(driver):
+def test_a_machine_larger_than_the_free_memory_is_refused_before_the_start(driver):
     driver.prepare(replace(SPEC, memory_mb=1 << 30))
     with pytest.raises(CapacityExceeded):
         driver.start("m1")
     assert driver.state("m1") is MachineState.OFF
 
 
-def test_a_lost_connection_is_unavailable_and_comes_back_by_itself(driver):
+def test_a_lost_connection_raises_and_is_reopened_automatically(driver):
     driver.prepare(SPEC)
     driver._libvirt._lost(None, 0, None)
     with pytest.raises(BackendUnavailable):
@@ -139,7 +139,7 @@ def test_a_lost_connection_is_unavailable_and_comes_back_by_itself(driver):
     driver.inventory()
 
 
-def test_a_root_in_use_is_told_in_a_sentence(short):
+def test_a_libvirt_root_in_use_raises_backend_unavailable(short):
     (short / "run").mkdir()
     held = _lock_root(short, time.monotonic())
     try:
@@ -150,13 +150,13 @@ def test_a_root_in_use_is_told_in_a_sentence(short):
     _lock_root(short, time.monotonic()).close()
 
 
-def test_paths_too_long_for_sockets_are_told_at_once(tmp_path):
+def test_paths_too_long_for_sockets_are_refused(tmp_path):
     for changes in ({"uri": "qemu:///embed?root=/" + "x" * 60}, {"machines_dir": Path("/" + "x" * 70)}):
         with pytest.raises(BackendUnavailable, match="too long"):
             _settings(tmp_path, **changes).check()
 
 
-def test_a_record_of_before_there_were_policies_is_read(tmp_path):
+def test_a_record_without_a_network_policy_is_read(tmp_path):
     files = MachineDir(tmp_path, "m1")
     files.path.mkdir()
     old = {"id": "m1", "ip": "10.0.0.5", "image": "sha256:x", "cpus": 1, "memory_mb": 128, "disk_mb": 64}

@@ -52,7 +52,7 @@ class TestEvents:
         self.held.append(descriptor)
         os.write(descriptor, data)
 
-    def test_the_exit_code_is_told_before_the_stop(self, channels, files, told):
+    def test_the_exit_code_is_reported_before_the_stop(self, channels, files, told):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
         self._say(files, b"ready\nexit 7 exited\n")
@@ -62,21 +62,21 @@ class TestEvents:
         assert told[1].exit_code == 7
         _until(lambda: not files.read_status().running)
 
-    def test_what_was_said_without_a_driver_is_heard_by_the_next(self, channels, files, told):
+    def test_lines_written_without_a_driver_are_read_by_the_next(self, channels, files, told):
         files.write_status(Status(running=True))
         self._say(files, b"ready\n")
         channels.adopt(files)
         channels.wait_ready("m1", time.monotonic() + 5)
         assert files.read_status().ready
 
-    def test_a_stop_of_the_former_run_does_not_end_the_new_one(self, channels, files, told):
+    def test_a_stop_of_the_previous_run_does_not_end_the_new_one(self, channels, files, told):
         channels.begin_start(files, wake=False)
         channels.report_stopped("m1", StopReason.DESTROYED)
         channels.report_started("m1")
         _until(lambda: told)
         assert channels.status("m1").running
 
-    def test_who_waits_learns_of_the_end_at_once(self, channels, files):
+    def test_wait_ready_raises_at_once_when_the_machine_stops(self, channels, files):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
         threading.Timer(0.1, channels.report_stopped, ("m1", StopReason.CRASHED)).start()
@@ -85,7 +85,7 @@ class TestEvents:
             channels.wait_ready("m1", started + 30)
         assert time.monotonic() - started < 5
 
-    def test_a_reset_is_no_clean_end(self, channels, files, told):
+    def test_a_reset_is_reported_as_a_panic(self, channels, files, told):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
         channels.report_reset("m1")
@@ -93,14 +93,14 @@ class TestEvents:
         _until(lambda: told)
         assert told[0].reason is StopReason.PANICKED
 
-    def test_nonsense_on_the_port_is_not_an_event(self, channels, files, told):
+    def test_invalid_lines_on_the_port_are_not_events(self, channels, files, told):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
         self._say(files, b"\xff\x00\nexit\nexit -1\nexit 99999 x\nready now\n" + b"x" * 2000 + b"\nready\n")
         _until(lambda: told)
         assert told == [Event("m1", EventKind.READY)]
 
-    def test_a_guest_that_floods_the_port_is_not_heard_any_more(self, channels, files, told):
+    def test_events_of_a_guest_that_floods_the_port_are_ignored(self, channels, files, told):
         channels.begin_start(files, wake=False)
         descriptor = os.open(files.path / "events.out", os.O_RDWR | os.O_NONBLOCK)
         sent, deadline = 0, time.monotonic() + 1
@@ -113,7 +113,7 @@ class TestEvents:
         assert sent <= 4 * EVENTS_BYTES_MAX
         assert told == []
 
-    def test_a_receiver_that_fails_does_not_silence_the_rest(self, short):
+    def test_a_failing_callback_does_not_stop_later_events(self, short):
         told = []
 
         def receive(event):

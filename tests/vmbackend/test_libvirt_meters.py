@@ -83,7 +83,7 @@ def make(connection: Any, folder: Path) -> Meters:
     return Meters(host, Domains(INSTANCE), files)  # type: ignore[arg-type]
 
 
-def test_one_call_for_exactly_the_machines_given(tmp_path: Path) -> None:
+def test_samples_are_one_call_for_exactly_the_given_machines(tmp_path: Path) -> None:
     connection = FakeConnection(one=RUNNING, two=RUNNING, three=RUNNING)
     meters = make(connection, tmp_path)
     assert set(meters.samples(["one", "three"])) == {"one", "three"}
@@ -97,7 +97,7 @@ def test_one_call_for_exactly_the_machines_given(tmp_path: Path) -> None:
     assert flags == libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 
 
-def test_the_sums_over_disks_and_ports_and_the_memory_in_bytes(tmp_path: Path) -> None:
+def test_samples_sum_disks_and_interfaces_and_give_memory_in_bytes(tmp_path: Path) -> None:
     (tmp_path / "one").touch()
     sample = make(FakeConnection(one=RUNNING), tmp_path).samples(["one"])["one"]
     assert (sample.cpu_time_ns, sample.disk_read_bytes, sample.disk_write_bytes) == (5, 3, 4)
@@ -106,7 +106,7 @@ def test_the_sums_over_disks_and_ports_and_the_memory_in_bytes(tmp_path: Path) -
     assert sample.generation
 
 
-def test_nobody_to_measure_is_no_call(tmp_path: Path) -> None:
+def test_no_machines_to_sample_is_no_call(tmp_path: Path) -> None:
     connection = FakeConnection()
     assert make(connection, tmp_path).samples([]) == make(connection, tmp_path).samples(["unknown"]) == {}
     assert connection.calls == []
@@ -116,7 +116,7 @@ def test_nobody_to_measure_is_no_call(tmp_path: Path) -> None:
     "stats",
     [{}, {"state.state": libvirt.VIR_DOMAIN_SHUTOFF, "cpu.time": 5}, {"state.state": libvirt.VIR_DOMAIN_RUNNING}],
 )
-def test_machines_without_a_process_or_without_an_answer_are_left_out(tmp_path: Path, stats: dict[str, int]) -> None:
+def test_samples_omit_machines_without_a_process_or_without_statistics(tmp_path: Path, stats: dict[str, int]) -> None:
     assert make(FakeConnection(one=stats, two=RUNNING), tmp_path).samples(["one", "two"]).keys() == {"two"}
 
 
@@ -128,14 +128,14 @@ def test_machines_without_a_process_or_without_an_answer_are_left_out(tmp_path: 
         ({"balloon.usable": -5}, 190_000, 190_000),
     ],
 )
-def test_a_guest_that_lies_of_its_memory_stays_within_what_it_has(
+def test_reported_memory_is_limited_to_the_memory_of_the_machine(
     tmp_path: Path, said: dict[str, int], used: int, total: int
 ) -> None:
     sample = make(FakeConnection(one=RUNNING | said), tmp_path).samples(["one"])["one"]
     assert (sample.memory_used_bytes, sample.memory_total_bytes) == (used * 1024, total * 1024)
 
 
-def test_a_guest_without_a_balloon_says_nothing_of_its_memory(tmp_path: Path) -> None:
+def test_a_guest_without_a_balloon_has_no_memory_sample(tmp_path: Path) -> None:
     stats = {name: value for name, value in RUNNING.items() if not name.startswith("balloon.")}
     assert make(FakeConnection(one=stats), tmp_path).samples(["one"])["one"].memory_total_bytes is None
 
@@ -149,7 +149,7 @@ def test_a_new_connection_has_new_handles(tmp_path: Path) -> None:
     assert (first.lookups, second.lookups) == (["one"], ["one"])
 
 
-def test_handles_of_machines_that_are_gone_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handles_of_removed_machines_do_not_accumulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmbackend.libvirt.meters._SPARE_HANDLES", 5)
     connection = FakeConnection(**{f"m{number}": RUNNING for number in range(100)})
     meters = make(connection, tmp_path)
@@ -163,7 +163,7 @@ def test_handles_of_machines_that_are_gone_do_not_pile_up(tmp_path: Path, monkey
     assert len(connection.lookups) <= asked_meanwhile + 2
 
 
-def test_an_error_of_libvirt_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_libvirt_error_is_raised_as_backend_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = FakeConnection(one=RUNNING)
 
     def broken(*arguments: Any) -> None:
@@ -174,7 +174,7 @@ def test_an_error_of_libvirt_is_one_of_ours(tmp_path: Path, monkeypatch: pytest.
         make(connection, tmp_path).samples(["one"])
 
 
-def test_another_process_is_another_run(tmp_path: Path) -> None:
+def test_a_new_process_has_a_new_generation(tmp_path: Path) -> None:
     meters = make(FakeConnection(one=RUNNING), tmp_path)
     assert meters.samples(["one"])["one"].generation == ""  # no socket yet
     (tmp_path / "one").touch()
@@ -209,7 +209,9 @@ def test_the_disk_is_the_data_mount_within_what_the_machine_has(
     [None, 7, "text", {}, [], [7], [{"mountpoint": "/"}], [{"mountpoint": "/run/kit/data"}],
      [{"mountpoint": "/run/kit/data", "used-bytes": "5", "total-bytes": 10}]],
 )  # fmt: skip
-def test_nonsense_of_a_guest_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+def test_invalid_file_system_info_raises_guest_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
     monkeypatch.setattr(agent, "send_command", lambda *arguments: said)
     with pytest.raises(GuestUnreachable):
         make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
@@ -219,13 +221,15 @@ def test_nonsense_of_a_guest_is_no_disk(tmp_path: Path, monkeypatch: pytest.Monk
     "answer", ["", "{", "[]", "7", '{"return": ' + "[" * 100_000, '{"return": ' + "9" * 5000 + "}"],
     ids=["empty", "half", "list", "number", "deep", "long"],
 )  # fmt: skip
-def test_an_answer_that_is_none_is_a_silent_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+def test_an_invalid_agent_reply_raises_guest_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
     monkeypatch.setattr(agent.libvirt_qemu, "qemuAgentCommand", lambda *arguments: answer)
     with pytest.raises(GuestUnreachable):
         make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 
 
-def test_a_machine_that_does_not_run_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_usage_of_a_stopped_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "state_of", lambda target: None)
     with pytest.raises(InvalidMachineState):
         make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)

@@ -70,7 +70,7 @@ SPOILERS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.vm
-def test_no_spoilt_file_is_ever_loaded_or_started_over_in_silence(harness: Harness):
+def test_a_corrupt_file_is_never_loaded_and_always_reported(harness: Harness):
     address = harness.running()
     files = files_of(harness, address.machine_id)
     for name, spoil in SPOILERS.items():
@@ -85,7 +85,7 @@ def test_no_spoilt_file_is_ever_loaded_or_started_over_in_silence(harness: Harne
 
 @pytest.mark.vm
 @pytest.mark.parametrize("name", ["cut off", "middle overwritten"])
-def test_a_spoilt_file_without_a_seal_is_found_by_the_hypervisor(harness: Harness, name: str):
+def test_the_hypervisor_rejects_a_corrupt_file_without_a_checksum(harness: Harness, name: str):
     address = harness.asleep()
     files = files_of(harness, address.machine_id)
     files.memory_checksum.unlink()
@@ -97,7 +97,7 @@ def test_a_spoilt_file_without_a_seal_is_found_by_the_hypervisor(harness: Harnes
 
 
 @pytest.mark.vm
-def test_a_qemu_killed_while_it_saves_leaves_a_machine_that_starts(harness: Harness):
+def test_a_machine_starts_after_qemu_is_killed_while_saving(harness: Harness):
     address = harness.running()
     files = files_of(harness, address.machine_id)
     raised: list[BaseException] = []
@@ -121,7 +121,7 @@ def test_a_qemu_killed_while_it_saves_leaves_a_machine_that_starts(harness: Harn
 
 
 @pytest.mark.vm
-def test_a_qemu_killed_while_it_loads_is_loaded_again(harness: Harness):
+def test_a_wake_is_retried_when_qemu_is_killed_while_loading(harness: Harness):
     address = harness.running(cmd=KEEP)
     word = told(harness, address)
     harness.driver.sleep(address.machine_id)
@@ -176,7 +176,7 @@ def test_a_machine_stays_asleep_if_its_firewall_rules_fail(harness: Harness, mon
 
 
 @pytest.mark.vm
-def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_even_be_given_up(
+def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_be_rolled_back(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     address = harness.running(cmd=KEEP)
@@ -203,7 +203,7 @@ async def _draw(session) -> bytes:
 
 
 @pytest.mark.vm
-def test_two_wakes_of_one_memory_draw_different_numbers(harness: Harness, tmp_path: Path):
+def test_two_wakes_of_the_same_memory_draw_different_random_numbers(harness: Harness, tmp_path: Path):
     address = harness.asleep()
     files = files_of(harness, address.machine_id)
     kept = [files.memory, files.memory_checksum, files.data_disk]
@@ -222,7 +222,7 @@ def test_two_wakes_of_one_memory_draw_different_numbers(harness: Harness, tmp_pa
 
 
 @pytest.mark.vm
-def test_memory_that_somebody_else_saved_is_honoured_and_checked(harness: Harness):
+def test_externally_saved_memory_is_loaded_and_verified(harness: Harness):
     address = harness.running(cmd=KEEP)
     word = told(harness, address)
     domain_of(harness, address.machine_id).managedSave()
@@ -240,7 +240,7 @@ def test_memory_that_somebody_else_saved_is_honoured_and_checked(harness: Harnes
 
 
 @pytest.mark.vm
-def test_what_an_embedded_libvirt_saved_of_a_machine_it_forgot_is_a_leftover(harness: Harness):
+def test_a_managed_save_image_without_a_machine_is_an_orphan(harness: Harness):
     image = managed_image(harness.settings.embed_root, f"mvm-{harness.settings.instance}-ws_gone")
     image.write_bytes(PARTIAL)
     assert harness.driver.inventory().saved == {"ws_gone"}
@@ -250,7 +250,7 @@ def test_what_an_embedded_libvirt_saved_of_a_machine_it_forgot_is_a_leftover(har
 
 
 @pytest.mark.vm
-def test_a_fraction_of_a_cpu_is_held_before_and_after_a_sleep(harness: Harness):
+def test_a_cpu_quota_applies_before_and_after_a_sleep(harness: Harness):
     address = harness.running(cpus=0.3, cmd=("/bin/sh", "-c", "while :; do :; done"))
     if not harness.driver._power._quota_works:
         pytest.skip("this host's cgroups take no quota")

@@ -26,7 +26,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def test_a_machine_lives_through_the_death_of_libvirtd(folder: Path) -> None:
+def test_a_machine_survives_a_killed_libvirtd(folder: Path) -> None:
     with libvirtd.running_libvirtd(folder) as (uri, daemon):
         settings = factory.make_settings(folder, uri=uri)
         factory.remove_if_killed(settings)

@@ -54,7 +54,7 @@ def _internet(network):
     return _tool("nft", "list", "set", "inet", network.table, "internet")
 
 
-def test_a_machine_is_admitted_and_revoked_any_number_of_times(network):
+def test_attach_and_detach_are_idempotent(network):
     port = NetworkPort("m1", _ip(network, 5), OPEN)
     for _ in range(2):
         network.attach(port)
@@ -66,14 +66,14 @@ def test_a_machine_is_admitted_and_revoked_any_number_of_times(network):
         assert port.ip not in _internet(network)
 
 
-def test_the_way_out_is_taken_back(network):
+def test_internet_access_is_revoked(network):
     network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
     network.attach(NetworkPort("m1", _ip(network, 5), CLOSED))
     assert network.attached_addresses() == {"m1": _ip(network, 5)}
     assert _ip(network, 5) not in _internet(network)
 
 
-def test_an_address_goes_to_its_next_owner_and_the_former_address_is_free(network):
+def test_an_address_moves_to_another_machine(network):
     former = NetworkPort("m1", _ip(network, 5), OPEN)
     network.attach(former)
     network.attach(NetworkPort("m1", _ip(network, 6), OPEN), former)
@@ -81,7 +81,7 @@ def test_an_address_goes_to_its_next_owner_and_the_former_address_is_free(networ
     assert network.attached_addresses() == {"m1": _ip(network, 6), "m2": _ip(network, 5)}
 
 
-def test_installing_again_holds_exactly_what_is_named(network):
+def test_reinstalling_attaches_exactly_the_given_ports(network):
     network.attach(NetworkPort("gone", _ip(network, 9), OPEN))
     network.install([NetworkPort("m1", _ip(network, 5), CLOSED)])
     assert network.attached_addresses() == {"m1": _ip(network, 5)}
@@ -94,7 +94,7 @@ def test_foreign_and_own_addresses_are_refused(network):
             network.attach(NetworkPort("m1", ip, OPEN))
 
 
-def test_one_instance_leaves_the_other_alone(network, tmp_path):
+def test_one_instance_does_not_affect_another(network, tmp_path):
     other = Network(_settings("fe0002", tmp_path / "two"))
     try:
         other.install([])
@@ -145,23 +145,23 @@ def _passed(network, guest, **frame):
     return "packets 1 " in _tool("nft", "list", "chain", "inet", network.table, "seen")
 
 
-def test_a_frame_of_the_admitted_machine_passes(network, guest):
+def test_a_frame_of_an_attached_machine_passes(network, guest):
     network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
     assert _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
 
 
 @pytest.mark.parametrize(("mac_of", "number"), [(5, 6), (6, 5), (6, 6)])
-def test_a_frame_under_another_name_is_dropped(network, guest, mac_of, number):
+def test_a_frame_with_a_forged_source_is_dropped(network, guest, mac_of, number):
     network.attach(NetworkPort("m1", _ip(network, 5), OPEN))
     network.attach(NetworkPort("m2", _ip(network, 6), OPEN))
     assert not _passed(network, guest, source_mac=mac_for(_ip(network, mac_of)), source_ip=_ip(network, number))
 
 
-def test_a_machine_that_was_not_admitted_says_nothing(network, guest):
+def test_a_frame_of_a_detached_machine_is_dropped(network, guest):
     assert not _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
 
 
-def test_a_tap_that_was_left_is_removed_and_a_foreign_one_is_not(network, guest):
+def test_an_orphaned_tap_is_removed_and_a_foreign_interface_is_not(network, guest):
     (tap,) = network.taps()
     network.remove_tap("lo")
     network.remove_tap(tap)
@@ -169,6 +169,6 @@ def test_a_tap_that_was_left_is_removed_and_a_foreign_one_is_not(network, guest)
     assert Path("/sys/class/net/lo").exists()
 
 
-def test_names_fit_the_kernel(network):
+def test_interface_names_fit_the_kernels_limit(network):
     assert len(network.tap_for(_ip(network, 254))) <= 15
     assert len(network.bridge) <= 15

@@ -52,7 +52,7 @@ def guest(files: MachineDir, answer: Answer) -> Iterator[list[bytes]]:
         os.close(answers)
 
 
-def test_time_and_randomness_are_sent_and_no_two_are_the_same(files: MachineDir) -> None:
+def test_each_resync_sends_the_time_and_new_entropy(files: MachineDir) -> None:
     with guest(files, lambda asked, line: b"fresh %d %d\n" % (asked, time.time_ns())) as heard:
         before = time.time_ns()
         resync_clock_and_entropy(files)
@@ -63,7 +63,7 @@ def test_time_and_randomness_are_sent_and_no_two_are_the_same(files: MachineDir)
     assert words[0][2] != words[1][2]
 
 
-def test_a_guest_that_hears_it_late_is_told_a_time_ahead(files: MachineDir) -> None:
+def test_a_guest_that_answers_late_is_sent_a_time_ahead(files: MachineDir) -> None:
     behind = 100 * SECOND
 
     def late(asked: int, line: bytes) -> bytes:
@@ -76,7 +76,7 @@ def test_a_guest_that_hears_it_late_is_told_a_time_ahead(files: MachineDir) -> N
     assert behind // 2 < second - first < behind * 2
 
 
-def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:
+def test_a_clock_that_stays_wrong_raises_guest_unreachable(files: MachineDir) -> None:
     with guest(files, lambda asked, line: b"fresh %d 5\n" % asked), pytest.raises(GuestUnreachable, match="clock"):
         resync_clock_and_entropy(files)
 
@@ -91,12 +91,12 @@ def test_a_clock_that_is_never_right_is_told(files: MachineDir) -> None:
         b"\xff\xfe %d \0\n",
     ],
 )
-def test_what_is_no_answer_is_a_refusal(files: MachineDir, said: bytes) -> None:
+def test_an_invalid_reply_raises_guest_unreachable(files: MachineDir, said: bytes) -> None:
     with guest(files, lambda asked, line: said % asked), pytest.raises(GuestUnreachable, match="could not resync"):
         resync_clock_and_entropy(files)
 
 
-def test_answers_to_somebody_else_are_passed_over(files: MachineDir) -> None:
+def test_replies_to_other_requests_are_ignored(files: MachineDir) -> None:
     def after_others(asked: int, line: bytes) -> bytes:
         return b"fresh 1 1\nfailed 2 x\n\nnonsense\nfresh %d %d\n" % (asked, time.time_ns())
 
@@ -104,7 +104,7 @@ def test_answers_to_somebody_else_are_passed_over(files: MachineDir) -> None:
         resync_clock_and_entropy(files)
 
 
-def test_what_was_said_before_anybody_asked_is_dropped(files: MachineDir) -> None:
+def test_output_before_the_request_is_dropped(files: MachineDir) -> None:
     with guest(files, lambda asked, line: b"fresh %d %d\n" % (asked, time.time_ns())) as heard:
         out = os.open(f"{files.requests_pipe}.out", os.O_RDWR | os.O_NONBLOCK)
         os.write(out, b"x" * 65536)
@@ -113,22 +113,20 @@ def test_what_was_said_before_anybody_asked_is_dropped(files: MachineDir) -> Non
     assert len(heard) == 1
 
 
-def test_a_guest_that_talks_without_end_is_not_heard_for_ever(
-    files: MachineDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_reply_raises_guest_unreachable(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPLY_BYTES_MAX", 8192)
     endless = guest(files, lambda asked, line: b"x" * 30_000 + b"\n")
     with endless, pytest.raises(GuestUnreachable, match="does not resync"):
         resync_clock_and_entropy(files)
 
 
-def test_a_silent_guest_is_given_up(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_guest_raises_guest_unreachable(files: MachineDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SECONDS", 0.1)
     with guest(files, lambda asked, line: b"."), pytest.raises(GuestUnreachable, match="does not resync"):
         resync_clock_and_entropy(files)
 
 
-def test_a_machine_without_a_process_is_told_at_once(files: MachineDir) -> None:
+def test_resync_of_a_machine_without_a_process_raises_at_once(files: MachineDir) -> None:
     with pytest.raises(GuestUnreachable):
         resync_clock_and_entropy(files)
     (files.path / "requests.in").unlink()
@@ -136,7 +134,7 @@ def test_a_machine_without_a_process_is_told_at_once(files: MachineDir) -> None:
         resync_clock_and_entropy(files)
 
 
-def test_a_process_that_dies_meanwhile_is_told_at_once(files: MachineDir) -> None:
+def test_a_process_that_exits_during_resync_raises_at_once(files: MachineDir) -> None:
     requests = os.open(f"{files.requests_pipe}.in", os.O_RDWR)
     answers = os.open(f"{files.requests_pipe}.out", os.O_RDWR)
 

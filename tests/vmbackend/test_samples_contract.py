@@ -41,14 +41,14 @@ def worked(harness: Harness, address) -> None:
         harness.driver.add_usage(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
 
 
-def test_machines_without_a_process_are_left_out(harness: Harness) -> None:
+def test_samples_omit_machines_without_a_process(harness: Harness) -> None:
     spec = harness.spec()
     harness.driver.prepare(spec)
     assert harness.driver.samples([]) == {}
     assert harness.driver.samples([spec.id, "never_made"]) == {}
 
 
-def test_counters_grow_with_what_a_machine_does(harness: Harness) -> None:
+def test_counters_grow_with_usage(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
     before = sample_of(harness.driver, address.machine_id)
@@ -61,7 +61,7 @@ def test_counters_grow_with_what_a_machine_does(harness: Harness) -> None:
         assert getattr(after, name) - getattr(before, name) >= SIZE, name
 
 
-def test_memory_is_what_the_guest_says_within_what_it_has(harness: Harness) -> None:
+def test_memory_is_reported_by_the_guest_within_its_size(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
     until = time.monotonic() + harness.boot_seconds
@@ -72,7 +72,7 @@ def test_memory_is_what_the_guest_says_within_what_it_has(harness: Harness) -> N
     assert 0 < sample.memory_used_bytes < sample.memory_total_bytes <= 192 << 20
 
 
-def test_only_the_machines_that_were_asked_for_are_told(harness: Harness) -> None:
+def test_samples_cover_only_the_requested_machines(harness: Harness) -> None:
     harness.needs_guest()
     one, other = harness.running(), harness.running()
     assert set(harness.driver.samples([one.machine_id])) == {one.machine_id}
@@ -82,7 +82,7 @@ def test_only_the_machines_that_were_asked_for_are_told(harness: Harness) -> Non
     }
 
 
-def test_another_process_is_another_run_whose_counters_begin_anew(harness: Harness) -> None:
+def test_a_new_process_has_a_new_generation_with_counters_from_zero(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
     worked(harness, address)
@@ -100,7 +100,7 @@ def test_another_process_is_another_run_whose_counters_begin_anew(harness: Harne
     assert sample_of(harness.driver, address.machine_id).generation not in ("", first.generation, second.generation)
 
 
-def test_a_later_driver_sees_the_same_run(harness: Harness) -> None:
+def test_a_later_driver_reports_the_same_generation(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
     worked(harness, address)
@@ -121,7 +121,7 @@ def test_a_paused_machine_is_measured_and_uses_nothing(harness: Harness) -> None
     assert (after.generation, after.net_tx_bytes) == (before.generation, before.net_tx_bytes)
 
 
-def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: Harness) -> None:
+def test_saving_one_machine_does_not_delay_samples_of_another(harness: Harness) -> None:
     harness.needs_guest()
     one, other = harness.running(), harness.running()
     if isinstance(harness.driver, FakeDriver):
@@ -138,7 +138,7 @@ def test_a_machine_that_is_saved_does_not_delay_the_samples_of_another(harness: 
     assert during > 3
 
 
-def test_the_guest_tells_how_full_its_disk_is(harness: Harness) -> None:
+def test_the_guest_reports_its_disk_usage(harness: Harness) -> None:
     harness.needs_guest()
     address = harness.running()
     assert harness.driver.agent_responds(address.machine_id, 10)
@@ -150,7 +150,7 @@ def test_the_guest_tells_how_full_its_disk_is(harness: Harness) -> None:
     assert after.used_bytes - before.used_bytes >= SIZE
 
 
-def test_a_guest_that_is_silent_or_off_tells_nothing_of_its_disk(harness: Harness) -> None:
+def test_disk_usage_of_a_silent_or_stopped_guest_is_an_error(harness: Harness) -> None:
     with pytest.raises(MachineNotFound):
         harness.driver.guest_disk("never_made", 1)
     spec = harness.spec()
@@ -164,7 +164,7 @@ def test_a_guest_that_is_silent_or_off_tells_nothing_of_its_disk(harness: Harnes
             harness.driver.guest_disk(spec.id, 0.05)
 
 
-def test_a_hypervisor_that_does_not_answer_is_told(harness: Harness) -> None:
+def test_an_unavailable_hypervisor_raises_backend_unavailable(harness: Harness) -> None:
     if isinstance(harness.driver, FakeDriver):
         harness.driver.fail_next("samples", BackendUnavailable("away"))
     else:

@@ -25,14 +25,14 @@ def files(tmp_path: Path) -> MachineDir:
 @pytest.mark.parametrize(
     ("content", "whole"), [(None, False), (b"", False), (b"Lib", False), (PARTIAL, False), (WHOLE, True)]
 )
-def test_a_partial_file_is_told_from_a_whole_one(files: MachineDir, content: bytes | None, whole: bool):
+def test_a_partial_file_is_not_complete(files: MachineDir, content: bytes | None, whole: bool):
     if content is not None:
         files.memory.write_bytes(content)
     assert SavedMemory(files).is_complete is whole
 
 
 @pytest.mark.parametrize("content", [b"", WHOLE[:-1], b"x" + WHOLE[1:], PARTIAL])
-def test_a_sealed_file_that_changed_is_still_saved_memory_but_not_sound(files: MachineDir, content: bytes):
+def test_a_changed_file_is_complete_but_does_not_match_its_checksum(files: MachineDir, content: bytes):
     files.memory.write_bytes(WHOLE)
     memory = SavedMemory(files)
     memory.write_checksum()
@@ -42,7 +42,7 @@ def test_a_sealed_file_that_changed_is_still_saved_memory_but_not_sound(files: M
     assert not memory.matches_checksum()
 
 
-def test_memory_does_not_fit_a_disk_that_was_used_since(files: MachineDir):
+def test_memory_does_not_match_a_disk_modified_later(files: MachineDir):
     files.memory.write_bytes(WHOLE)
     files.data_disk.write_bytes(b"disk")
     memory = SavedMemory(files)
@@ -53,7 +53,7 @@ def test_memory_does_not_fit_a_disk_that_was_used_since(files: MachineDir):
     assert not memory.matches_checksum()
 
 
-def test_nothing_is_left_of_what_is_dropped(files: MachineDir):
+def test_drop_removes_memory_and_checksum(files: MachineDir):
     files.memory.write_bytes(WHOLE)
     memory = SavedMemory(files)
     memory.write_checksum()
@@ -62,12 +62,12 @@ def test_nothing_is_left_of_what_is_dropped(files: MachineDir):
     assert list(files.path.iterdir()) == []
 
 
-def test_sealing_what_was_removed_meanwhile_is_nothing(files: MachineDir):
+def test_write_checksum_without_a_memory_file_is_a_no_op(files: MachineDir):
     SavedMemory(files).write_checksum()
     assert list(files.path.iterdir()) == []
 
 
-def test_where_files_cannot_be_written_it_is_told(files: MachineDir):
+def test_a_file_that_cannot_be_written_raises_backend_unavailable(files: MachineDir):
     files.memory.mkdir()
     with pytest.raises(BackendUnavailable):
         SavedMemory(files).write_checksum()

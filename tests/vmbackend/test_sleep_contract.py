@@ -66,7 +66,7 @@ def clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, float
     return before, int(fields["tv_sec"]) + int(fields["tv_usec"]) / 1e6, after
 
 
-def test_memory_lives_through_a_sleep(harness: Harness):
+def test_memory_survives_a_sleep(harness: Harness):
     address = harness.running(cmd=KEEP)
     word = told(harness, address)
     harness.driver.sleep(address.machine_id)
@@ -76,7 +76,7 @@ def test_memory_lives_through_a_sleep(harness: Harness):
     assert harness.driver.inventory().saved == frozenset()
 
 
-def test_a_sleeping_machine_is_asleep_and_says_why_it_stopped(harness: Harness):
+def test_a_sleeping_machine_is_asleep_and_reports_saved(harness: Harness):
     address = harness.asleep()
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SAVED
@@ -87,14 +87,14 @@ def test_a_sleeping_machine_is_asleep_and_says_why_it_stopped(harness: Harness):
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
 
 
-def test_a_woken_machine_runs_and_has_no_saved_memory_any_more(harness: Harness):
+def test_a_woken_machine_runs_and_its_saved_memory_is_removed(harness: Harness):
     address = harness.asleep()
     wake(harness, address)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
     assert harness.driver.inventory().saved == frozenset()
 
 
-def test_the_clock_is_right_after_a_wake(harness: Harness):
+def test_the_clock_is_correct_after_a_wake_and_resync(harness: Harness):
     harness.needs_guest()
     address = harness.asleep()
     time.sleep(harness.nap)
@@ -114,7 +114,7 @@ def test_a_paused_machine_sleeps_and_wakes_running(harness: Harness):
     told(harness, address)
 
 
-def test_a_machine_can_sleep_again_and_again(harness: Harness):
+def test_a_machine_can_sleep_repeatedly(harness: Harness):
     harness.needs_guest()
     address = harness.running(cmd=KEEP)
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_a_machine_can_sleep_again_and_again(harness: Harness):
     told(harness, address)
 
 
-def test_memory_that_cannot_be_loaded_is_dropped_and_the_next_start_is_a_cold_one(harness: Harness):
+def test_corrupt_memory_is_dropped_and_the_next_start_is_a_cold_boot(harness: Harness):
     address = harness.running()
     if not harness.without_guest:
         harness.pool.call(address, _put)
@@ -139,7 +139,7 @@ def test_memory_that_cannot_be_loaded_is_dropped_and_the_next_start_is_a_cold_on
     assert harness.pool.call(address, _get) == b"kept"
 
 
-def test_without_disk_room_a_machine_goes_on_running(harness: Harness):
+def test_a_machine_keeps_running_when_its_memory_does_not_fit_on_the_disk(harness: Harness):
     address = harness.running()
     harness.fill_disk(harness.driver)
     with pytest.raises(CapacityExceeded):
@@ -149,7 +149,7 @@ def test_without_disk_room_a_machine_goes_on_running(harness: Harness):
 
 
 @pytest.mark.parametrize("method", ["destroy", "shutdown", "delete"])
-def test_ending_a_sleeping_machine_leaves_no_memory(harness: Harness, method: str):
+def test_ending_a_sleeping_machine_removes_its_memory(harness: Harness, method: str):
     address = harness.asleep()
     if method == "shutdown":
         assert harness.driver.shutdown(address.machine_id, 1.0) is True
@@ -162,7 +162,7 @@ def test_ending_a_sleeping_machine_leaves_no_memory(harness: Harness, method: st
         assert address.machine_id not in harness.driver.inventory().ids()
 
 
-def test_what_makes_no_sense_asleep_is_refused(harness: Harness):
+def test_operations_on_running_machines_are_refused_while_asleep(harness: Harness):
     address = harness.asleep()
     for method in ("pause", "resume", "resync_guest", "reset_disk"):
         with pytest.raises(InvalidMachineState):
@@ -172,7 +172,7 @@ def test_what_makes_no_sense_asleep_is_refused(harness: Harness):
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
 
 
-def test_a_machine_that_is_off_can_neither_sleep_nor_be_freshened(harness: Harness):
+def test_a_machine_that_is_off_can_neither_sleep_nor_resync(harness: Harness):
     spec = harness.spec()
     harness.driver.prepare(spec)
     for method in ("sleep", "resync_guest"):
@@ -180,7 +180,7 @@ def test_a_machine_that_is_off_can_neither_sleep_nor_be_freshened(harness: Harne
             getattr(harness.driver, method)(spec.id)
 
 
-def test_a_paused_machine_is_freshened_after_it_goes_on(harness: Harness):
+def test_a_paused_machine_can_resync_after_resume(harness: Harness):
     harness.needs_guest()
     address = harness.running()
     harness.driver.pause(address.machine_id)
@@ -200,7 +200,7 @@ def test_a_sleeping_machine_survives_the_driver(harness: Harness):
     assert told(harness, address) == word
 
 
-def test_a_disk_made_anew_is_empty_and_the_machine_the_same(harness: Harness):
+def test_reset_disk_empties_the_disk_and_keeps_the_host_key(harness: Harness):
     address = harness.running()
     if not harness.without_guest:
         harness.pool.call(address, _put)
@@ -215,7 +215,7 @@ def test_a_disk_made_anew_is_empty_and_the_machine_the_same(harness: Harness):
     assert identity.ssh_host_key == address.host_key
 
 
-def test_a_machine_that_the_hypervisor_forgot_is_brought_back_with_its_files(harness: Harness):
+def test_prepare_restores_an_undefined_machine_with_its_files(harness: Harness):
     address = harness.running()
     if not harness.without_guest:
         harness.pool.call(address, _put)
@@ -228,7 +228,7 @@ def test_a_machine_that_the_hypervisor_forgot_is_brought_back_with_its_files(har
     assert harness.pool.call(address, _get) == b"kept"
 
 
-def test_the_saved_memory_of_a_forgotten_machine_is_a_leftover(harness: Harness):
+def test_the_saved_memory_of_an_undefined_machine_is_an_orphan(harness: Harness):
     address = harness.asleep()
     harness.forget(harness.driver, address.machine_id)
     assert address.machine_id in harness.driver.inventory().saved
@@ -236,7 +236,7 @@ def test_the_saved_memory_of_a_forgotten_machine_is_a_leftover(harness: Harness)
     assert address.machine_id not in harness.driver.inventory().ids()
 
 
-def test_a_forgotten_machine_that_slept_is_brought_back_off(harness: Harness):
+def test_an_undefined_machine_that_slept_is_prepared_as_off(harness: Harness):
     address = harness.asleep()
     harness.forget(harness.driver, address.machine_id)
     harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
@@ -244,7 +244,7 @@ def test_a_forgotten_machine_that_slept_is_brought_back_off(harness: Harness):
     assert harness.driver.inventory().saved == frozenset()
 
 
-def test_a_host_tells_whether_machines_can_sleep_and_when_it_was_booted(harness: Harness):
+def test_capacity_reports_snapshots_and_boot_id(harness: Harness):
     capacity = harness.driver.capacity()
     assert capacity.snapshots
     assert capacity.boot_id

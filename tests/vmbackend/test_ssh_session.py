@@ -58,15 +58,13 @@ def test_another_client_key_is_refused(local: LocalGuest, guest: Guest, tmp_path
     guest.pool.close()
 
 
-def test_nobody_listening_is_unreachable(guest: Guest, local: LocalGuest):
+def test_a_guest_that_does_not_listen_is_unreachable(guest: Guest, local: LocalGuest):
     local.stop()
     with pytest.raises(GuestUnreachable):
         guest.run(["true"])
 
 
-def test_a_connection_cut_in_the_middle_of_a_read_is_unreachable_and_the_next_call_reconnects(
-    guest: Guest, local: LocalGuest
-):
+def test_a_connection_lost_during_a_read_raises_and_the_next_call_reconnects(guest: Guest, local: LocalGuest):
     with (local.root / "big").open("wb") as big:
         big.truncate(64 * MIB)
     chunks = guest.pool.stream(guest.address, lambda session: session.read(f"{guest.inside}/big"))
@@ -77,7 +75,7 @@ def test_a_connection_cut_in_the_middle_of_a_read_is_unreachable_and_the_next_ca
     assert guest.run("echo again").stdout == b"again\n"
 
 
-def test_a_connection_cut_while_idle_is_not_noticed(guest: Guest, local: LocalGuest):
+def test_an_idle_connection_that_is_lost_is_reopened(guest: Guest, local: LocalGuest):
     guest.write("file", b"1")
     local.cut()
     assert guest.read("file") == b"1"
@@ -85,7 +83,7 @@ def test_a_connection_cut_while_idle_is_not_noticed(guest: Guest, local: LocalGu
     assert guest.run("echo again").stdout == b"again\n"
 
 
-def test_a_command_whose_connection_is_cut_is_not_run_twice(guest: Guest, local: LocalGuest):
+def test_a_command_is_not_repeated_after_a_lost_connection(guest: Guest, local: LocalGuest):
     threading.Timer(1.0, local.cut).start()
     with pytest.raises(GuestUnreachable):
         guest.run(f"echo ran >> {local.root}/runs; sleep 20")
@@ -123,14 +121,14 @@ def test_large_files_pass_in_constant_memory(guest: Guest, local: LocalGuest):
     assert highest - before < 32 * MIB
 
 
-def test_output_without_end_takes_constant_memory(guest: Guest):
+def test_endless_output_takes_constant_memory(guest: Guest):
     before = rss_bytes()
     result = guest.run("head -c 100000000 /dev/zero", max_output=1000)
     assert result.truncated
     assert rss_bytes() - before < 32 * MIB
 
 
-def test_files_of_proc_have_no_size_but_contents(guest: Guest):
+def test_files_of_proc_have_contents_despite_a_size_of_zero(guest: Guest):
     assert b"Linux" in guest.read("/proc/version")
     assert guest.read("/proc/cpuinfo") != b""
 
@@ -143,7 +141,7 @@ def test_a_device_is_refused(guest: Guest):
             guest.read(path)
 
 
-def test_a_full_disk_is_named_and_leaves_the_old_file(guest: Guest, local: LocalGuest):
+def test_a_full_disk_raises_guest_disk_full_and_keeps_the_old_file(guest: Guest, local: LocalGuest):
     local.stop()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(local.root)], check=True)
     try:
@@ -159,7 +157,7 @@ def test_a_full_disk_is_named_and_leaves_the_old_file(guest: Guest, local: Local
         subprocess.run(["umount", "-l", str(local.root)], check=True)
 
 
-def test_a_file_server_that_hangs_is_left_after_the_request_timeout(local: LocalGuest, tmp_path: Path):
+def test_a_hanging_file_server_raises_after_the_request_timeout(local: LocalGuest, tmp_path: Path):
     settings = ConnectionSettings(request_timeout=1.0)
     hanging = tmp_path / "hanging"
     hanging.write_text("#!/bin/sh\nexec sleep 20\n")
@@ -173,13 +171,13 @@ def test_a_file_server_that_hangs_is_left_after_the_request_timeout(local: Local
     pool.close()
 
 
-def test_a_call_has_a_deadline_of_its_own(guest: Guest):
+def test_each_call_has_its_own_deadline(guest: Guest):
     with pytest.raises(DeadlineExceeded):
         guest.pool.call(guest.address, lambda session: session.execute(["sleep", "20"]), timeout=0.5)
     assert guest.run("echo well").stdout == b"well\n"
 
 
-def test_asynchronous_callers_stream_on_a_loop_of_their_own(guest: Guest):
+def test_asynchronous_callers_stream_on_their_own_event_loop(guest: Guest):
     address: GuestAddress = guest.address
     path = f"{guest.inside}/file"
 

@@ -76,7 +76,7 @@ def test_size_environment_directory_and_a_device(guest: Guest):
     assert end == TerminalExit(0, None)
 
 
-def test_a_new_size_is_told_by_a_signal(guest: Guest):
+def test_a_resize_sends_sigwinch(guest: Guest):
     async def use(terminal: Terminal) -> bytes:
         await until(terminal, b"ready")
         await terminal.resize(77, 11)
@@ -118,11 +118,11 @@ def test_control_c_ends_the_command_itself(guest: Guest):
         ("kill -SEGV $$", TerminalExit(None, "SIGSEGV")),
     ],
 )
-def test_the_end_is_told(guest: Guest, script: str, end: TerminalExit):
+def test_the_terminal_reports_how_the_command_ended(guest: Guest, script: str, end: TerminalExit):
     assert on_terminal(guest, all_of, sh(script))[1] == end
 
 
-def test_a_burst_arrives_whole_however_slowly_it_is_read(guest: Guest):
+def test_a_burst_arrives_complete_at_a_slow_reader(guest: Guest):
     data = os.urandom(MIB)
     guest.write("data", data)
     script = f"stty raw; for i in 1 2 3 4 5 6 7 8; do cat {guest.outside}/data; done"
@@ -143,7 +143,7 @@ def test_a_burst_arrives_whole_however_slowly_it_is_read(guest: Guest):
     assert grown < 4 * MIB
 
 
-def test_output_that_nobody_reads_stops_the_command(guest: Guest):
+def test_unread_output_blocks_the_command(guest: Guest):
     async def use(terminal: Terminal) -> int:
         before = rss_bytes()
         await asyncio.sleep(2)
@@ -152,7 +152,7 @@ def test_output_that_nobody_reads_stops_the_command(guest: Guest):
     assert on_terminal(guest, use, ["cat", "/dev/zero"]) < 4 * MIB
 
 
-def test_input_that_nobody_reads_makes_the_writer_wait(guest: Guest):
+def test_unread_terminal_input_blocks_the_writer(guest: Guest):
     async def use(terminal: Terminal) -> tuple[bool, int]:
         await until(terminal, b"ready")
         data = b"x" * 16 * MIB
@@ -169,7 +169,7 @@ def test_input_that_nobody_reads_makes_the_writer_wait(guest: Guest):
     assert grown < 4 * MIB
 
 
-def test_any_bytes_pass_both_ways(guest: Guest):
+def test_all_byte_values_pass_both_ways(guest: Guest):
     data = bytes(range(256)) * 4
 
     async def use(terminal: Terminal) -> bytes:
@@ -193,7 +193,7 @@ def test_without_a_command_there_is_a_shell(guest: Guest):
     assert end == TerminalExit(5, None)
 
 
-def test_closing_ends_the_whole_foreground_group(guest: Guest):
+def test_closing_a_terminal_ends_its_foreground_process_group(guest: Guest):
     marker = str(400 + os.getpid() / 10**6)
 
     async def use(terminal: Terminal) -> TerminalExit:
@@ -233,12 +233,12 @@ def running(argument: str) -> list[str]:
         ([], {}),
     ],
 )
-def test_what_cannot_be_started_is_refused(guest: Guest, command: list[str], options: dict[str, str]):
+def test_commands_that_cannot_be_started_are_refused(guest: Guest, command: list[str], options: dict[str, str]):
     with pytest.raises(GuestCommandInvalid):
         on_terminal(guest, all_of, command, **options)
 
 
-def test_a_guest_that_goes_away_ends_the_terminal(guest: Guest, request: pytest.FixtureRequest):
+def test_a_guest_that_disappears_ends_the_terminal(guest: Guest, request: pytest.FixtureRequest):
     over_ssh = "local" in request.fixturenames or guest.address.host_key != ""
 
     def gone() -> None:

@@ -51,7 +51,7 @@ def test_a_workload_gets_its_environment_directory_and_user(start: Start) -> Non
     assert "bad" not in machine.console()
 
 
-def test_each_policy_restarts_what_it_says(start: Start) -> None:
+def test_each_restart_policy(start: Start) -> None:
     def counting(name: str, code: int, policy: WorkloadRestart, limit: int = 0) -> Workload:
         text = f"echo x >> /root/{name}; exit {code}"
         return script(name, text, restart=policy, max_restarts=limit, restart_delay=0)
@@ -86,7 +86,7 @@ def test_a_restart_waits_its_delay(start: Start) -> None:
 
 
 @pytest.mark.parametrize("wait", [False, True])
-def test_workloads_that_cannot_start_hinder_nothing(start: Start, wait: bool) -> None:
+def test_workloads_that_cannot_start_do_not_affect_the_machine(start: Start, wait: bool) -> None:
     begun = time.monotonic()
     machine = ready(
         start(
@@ -109,7 +109,7 @@ def test_workloads_that_cannot_start_hinder_nothing(start: Start, wait: bool) ->
     assert logs[2] == "guest: cannot enter /not/there: No such file or directory\n"
 
 
-def test_in_an_empty_image_workloads_fail_and_the_machine_stands(start: Start, empty_image: Path) -> None:
+def test_in_an_empty_image_workloads_fail_and_the_machine_keeps_running(start: Start, empty_image: Path) -> None:
     machine = ready(start(empty_image, workloads=(Workload("web", ("web",)),), wait_for_init=True))
     until(
         machine,
@@ -118,7 +118,7 @@ def test_in_an_empty_image_workloads_fail_and_the_machine_stands(start: Start, e
     )
 
 
-def test_a_workloads_end_is_not_the_machines(start: Start) -> None:
+def test_the_exit_of_a_workload_does_not_stop_the_machine(start: Start) -> None:
     ending = (script("short", "exit 0"), script("other", "exit 5"))
     machine = ready(start(cmd=("sh", "-c", FOREVER), workloads=ending, wait_for_init=True))
     time.sleep(2)
@@ -127,7 +127,7 @@ def test_a_workloads_end_is_not_the_machines(start: Start) -> None:
         machine.line(0.1)
 
 
-def test_workloads_are_asked_to_end_at_the_power_button(start: Start) -> None:
+def test_workloads_get_sigterm_at_the_power_button(start: Start) -> None:
     workloads = (
         script("polite", f"trap 'echo bye; exit 0' TERM; echo up; {FOREVER}"),
         script("polite-too", f"trap 'echo bye; exit 3' TERM; echo up; {FOREVER}", restart=WorkloadRestart.ALWAYS),
@@ -144,20 +144,20 @@ def test_workloads_are_asked_to_end_at_the_power_button(start: Start) -> None:
     )
 
 
-def test_an_entrypoint_that_waits_for_its_restart_holds_no_power_off_up(start: Start) -> None:
+def test_an_entrypoint_that_waits_for_its_restart_does_not_delay_power_off(start: Start) -> None:
     machine = ready(start(entrypoint=("sh", "-c", "exit 1"), wait_for_init=True))
     time.sleep(1)
     machine.qmp("system_powerdown")
     assert machine.wait_off() < 3
 
 
-def test_a_workload_that_does_not_want_to_end_is_killed(start: Start) -> None:
+def test_a_workload_that_ignores_sigterm_is_killed(start: Start) -> None:
     machine = ready(start(workloads=(script("deaf", f"trap '' TERM; {FOREVER}"),), wait_for_init=True))
     machine.qmp("system_powerdown")
     assert machine.wait_off() < 9
 
 
-def test_the_main_programs_end_takes_the_workloads_along(start: Start) -> None:
+def test_the_exit_of_the_main_process_ends_the_workloads(start: Start) -> None:
     workload = script("beside", f"trap 'echo bye; exit 0' TERM; {FOREVER}")
     machine = ready(start(cmd=("sh", "-c", "sleep 2; exit 4"), workloads=(workload,)))
     assert machine.line() == "exit 4 0"
@@ -166,7 +166,7 @@ def test_the_main_programs_end_takes_the_workloads_along(start: Start) -> None:
     assert run(ready(start()), "cat /var/log/workspace/beside.log")[0][1] == "bye\n"
 
 
-def test_a_chatty_workload_fills_no_disk(start: Start) -> None:
+def test_logs_of_a_chatty_workload_are_rotated(start: Start) -> None:
     flood = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 700000 /dev/zero; done; echo end; exec sleep 999"
     machine = ready(
         start(workloads=(script("own", flood, log_path="/srv/logs/it.txt"), script("kits", flood)), keep_logs=True)
@@ -179,7 +179,7 @@ def test_a_chatty_workload_fills_no_disk(start: Start) -> None:
         assert sum(int(size) for size in sizes) > 2_000_000
 
 
-def test_a_log_of_ones_own_may_be_anything(start: Start) -> None:
+def test_a_log_path_may_be_a_device_a_directory_or_a_missing_folder(start: Start) -> None:
     text = "while :; do echo line; sleep 0.2; done"
     workloads = (
         script("nothing", text, log_path="/dev/null"),
@@ -193,22 +193,20 @@ def test_a_log_of_ones_own_may_be_anything(start: Start) -> None:
     assert run(machine, "stat -c %F /dev/null; cat /root/ran")[0][1] == "character special file\nhere\n"
 
 
-def test_ready_waits_for_the_programs_where_asked(start: Start) -> None:
+def test_ready_waits_for_the_programs_with_wait_for_init(start: Start) -> None:
     workloads = tuple(script(f"w{number}", "exec sleep 4242") for number in range(20))
     machine = ready(start(entrypoint=("sleep", "4242"), workloads=workloads, wait_for_init=True))
     listing = run(machine, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
     assert listing.count("sleep\x004242") == 21
 
 
-def test_a_program_that_is_over_at_once_ends_after_ready(start: Start) -> None:
+def test_the_exit_of_a_short_program_is_reported_after_ready(start: Start) -> None:
     machine = start(cmd=("sh", "-c", "exit 6"), wait_for_init=True)
     assert [machine.line(), machine.line()] == ["ready", "exit 6 0"]
     assert machine.wait_off() < 5
 
 
-def test_a_start_that_hangs_keeps_ready_back_for_half_a_minute_only_where_asked(
-    start: Start, stuck_image: Path
-) -> None:
+def test_a_hanging_start_delays_ready_for_30_seconds_with_wait_for_init_only(start: Start, stuck_image: Path) -> None:
     boot = {"cmd": ("sleep", "9"), "workloads": (Workload("web", ("sleep", "9")),)}
     for wait, least, most in ((False, 0, 15), (True, 29, 45)):
         machine = start(stuck_image, wait_for_init=wait, **boot)

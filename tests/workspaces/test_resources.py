@@ -167,7 +167,7 @@ def test_a_resize_that_fails_says_why(
     answer = change(api, made, memory_mb=1024, apply=True)
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     assert answer.json()["details"] == {"reason": error.code}
-    assert error.sentence in answer.json()["message"]
+    assert error.message in answer.json()["message"]
     assert status_of(made) == after
     if after == "running":
         assert resources(api, made)["memory_mb"] == machine(vmhost, made)[1] == 512

@@ -37,7 +37,7 @@ class Kind(models.TextChoices):
 
 
 class Mode(models.TextChoices):
-    """Specification, Lifecycle object: temporary ones have a TTL, permanent ones a restart and idle policy."""
+    """Specification, Lifecycle object: temporary ones have a TTL, permanent ones a restart and an idle policy."""
 
     PERMANENT = "permanent"
     TEMPORARY = "temporary"

@@ -17,7 +17,7 @@ from vmbackend.libvirt.network import Network
 pytestmark = pytest.mark.host
 
 
-def test_the_internet_is_open_and_shut_at_once(network: Network, guest: Guest, world: Outside) -> None:
+def test_internet_access_changes_at_once(network: Network, guest: Guest, world: Outside) -> None:
     give(network, guest)
     assert guest.run(CONNECT, world.address, PORT) == world.host
     assert guest.resolve("www.example.com") == world.address
@@ -32,7 +32,7 @@ def test_without_the_internet_only_listed_networks_are_reached(network: Network,
     assert not guest.reaches(world.address)
 
 
-def test_overlapping_networks_are_no_trouble(network: Network, guest: Guest, world: Outside) -> None:
+def test_overlapping_egress_networks_are_accepted(network: Network, guest: Guest, world: Outside) -> None:
     give(network, guest, allow_internet=False, egress=("198.51.100.0/24", f"{world.second}/32", "198.51.0.0/16"))
     assert guest.reaches(world.second)
 
@@ -110,7 +110,7 @@ def open_connection(guest: Guest, address: str) -> Iterator[Callable[[], str]]:
         process.stdout.close()
 
 
-def test_a_connection_outlives_its_record_and_a_restart_and_ends_with_the_policy(
+def test_an_open_connection_survives_expiry_and_restart_and_ends_with_the_policy(
     network: Network, guest: Guest, world: Outside, echo: None
 ) -> None:
     port = give(network, guest, allow_internet=False, egress=("api.example.com",))

@@ -70,7 +70,7 @@ def test_the_hosts_connections_to_a_guest_are_counted_and_ended(network: Network
 
 
 @pytest.mark.parametrize("family", ["inet", "bridge"])
-def test_a_table_that_somebody_removed_is_made_anew(network: Network, guest: Guest, family: str) -> None:
+def test_a_removed_firewall_table_is_reinstalled(network: Network, guest: Guest, family: str) -> None:
     policy = NetworkPolicy(ingress_ports=(8080,))
     folder = network._settings.machines_dir
     MachineDir(folder, "m5").write_record(Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy))
@@ -86,7 +86,7 @@ def test_a_table_that_somebody_removed_is_made_anew(network: Network, guest: Gue
     assert _tables(network) == before
 
 
-def test_nothing_of_a_revoked_machine_is_left(network: Network, guest: Guest) -> None:
+def test_detach_removes_every_rule_of_a_machine(network: Network, guest: Guest) -> None:
     before = _tables(network)
     give(network, guest, allow_internet=False, egress=("one.test", "192.0.2.0/24"), ingress_ports=(80,))
     assert _tables(network) != before

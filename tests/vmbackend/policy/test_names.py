@@ -42,7 +42,7 @@ def test_a_listed_name_is_reached_after_it_was_asked_for(network: Network, guest
         (("*.example.com", "a.example.com"), ["b.example.com", "a.example.com", "x.a.example.com"], ["example.com"]),
     ],
 )
-def test_names_mean_what_they_say(
+def test_egress_names_and_wildcards(
     network: Network, guest: Guest, world: Outside, egress: tuple[str, ...], resolved: list[str], refused: list[str]
 ) -> None:
     give(network, guest, allow_internet=False, egress=egress)
@@ -50,7 +50,7 @@ def test_names_mean_what_they_say(
     assert {name: guest.resolve(name) for name in refused} == dict.fromkeys(refused, NXDOMAIN)
 
 
-def test_a_name_of_one_machine_is_none_of_another(
+def test_allowed_names_of_one_machine_do_not_apply_to_another(
     network: Network, new_guest: Callable[[int], Guest], world: Outside
 ) -> None:
     one, two = new_guest(5), new_guest(6)
@@ -65,7 +65,9 @@ def test_a_name_of_one_machine_is_none_of_another(
 
 
 @pytest.mark.parametrize("of", ["host", "gateway", "other"])
-def test_a_name_that_points_inside_opens_nothing(network: Network, new_guest: Callable[[int], Guest], of: str) -> None:
+def test_a_name_that_resolves_to_an_internal_address_allows_nothing(
+    network: Network, new_guest: Callable[[int], Guest], of: str
+) -> None:
     guest, other = new_guest(5), new_guest(6)
     network.attach(NetworkPort("m6", other.ip, NetworkPolicy()))
     give(network, guest, allow_internet=False, egress=("*.rebind.test",))
@@ -91,7 +93,7 @@ def listening() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-def test_a_name_is_let_through_as_long_as_its_answer_may_be_used(
+def test_a_learned_address_is_reachable_for_the_lifetime_of_its_dns_answer(
     network: Network, guest: Guest, world: Outside
 ) -> None:
     """However the turns fall: an address that was answered in this turn outlives its end, and ends with the next."""
@@ -106,7 +108,7 @@ def test_a_name_is_let_through_as_long_as_its_answer_may_be_used(
     assert not guest.reaches(world.address)
 
 
-def test_what_was_learned_survives_a_restart_of_the_driver(network: Network, guest: Guest, world: Outside) -> None:
+def test_learned_addresses_survive_a_restart_of_the_driver(network: Network, guest: Guest, world: Outside) -> None:
     port = give(network, guest, allow_internet=False, egress=("api.example.com",))
     guest.resolve("api.example.com")
     before = dict(_running(network._settings.machines_dir))
@@ -144,7 +146,7 @@ with socket.socket(type=socket.SOCK_DGRAM) as s:
 """
 
 
-def test_a_guest_that_floods_the_resolver_does_not_keep_it_from_others(
+def test_a_guest_that_floods_the_resolver_does_not_block_others(
     network: Network, new_guest: Callable[[int], Guest], world: Outside
 ) -> None:
     loud, other = new_guest(5), new_guest(6)
@@ -154,7 +156,7 @@ def test_a_guest_that_floods_the_resolver_does_not_keep_it_from_others(
     assert other.resolve("www.example.com") == world.address
 
 
-def test_a_resolver_that_died_comes_back_and_those_of_nobody_end(
+def test_a_dead_resolver_is_restarted_and_orphaned_resolvers_are_stopped(
     network: Network, guest: Guest, world: Outside
 ) -> None:
     folder = network._settings.machines_dir
@@ -174,7 +176,7 @@ def test_a_resolver_that_died_comes_back_and_those_of_nobody_end(
     assert sorted(conf.parent.name for _, conf in _running(folder)) == [".network", "m5"]
 
 
-def test_guests_change_their_policies_side_by_side(network: Network, new_guest: Callable[[int], Guest]) -> None:
+def test_policies_of_several_guests_change_concurrently(network: Network, new_guest: Callable[[int], Guest]) -> None:
     guests = {number: new_guest(number) for number in (5, 6, 7)}
 
     def change(number: int) -> None:

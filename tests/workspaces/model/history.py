@@ -228,7 +228,7 @@ class History(Observed):
 
     @rule(rebooted=st.booleans())
     def host_goes_down_and_comes_back(self, rebooted: bool) -> None:
-        vmhost_process.stop_all(self.host.side.name, self.host.driver, 1.0)
+        vmhost_process.stop_all_machines(self.host.side.name, self.host.driver, 1.0)
         self.host.side.stop()
         for expected in self.expected.values():
             expected.host_goes_down()

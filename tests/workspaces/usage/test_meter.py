@@ -49,9 +49,9 @@ class History:
         self.seen += grown
         self.tracked += grown if self.entry.tracking else 0
         sample = Sample(self.wall, f"{self.run}", cpu_time_ns=self.counter)
-        point, _ = self.meter.take(sample, self.entry, self.monotonic)
+        point, _ = self.meter.add_sample(sample, self.entry, self.monotonic)
         assert point is None or 0 < seconds <= GAP_SECONDS
-        assert self.meter.live(point).unwritten.cpu_time_ns >= 0
+        assert self.meter.live_state(point).unwritten.cpu_time_ns >= 0
 
     def usage_delta(self, everything: bool) -> None:
         tick = len(self.parts)
