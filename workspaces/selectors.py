@@ -13,7 +13,7 @@ from common.errors import NotFound
 from workspaces.models import Workspace
 from workspaces.states import Status
 
-SENTENCE = "There is no such workspace."
+NO_SUCH_WORKSPACE = "There is no such workspace."
 # What a workspace object does not show: encrypted columns above all, whose decryption costs more than the rest of a
 # row. They are loaded when they are touched. Of the namespace only the slug is joined in.
 HIDDEN = frozenset(
@@ -40,7 +40,7 @@ def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
 
 
 def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
-    """By id or slug; `whole` with every column. Raises NotFound, whether it does not exist or is somebody else's."""
+    """By id or slug; `whole` with every column. Raises NotFound if it does not exist or belongs to another account."""
     by = "pk" if identifier.startswith("ws_") else "slug"
     sql, names = _compiled(actor.scope, by, whole)
     values = {
@@ -51,7 +51,7 @@ def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
     }
     found = next(iter(Workspace.objects.raw(sql, [values[name] for name in names])), None)
     if found is None:
-        raise NotFound(SENTENCE)
+        raise NotFound(NO_SUCH_WORKSPACE)
     # The actor's account is this workspace's; sparing the query that would say so again.
     found.account = actor.account
     return found
@@ -61,7 +61,7 @@ def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
 def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]:
     """`visible` for one row as SQL, with the names of its parameters.
 
-    Compiling it anew costs eight times the read itself (docs/decisions.md), and this is the most frequent read.
+    Compiling it each time costs eight times the read itself (docs/decisions.md), and this is the most frequent read.
     """
     named = Actor(
         Account(pk="account"), scope, credential_id="", label="", namespace_id="namespace", workspace_id="workspace"
@@ -89,7 +89,7 @@ def listed_workspaces(
 
 
 def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
-    """How many rows a list has over all its pages; an account's whole number is kept on its row."""
+    """How many rows a list has over all its pages; the total of an account is stored on its row."""
     if actor.scope is Scope.ACCOUNT and not filtered:
         return actor.account.workspace_count
     return rows.count()
@@ -100,7 +100,7 @@ def scope_binding(account: Account, identifier: str) -> ScopeBinding:
     by = Q(pk=identifier) | Q(slug=identifier)
     found = Workspace.objects.filter(account=account).filter(by).select_related("namespace").first()
     if found is None:
-        raise NotFound(SENTENCE)
+        raise NotFound(NO_SUCH_WORKSPACE)
     return ScopeBinding(namespace_id=found.namespace_id, namespace_slug=found.namespace.slug, workspace_id=found.pk)
 
 

@@ -138,7 +138,7 @@ class WorkspaceResponse(Success):
 
 
 class GoingOnResponse(Success):
-    accepted = s.BooleanField(help_text="The operation goes on; reads show how.")
+    accepted = s.BooleanField(help_text="The operation continues; reads show its progress.")
     workspace = WorkspaceObject()
 
 

@@ -1,4 +1,4 @@
-"""Request bodies and queries of the workspace routes, and from a valid one to what the services take."""
+"""Requests and responses of the workspace routes, and the conversion of valid requests for the services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workspaces.settings_serializers import ConfigObject, LifecycleObject, OpenO
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
-# Fields that say how to answer, not what to make; they do not make another request of the same idempotency key.
+# Fields that control the response only: a request that differs in them is the same request for idempotency.
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
 
 
@@ -39,7 +39,7 @@ class CreateRequest(serializers.Serializer):
         required=False,
         allow_null=True,
         max_length=120,
-        help_text="Of the image catalog; brings the image (one given beside it must be its base) and the sizes.",
+        help_text="Of the image catalog; sets the image (an image given as well must be its base) and the sizes.",
     )
     namespace = StrictChar(required=False, allow_null=True)
     mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
@@ -54,14 +54,14 @@ class CreateRequest(serializers.Serializer):
 
 
 def checked_slug(value: str | None) -> str | None:
-    """3-128 lowercase letters, digits and hyphens, and no word of a route."""
+    """3-128 lowercase letters, digits and hyphens, and not a word of a route."""
     if value is not None and not is_slug(value):
-        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and no word of a route.")
+        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and not a word of a route.")
     return value
 
 
 def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
-    """A create request as the service takes it, and the validated body.
+    """The service input for a create request, and the validated body.
 
     Raises InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
     """
@@ -117,7 +117,7 @@ def _config_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 class UpdateRequest(serializers.Serializer):
-    """`PUT /workspace/:id`. Null removes slug and logo. `config` takes what needs no operation of its own."""
+    """`PUT /workspace/:id`. Null removes slug and logo. `config` accepts settings without an operation of their own."""
 
     name = StrictChar(required=False)
     slug = StrictChar(required=False, allow_null=True)

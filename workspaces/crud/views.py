@@ -14,11 +14,11 @@ from accounts.scopes import Scope, ScopeBinding
 from common.errors import Unauthorized
 from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse, refused
-from common.pagination import bounds
 from common.requests import body_of, validated_query
 from common.responses import respond
 from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
+from workspaces.crud.pagination import WorkspacePagination
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
@@ -30,7 +30,7 @@ DETAILS_TOKEN_SECONDS = 900
 
 
 class WorkspaceViewSet(ViewSet):
-    """Lists and reads reach as far as the credential; creating needs an account- or namespace-scope one."""
+    """Lists and reads cover the scope of the credential; creating requires account or namespace scope."""
 
     action_scopes = {
         "create": frozenset({Scope.ACCOUNT, Scope.NAMESPACE}),
@@ -59,8 +59,8 @@ class WorkspaceViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
 
-        With `wait_ready` false, or when the wait runs out, 202 with the progress; creation goes on. A repeated
-        idempotency key answers 200 with the same workspace. The client may go away at any time.
+        With `wait_ready` false, or when the wait runs out, 202 with the progress; the creation continues. A repeated
+        idempotency key returns 200 with the same workspace. The creation continues if the client disconnects.
         """
         body = body_of(request)
         key = key_of(request, body)
@@ -77,7 +77,7 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(request=None, responses={202: serializers.AcceptedResponse})
     def retry(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Try a failed creation again; 202, and `provisioning` tells how it goes."""
+        """Try a failed creation again; 202; `provisioning` shows the progress."""
         workspace = requested_workspace(request.user, workspace_id)
         services.provisioning_retry(actor=request.user.label, workspace=workspace)
         return accepted_response(202, selectors.get(request.user, workspace.pk))
@@ -86,17 +86,11 @@ class WorkspaceViewSet(ViewSet):
     def list(self, request: ApiRequest) -> Response:
         """Workspaces, newest first."""
         query = validated_query(serializers.ListQuery, request)
-        page, limit = query.pop("page"), query.pop("limit")
-        rows = selectors.listed_workspaces(request.user, **query)
-        shown = list(rows[bounds(page, limit)])
-        load_ports(shown)
-        return respond(
-            serializers.ListResponse,
-            workspaces=shown,
-            total=selectors.total_count(request.user, rows, filtered=bool(query)),
-            page=page,
-            limit=limit,
-        )
+        filters = {name: value for name, value in query.items() if name not in ("page", "limit")}
+        paginator = WorkspacePagination(request.user, filtered=bool(filters))
+        rows = paginator.paginate_queryset(selectors.listed_workspaces(request.user, **filters), request, view=self)
+        load_ports(rows)
+        return respond(serializers.ListResponse, workspaces=rows, **paginator.page_fields())
 
     @extend_schema(responses=WorkspaceResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -147,7 +141,7 @@ def _created(request: ApiRequest, made: services.Created) -> Response:
         response = accepted_response(200, workspace)
         response["Idempotent-Replay"] = "true"
         return response
-    # A main process that has ended already does not undo the creation.
+    # The creation succeeded even if the main process has exited since.
     if workspace.provisioning_completed_at is not None:
         return respond(WorkspaceResponse, 201, workspace=workspace)
     return accepted_response(202, workspace)
@@ -168,7 +162,7 @@ def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float)
 
 
 def _removed(operation: Operation, workspace: Workspace) -> bool:
-    """Wait for a removal, but not for one whose host is silent: it is carried out when the host is back."""
+    """Wait for a removal; not if its host does not respond, as it runs when the host is back."""
     if workspace.host is None or not workspace.host.is_alive:
         return False
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)

@@ -1,4 +1,4 @@
-"""Reading the catalog. It is curated by hand and small: one query reads it whole."""
+"""Reading the catalog. It is curated and small: one query reads it whole."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ EVERY_CATEGORY = "all"
 
 
 def shown_entries(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
-    """The entries that have every word of `search` somewhere, in the order of the catalog.
+    """The entries that contain every word of `search`, in the order of the catalog.
 
-    The search runs here and not in the database, whose folding of case knows ASCII only (SQLite) and which would look
-    at JSON text, brackets and escapes included.
+    The search runs here and not in the database, whose case folding is ASCII only (SQLite) and which would search
+    JSON text, including brackets and escapes.
     """
     found = CatalogEntry.objects.filter(is_shown=True)
     if category != EVERY_CATEGORY:

@@ -1,4 +1,4 @@
-"""Request bodies of the lifecycle routes (specification, Lifecycle and power; Limits)."""
+"""Requests and responses of the lifecycle routes (specification, Lifecycle and power; Limits)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from workspaces.models import Workspace
 from workspaces.models.workspace import RestartPolicy, TtlAction
 from workspaces.settings_serializers import IdlePolicy, LifecycleObject
 
-LEAST_IDLE_SECONDS = 120
-LEAST_KEPT_SECONDS = 3600
-NO_POLICY = "A temporary workspace has no restart policy; it is not accepted here."
+MIN_SUSPEND_AFTER_SECONDS = 120
+MIN_STOP_AFTER_SECONDS = 3600
+NO_POLICY = "A temporary workspace has no restart policy; leave the field out."
 
 
 class Span(Duration):
@@ -29,17 +29,17 @@ class Span(Duration):
 
     def to_internal_value(self, data: Any) -> int:
         seconds = super().to_internal_value(data)
-        # Half a second must not be taken for 0.
+        # Half a second must not be rounded to 0.
         if 0 < seconds < self.least or (isinstance(data, float) and data != seconds):
             raise serializers.ValidationError(f"Give 0, or at least {self.least} whole seconds.")
         return seconds
 
 
 class IdleRequest(serializers.Serializer):
-    """What is not given stays as it is."""
+    """Fields that are left out stay unchanged."""
 
-    suspend_after = Span(least=LEAST_IDLE_SECONDS, required=False)
-    stop_after = Span(least=LEAST_KEPT_SECONDS, required=False)
+    suspend_after = Span(least=MIN_SUSPEND_AFTER_SECONDS, required=False)
+    stop_after = Span(least=MIN_STOP_AFTER_SECONDS, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs:

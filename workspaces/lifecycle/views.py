@@ -19,11 +19,11 @@ INVALID = {400: "`validation_error`"}
 
 
 class LifecycleViewSet(ViewSet):
-    """How long a workspace lives and when it rests. Changes take effect at once."""
+    """Lifetime and idle policy of a workspace. Changes take effect immediately."""
 
     @extend_schema(responses=serializers.LifecycleResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Mode, TTL, restart policy with its history, idle policy, and whether memory can be kept on disk."""
+        """Mode, TTL, restart policy with its history, idle policy, and whether its memory can be saved to disk."""
         return lifecycle_response(requested_workspace(request.user, workspace_id, whole=True))
 
     @extend_schema(
@@ -31,9 +31,9 @@ class LifecycleViewSet(ViewSet):
         responses={200: serializers.IdleResponse, **refused({**INVALID, 409: "`idle_not_supported`"})},
     )
     def idle(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Sleep after `suspend_after` without use; after `stop_after` more the memory is dropped. 0 switches off.
+        """Sleep after `suspend_after` without use; drop the memory after `stop_after` of sleep. 0 disables either.
 
-        The normalized policy stands in `idle`, as in the lifecycle, and beside it.
+        The normalized policy is in `idle`, as in the lifecycle, and at the top level.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.IdleRequest, request)
@@ -44,7 +44,7 @@ class LifecycleViewSet(ViewSet):
         request=serializers.PermanentRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def permanent(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Make it permanent: the TTL is cleared and the restart policy decides. Answers the lifecycle."""
+        """Make it permanent: the TTL is cleared and the restart policy applies. Returns the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PermanentRequest, request)
         return lifecycle_response(services.make_permanent(workspace=workspace, actor=request.user.label, **data))
@@ -53,7 +53,7 @@ class LifecycleViewSet(ViewSet):
         request=serializers.TemporaryRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def temporary(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Make it temporary: the TTL runs from now; no restarts, no idle policy. Answers the lifecycle."""
+        """Make it temporary: the TTL starts now; no restarts, no idle policy. Returns the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TemporaryRequest, request)
         return lifecycle_response(services.make_temporary(workspace=workspace, actor=request.user.label, **data))
@@ -66,7 +66,7 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def ttl(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Change TTL or action of a temporary workspace; a new TTL runs from now. Answers the lifecycle."""
+        """Change the TTL or its action of a temporary workspace; a new TTL starts now. Returns the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TtlRequest, request)
         return lifecycle_response(services.change_ttl(workspace=workspace, actor=request.user.label, **data))
@@ -79,7 +79,7 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def ping(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Renew the TTL of a temporary workspace: from now by its own length, or this once by `ttl_seconds`."""
+        """Renew the TTL of a temporary workspace: from now by its own length, or once by `ttl_seconds`."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         seconds = validated(serializers.PingRequest, request).get("ttl_seconds")
         renewed = services.ping(workspace=workspace, actor=request.user.label, ttl=seconds)
@@ -94,7 +94,7 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Remove the virtual machine and its disk; the record stays, `destroyed`. Twice is no error."""
+        """Remove the virtual machine and its disk; the record stays, `destroyed`. Idempotent."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_destroy(workspace=workspace, actor=request.user.label)
         if operation is None or wait_until_finished(operation):

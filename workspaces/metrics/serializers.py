@@ -21,12 +21,12 @@ class StatsObject(ResponseSerializer):
     memoryUsage = serializers.FloatField(help_text="Percent of the memory that it has.")
     memoryUsedMB = serializers.FloatField()
     memoryTotalMB = serializers.FloatField()
-    guestMemoryUsed = serializers.IntegerField(help_text="Bytes, as the guest says.")
-    guestMemoryTotal = serializers.IntegerField(help_text="Bytes, as the guest says.")
-    guestDiskUsed = serializers.IntegerField(help_text="Bytes of the writable disk, as the guest says.")
-    guestDiskTotal = serializers.IntegerField(help_text="Bytes of the writable disk, as the guest says.")
-    networkIn = serializers.CharField(help_text="Received since the last start, for people.")
-    networkOut = serializers.CharField(help_text="Sent since the last start, for people.")
+    guestMemoryUsed = serializers.IntegerField(help_text="Bytes, as reported by the guest.")
+    guestMemoryTotal = serializers.IntegerField(help_text="Bytes, as reported by the guest.")
+    guestDiskUsed = serializers.IntegerField(help_text="Bytes of the writable disk, as reported by the guest.")
+    guestDiskTotal = serializers.IntegerField(help_text="Bytes of the writable disk, as reported by the guest.")
+    networkIn = serializers.CharField(help_text="Received since the last start, human-readable.")
+    networkOut = serializers.CharField(help_text="Sent since the last start, human-readable.")
     networkInBytes = serializers.IntegerField()
     networkOutBytes = serializers.IntegerField()
     uptime = serializers.IntegerField(help_text="Seconds since the last start.")
@@ -65,7 +65,7 @@ class MachineInfo(ResponseSerializer):
     id = serializers.CharField(source="workspace.pk")
     status = serializers.ChoiceField(Status.choices, source="workspace.status")
     state = serializers.ChoiceField(
-        ["absent", "off", "running", "paused", "asleep"], help_text="As the hypervisor says."
+        ["absent", "off", "running", "paused", "asleep"], help_text="As reported by the hypervisor."
     )
     ready = serializers.BooleanField(source="workspace.ready")
     ip = serializers.CharField(allow_null=True, source="workspace.ip")
@@ -74,10 +74,10 @@ class MachineInfo(ResponseSerializer):
     image_digest = BlankAsNull(source="workspace.image_digest")
     start_time = Timestamp(allow_null=True)
     uptime = serializers.IntegerField()
-    resources = ResourcesObject(source="workspace.applied", help_text="What the machine was last made with.")
+    resources = ResourcesObject(source="workspace.applied", help_text="The sizes applied to the machine.")
     error = Failure(allow_null=True, source="workspace.failure")
-    machine = serializers.DictField(allow_null=True, help_text="The machine as its host defines it.")
-    counters = Counters(allow_null=True, help_text="Of the machine's process, since its start.")
+    machine = serializers.DictField(allow_null=True, help_text="The definition of the machine on its host.")
+    counters = Counters(allow_null=True, help_text="Of the machine's process since its start.")
 
     def read_start_time(self, report: MachineReport) -> datetime | None:
         return report.workspace.started_at if report.workspace.is_running else None
@@ -100,12 +100,12 @@ class ConfigHead(ResponseSerializer):
 
 
 class MachineConfig(ConfigHead, ConfigObject):
-    """The config of the details, and where the machine is."""
+    """The config of the details, with the identity and network of the workspace."""
 
 
 class ConfigResponse(Success):
     config = OpenObject(
         MachineConfig,
         source="workspace",
-        help_text="What the machine is made from; the environment without its values.",
+        help_text="The saved configuration; the environment without its values.",
     )

@@ -16,22 +16,24 @@ from workspaces.requested import requested_workspace
 
 
 class MetricsViewSet(ViewSet):
-    """A look at one workspace now."""
+    """Current state of one workspace."""
 
     @extend_schema(responses=serializers.StatsResponse)
     def stats(self, request: ApiRequest, workspace_id: str) -> Response:
-        """How it is now, measured every second; zeros while it does not run. The guest's own figures are its word."""
+        """Current statistics, sampled every second; zeros while it does not run. `guest*` is reported by the guest."""
         return respond(serializers.StatsResponse, stats=stats_of(requested_workspace(request.user, workspace_id)))
 
-    @extend_schema(responses={200: serializers.InfoResponse, **refused({503: "`VM_UNAVAILABLE`: its host is silent"})})
+    @extend_schema(
+        responses={200: serializers.InfoResponse, **refused({503: "`VM_UNAVAILABLE`: its host does not respond"})}
+    )
     def info(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The machine on its host: its state as the hypervisor says, its definition, and its counters."""
+        """The machine on its host: its state as reported by the hypervisor, its definition and its counters."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         report = serializers.MachineReport(workspace, **machine_info(workspace))
         return respond(serializers.InfoResponse, info=report)
 
     @extend_schema(responses=serializers.ConfigResponse)
     def config(self, request: ApiRequest, workspace_id: str) -> Response:
-        """What the machine is made from, as it is saved. Values of the environment are not shown."""
+        """The saved configuration of the machine. Values of the environment are not shown."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(serializers.ConfigResponse, workspace=workspace)

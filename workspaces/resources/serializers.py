@@ -1,4 +1,4 @@
-"""Request bodies of the resource routes (specification, Resources, Filesystem)."""
+"""Requests and responses of the resource routes (specification, Resources, Filesystem)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ COLUMNS = {"cpus": "cpu_millis", "memory_mb": "memory_mb", "disk_size_mb": "disk
 
 
 class ResourcesRequest(ResourceFields):
-    """At least one of the three. `apply`: relaunch a running workspace now; else they wait for the next start."""
+    """At least one of the three. `apply`: relaunch a running workspace now; otherwise they apply at the next start."""
 
     apply = StrictBoolean(default=False)
 
 
 class OverlayResizeRequest(serializers.Serializer):
-    size_mb = StrictInteger(min_value=1, max_value=MAX_DISK_MB, help_text="MiB; a disk never shrinks.")
+    size_mb = StrictInteger(min_value=1, max_value=MAX_DISK_MB, help_text="MiB; a disk cannot shrink.")
 
 
 def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
-    """The columns that a request changes, and whether now. Raises NoResources, InvalidResources."""
+    """The columns that a request changes, and whether to apply them now. Raises NoResources, InvalidResources."""
     if not COLUMNS.keys() & body.keys():
         raise errors.NoResources
     checked = ResourcesRequest(data=body)

@@ -17,9 +17,9 @@ from workspaces.states import Status
 from workspaces.wait_response import wait_until_finished
 
 REFUSED = {
-    402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only where it is applied now",
+    402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only with `apply`",
     403: "`RESOURCE_NOT_ALLOWED`: above the plan",
-    503: "`VM_UNAVAILABLE`: the host is silent, or the resize failed (`details.reason`); the former sizes hold then",
+    503: "`VM_UNAVAILABLE`: the host does not respond, or the resize failed (`details.reason`) and nothing was changed",
 }
 
 
@@ -28,7 +28,7 @@ class ResourcesViewSet(ViewSet):
 
     @extend_schema(responses=serializers.ResourcesResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The saved sizes; `pending` names those that the machine does not have yet."""
+        """The saved sizes; `pending` lists those that apply at the next start."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(serializers.ResourcesResponse, resources=workspace)
 
@@ -49,8 +49,8 @@ class ResourcesViewSet(ViewSet):
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Save sizes for the next start; with `apply` a running workspace is relaunched with them.
 
-        `relaunched` is true only where it was: with `apply` on one that does not run they are saved. With 202 the
-        relaunch goes on.
+        `relaunched` is false when the workspace was not running: the sizes are saved then. With 202 the relaunch
+        continues.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes, apply = serializers.wanted(body_of(request))

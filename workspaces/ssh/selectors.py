@@ -10,7 +10,7 @@ from workspaces.ssh.keys import PublicKey, described_key
 
 @dataclass(frozen=True, slots=True)
 class SshAccess:
-    """Of a row with every column. `problem`: why its guest does not have it yet."""
+    """Of a row with every column. `problem`: why it is not in effect in the guest yet."""
 
     workspace: Workspace
     problem: str | None = None

@@ -1,4 +1,4 @@
-"""Request bodies of the SSH routes."""
+"""Requests and responses of the SSH routes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
 class KeyRequest(serializers.Serializer):
-    """A key to let in, or with `remove` to let in no longer; then its fingerprint is enough."""
+    """A key to authorize, or with `remove` to revoke; its fingerprint is enough to revoke it."""
 
     public_key = StrictChar(max_length=8192, help_text="One OpenSSH public key line.")
     remove = StrictBoolean(default=False)
@@ -56,9 +56,9 @@ class SshResponse(Success):
 
 class SshChangedObject(SshObject):
     applied = serializers.BooleanField(
-        help_text="Whether the running guest has it; otherwise it applies at the next start."
+        help_text="Whether it is in effect in the running guest; otherwise it applies at the next start."
     )
-    problem = serializers.CharField(allow_null=True, help_text="Why it is not applied yet.")
+    problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
 
 
 class SshChangedResponse(Success):

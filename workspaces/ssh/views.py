@@ -20,7 +20,7 @@ KEY_CHANGED = {
     200: serializers.SshChangedResponse,
     **refused(
         {
-            400: "`validation_error`: no OpenSSH public key",
+            400: "`validation_error`: not an OpenSSH public key",
             404: "`ssh_key_not_found`",
             409: "`ssh_key_limit_exceeded`; `vm_missing`",
         }
@@ -29,26 +29,26 @@ KEY_CHANGED = {
 
 
 class SshViewSet(ViewSet):
-    """SSH access by keys; there are no passwords.
+    """SSH access by public key; there are no passwords.
 
-    A change is saved and brought to a running guest at once; where that is not possible `applied` is false, and it
+    A change is saved and applied in a running guest immediately; if that is not possible, `applied` is false and it
     applies at the next start.
     """
 
     @extend_schema(responses=serializers.SshResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Where to connect, the host key to expect there, and which keys are let in."""
+        """Where to connect, the host key to expect, and the authorized keys."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         return respond(serializers.SshResponse, ssh=SshAccess(workspace))
 
     @extend_schema(request=None, responses=CHANGED)
     def enable(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Start the workspace's SSH server; the keys decide who gets in."""
+        """Start the SSH server of the workspace; its keys are authorized."""
         return self._switched(request, workspace_id, enabled=True)
 
     @extend_schema(request=None, responses=CHANGED)
     def disable(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Stop the SSH server and end its sessions; the keys are kept."""
+        """Stop the SSH server and close its sessions; the keys stay stored."""
         return self._switched(request, workspace_id, enabled=False)
 
     def _switched(self, request: ApiRequest, workspace_id: str, *, enabled: bool) -> Response:
@@ -58,9 +58,9 @@ class SshViewSet(ViewSet):
 
     @extend_schema(request=serializers.KeyRequest, responses=KEY_CHANGED)
     def key(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Add a public key (at most 32), or with `remove` take one away, by its line or its fingerprint.
+        """Add a public key (at most 32), or with `remove` delete one, by its line or its fingerprint.
 
-        A key that is there already is no error. Removing one leaves the connections that it opened.
+        Idempotent. Removing a key leaves its open connections.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data, actor = validated(serializers.KeyRequest, request), request.user.label

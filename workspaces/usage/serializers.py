@@ -1,4 +1,4 @@
-"""Queries of the usage routes."""
+"""Queries and responses of the usage routes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACTIVITY_DAYS = 1
 
 
 class Moment(serializers.DateTimeField):
-    """ISO 8601; without a zone it is UTC. A `+` that was sent as it is comes as a space. Nothing was before 1970."""
+    """ISO 8601; without a zone it is UTC. An unencoded `+` arrives as a space. Earlier times become 1970."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(default_timezone=UTC, **kwargs)
@@ -80,7 +80,7 @@ class UsageQuery(WindowQuery):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is asked of a series. `begin` None: as far as each tier reaches."""
+    """The requested window of a series. `begin` None: the whole range of each tier."""
 
     begin: datetime | None
     end: datetime
@@ -92,7 +92,7 @@ class Window:
 
 
 def window_of(request: Request) -> Window:
-    """`from` wins over `last`; neither: what the tier reaches, else the last hour. Raises a validation_error."""
+    """`from` takes precedence over `last`; default: the tier's range, else the last hour. Raises ValidationError."""
     data = _valid(UsageQuery, request)
     now = timezone.now()
     end = min(data.get("to", now), now)
@@ -109,7 +109,7 @@ def window_of(request: Request) -> Window:
 
 
 def activity_window(request: Request) -> tuple[datetime, datetime]:
-    """Default: the last day; what is still to come is none of it. Raises a validation_error."""
+    """Default: the last day; future times are cut off. Raises ValidationError."""
     data = _valid(WindowQuery, request)
     now = timezone.now()
     end = data.get("to", now)

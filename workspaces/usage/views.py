@@ -22,7 +22,7 @@ INVALID = refused({400: "`validation_error`"})
 
 
 class AllUsageViewSet(ViewSet):
-    """Over all workspaces that the credential reaches."""
+    """Over all workspaces in the scope of the credential."""
 
     @extend_schema(operation_id="workspace_usage_all", responses=serializers.AllUsageResponse)
     def totals(self, request: ApiRequest) -> Response:
@@ -32,9 +32,9 @@ class AllUsageViewSet(ViewSet):
 
     @extend_schema(parameters=[serializers.WindowQuery], responses={200: serializers.ActivityResponse, **INVALID})
     def activity(self, request: ApiRequest) -> Response:
-        """What happened, and what was used, within a window; default: the last 24 hours.
+        """Activity and usage within a window; default: the last 24 hours.
 
-        Sums are as fine as the tier of usage that reaches back to `from`: the bucket that holds `from` counts whole.
+        Sums use the finest tier that reaches back to `from`: the bucket that contains `from` counts as a whole.
         """
         begin, end = serializers.activity_window(request)
         entries, truncated = usage.history(request.user, begin, end)
@@ -48,14 +48,14 @@ class AllUsageViewSet(ViewSet):
 
 
 class UsageViewSet(ViewSet):
-    """Of one workspace. Billing is metered beside all this: neither tracking nor a deletion changes it."""
+    """Usage of one workspace. Billing is metered separately: neither tracking nor a deletion changes it."""
 
     @extend_schema(parameters=[serializers.UsageQuery], responses={200: serializers.SeriesResponse, **INVALID})
     def series(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The time series: of a tier, or of the finest tier that reaches back to the window's begin.
+        """The time series of a tier; by default the finest that reaches back to the start of the window.
 
-        `from` wins over `last`; without either, what the given tier reaches, else the last hour. A time in which the
-        workspace did not run, was not tracked or was not seen has no points.
+        `from` takes precedence over `last`; default: the range of the given tier, else the last hour. There are no
+        points for times in which the workspace was not running, not tracked or not sampled.
         """
         workspace = requested_workspace(request.user, workspace_id)
         window = serializers.window_of(request)
@@ -66,29 +66,29 @@ class UsageViewSet(ViewSet):
 
     @extend_schema(responses=serializers.TotalsResponse)
     def totals(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Everything it used since its creation, or since its usage was deleted."""
+        """Totals since its creation, or since its usage was deleted."""
         workspace = requested_workspace(request.user, workspace_id)
         return respond(serializers.TotalsResponse, workspace_id=workspace.pk, usage=usage.totals_of(workspace))
 
     @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Credits burned lately: at most 7 points by minute, hour or day. May be a minute old."""
+        """Credits used recently: at most 7 points by minute, hour or day. Cached for up to a minute."""
         chart = charts.credits_chart(requested_workspace(request.user, workspace_id).pk)
         return respond(serializers.ChartResponse, **chart)
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def start_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Totals and series grow from now on. It is so from the beginning; twice changes nothing."""
+        """Start tracking: totals and series are updated from now on. On by default. Idempotent."""
         return self._track(request, workspace_id, tracking=True)
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def stop_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Totals and series stay as they are. Live statistics and billing go on."""
+        """Stop tracking: totals and series stay unchanged. Live statistics and billing continue. Idempotent."""
         return self._track(request, workspace_id, tracking=False)
 
     @extend_schema(request=None, responses=MessageResponse)
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Delete totals and series for good. Billing records stay."""
+        """Delete totals and series permanently. Billing records stay."""
         workspace = requested_workspace(request.user, workspace_id)
         services.clear_usage(workspace=workspace, actor=request.user.label)
         return respond(MessageResponse, message="The usage data was deleted.")
@@ -101,7 +101,7 @@ class UsageViewSet(ViewSet):
 
 def _tier_series(series: usage.Series, window: serializers.Window, tier: Tier) -> dict[str, Any]:
     begin, end = window.begin_of(tier), window.end
-    # Beyond `to` itself: the bucket that is being filled now.
+    # Slightly beyond `to`, for the current bucket.
     points = series.points(tier.number, begin.timestamp(), end.timestamp() + 0.001)
     return {
         "from": begin,

@@ -1,4 +1,4 @@
-"""Bodies of the account routes."""
+"""Requests and responses of the account routes."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
@@ -17,15 +18,15 @@ from common.responses import respond
 
 
 class TokenViewSet(ViewSet):
-    """Access tokens; minted with client credentials only, of any scope but billing."""
+    """Access tokens, issued to client credentials only, with any scope except billing."""
 
     allow_tokens = False
 
     @extend_schema(request=bodies.TokenRequest, responses={201: bodies.TokenResponse})
     def create(self, request: ApiRequest) -> Response:
-        """Mint an access token that reaches no further than the credential that mints it."""
+        """Issue an access token whose scope is within the scope of the credential."""
         data = validated(bodies.TokenRequest, request)
-        minted = services.token_mint(
+        issued = services.token_mint(
             actor=request.user,
             scope=Scope(data["scope"]),
             namespace=data.get("namespace"),
@@ -33,36 +34,39 @@ class TokenViewSet(ViewSet):
             ttl=data["ttl"],
             label=data["label"],
         )
-        return Response(bodies.TokenResponse(minted).data, status=201)
+        return Response(bodies.TokenResponse(issued).data, status=201)
 
 
 class CredentialViewSet(ViewSet):
-    """Client credentials of the account; account scope only."""
+    """Client credentials of the account; requires account scope."""
 
     scopes = ACCOUNT_ONLY
     allow_tokens = False
+    lookup_url_kwarg = "credential_id"
+    lookup_value_converter = "slug"
 
     @extend_schema(request=bodies.CredentialRequest, responses={201: bodies.NewCredentialResponse})
     def create(self, request: ApiRequest) -> Response:
-        """Issue a credential. The secret is in this response and nowhere else."""
+        """Create a credential. The secret is returned in this response only."""
         data = validated(bodies.CredentialRequest, request)
-        made = services.credential_create(
+        new = services.credential_create(
             actor=request.user,
             name=data["name"],
             scope=Scope(data["scope"]),
             namespace=data.get("namespace"),
             workspace=data.get("workspace_id"),
         )
-        return Response(bodies.NewCredentialResponse(made).data, status=201)
+        return Response(bodies.NewCredentialResponse(new).data, status=201)
 
     @extend_schema(request=None, responses={200: bodies.NewCredentialResponse})
+    @action(detail=True, methods=["post"])
     def rotate(self, request: ApiRequest, credential_id: str) -> Response:
-        """Replace the secret; the old one and its tokens end at once."""
-        made = services.credential_rotate(actor=request.user, credential_id=credential_id)
-        return Response(bodies.NewCredentialResponse(made).data)
+        """Replace the secret; the old one and its tokens are revoked immediately."""
+        new = services.credential_rotate(actor=request.user, credential_id=credential_id)
+        return Response(bodies.NewCredentialResponse(new).data)
 
     @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, credential_id: str) -> Response:
-        """Delete a credential; it and its tokens end at once."""
+        """Delete a credential; it and its tokens are revoked immediately."""
         services.credential_delete(actor=request.user, credential_id=credential_id)
         return respond(MessageResponse, message="The credential was deleted.")
