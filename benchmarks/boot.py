@@ -57,8 +57,8 @@ class RawMachine:
 
     def prepare(self) -> None:
         """Disk and configuration, made again each time as a create makes them; not part of the time."""
-        for leftover in self.folder.iterdir():
-            leftover.unlink()
+        for path in self.folder.iterdir():
+            path.unlink()
         disks.create_disk(self.folder / "data.raw", self.disk)
         public = generate_host_key(self.folder / "host_key")
         config = GuestConfig(

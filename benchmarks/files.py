@@ -1,5 +1,5 @@
 """A file read and written through the API, beside OpenSSH's `sftp` with the same guest. Interleaved, and the memory
-that each process of the instance grew by meanwhile.
+that each process of the instance grew by in that time.
 
     STATE=./var .venv/bin/python -m benchmarks.files [--count 3] [--size 256] [--memory 1024]
 """
@@ -113,7 +113,7 @@ def watched_memory() -> Iterator[None]:
     yield
     names = processes()
     if not names.keys() >= before.keys():
-        raise SystemExit("a process was started again meanwhile")
+        raise SystemExit("a process was restarted during the measurement")
     for pid, used in sorted(before.items(), key=lambda item: names[item[0]]):
         print(f"  {names[pid]:<8} {pid:>8}  {used:7.1f} MiB, at most {peak_mb(pid) - used:5.1f} more")
     worst = max(peak_mb(pid) - used for pid, used in before.items())

@@ -19,7 +19,7 @@ from tests.world import World
 
 
 def pytest_configure() -> None:
-    """A run that is told to end takes its machines down first, as with Ctrl-C."""
+    """A run that is terminated ends its machines first, as with Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 

@@ -69,8 +69,8 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_the_openapi_document_is_valid_and_has_every_route(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1")
-    told = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
-    assert {(route.method, f"/{route.path}") for route in ROUTES} <= told
+    listed = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert {(route.method, f"/{route.path}") for route in ROUTES} <= listed
 
 
 def test_every_operation_says_what_it_does_and_answers(document: dict[str, Any]) -> None:
