@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TypeVar
 
+from common.connections import release_thread
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
-from vmbackend.guest.session import GuestAddress
+from vmbackend.guest.session import GuestAddress, GuestSession
 from workspaces import errors, last_used
 from workspaces.models import Workspace
 from workspaces.states import Status
+
+T = TypeVar("T")
 
 SSH_SECONDS = 5
 
@@ -46,6 +50,36 @@ def configure_ssh(workspace: Workspace) -> None:
         guest_pool().call(
             _address(workspace), lambda session: session.set_ssh(workspace.ssh_enabled, keys), SSH_SECONDS * 2
         )
+
+
+async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
+    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `guest_errors`."""
+    with guest_errors():
+        return await guest_pool().acall(address, fn, timeout)
+
+
+async def open_file(
+    address: GuestAddress, read: Callable[[GuestSession], AsyncIterator[bytes]], timeout: float
+) -> AsyncIterator[bytes]:
+    """The chunks of a file, once the first has been read: errors of opening it can still become an error response.
+
+    `timeout`: seconds for one chunk. The workspace counts as in use while chunks are taken. Raises the errors of
+    `guest_errors`.
+    """
+    chunks = guest_pool().astream(address, read, timeout)
+    with guest_errors():
+        first = await anext(chunks, b"")
+    return _joined(first, chunks, last_used.TransferUse(address.machine_id))
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: last_used.TransferUse) -> AsyncIterator[bytes]:
+    release_thread()  # middleware has started it again, and the response may take hours
+    async with aclosing(rest):
+        if first:
+            yield first
+        async for chunk in rest:
+            await use.arecord_chunk()
+            yield chunk
 
 
 @contextmanager

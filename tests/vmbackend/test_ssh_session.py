@@ -99,6 +99,23 @@ def test_fifty_commands_at_once_share_a_few_connections(guest: Guest, local: Loc
     assert len(local.connections()) <= 10
 
 
+def test_long_commands_block_no_listing_and_no_sync(guest: Guest):
+    async def both(session: GuestSession) -> float:
+        most = ConnectionSettings().max_channels
+        long = [asyncio.ensure_future(session.execute(["sleep", "8"])) for _ in range(most + 1)]
+        await asyncio.sleep(2)
+        began = time.monotonic()
+        await session.list_directory(guest.inside)
+        await session.sync()
+        seconds = time.monotonic() - began
+        for task in long:
+            task.cancel()
+        await asyncio.wait(long)
+        return seconds
+
+    assert guest.do(both) < 4
+
+
 def rss_bytes(status: Path = Path("/proc/self/status")) -> int:
     line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024
