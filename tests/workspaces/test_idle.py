@@ -105,7 +105,7 @@ def test_a_workspace_in_use_stays_awake_and_sleeps_after_it(
 
 def test_a_process_that_died_in_a_use_stops_counting(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
-    last_used._note(row.pk, "a terminal of a process that died", time.time() - IDLE - 1)
+    last_used._write_use(row.pk, "a terminal of a process that died", time.time() - IDLE - 1)
     assert swept(vmhost, row).status == "sleeping"
 
 

@@ -212,7 +212,7 @@ def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.
 
     places = BoundedSemaphore(1)
     places.acquire()
-    monkeypatch.setattr(waiting, "_places", lambda: places)
+    monkeypatch.setattr(waiting, "_waiting_places", lambda: places)
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
     operation = queue.enqueue_operation(row, OperationKind.START, actor="test")
     began = time.monotonic()

@@ -77,7 +77,7 @@ class History(Observed):
         except DomainError as exc:
             refused = type(exc)
         assert refused == (outcome if isinstance(outcome, type) else None)
-        self.live(but=key)
+        self.settle_and_restart_machines(but=key)
         if refused is None:
             expected.moved(name)
 
@@ -126,7 +126,7 @@ class History(Observed):
             self.refuses(key)
         SERVICES["delete"][0](workspace=self.row(key), actor="owner")
         self.host.release_tasks()
-        self.live(but=key)
+        self.settle_and_restart_machines(but=key)
         expected.status = None
 
     def refuses(self, key: str) -> None:
@@ -194,14 +194,14 @@ class History(Observed):
         getattr(self.host.driver, name)(key, *([int(code)] if code else []))
         if away:
             self.host.start()
-        self.live(but=key)
+        self.settle_and_restart_machines(but=key)
         expected.machine_ended(failure=away or what != "exit 0", lost=what == "lose_machine")
 
     @rule(number=which)
     def saved_by_its_host(self, number: int) -> None:
         if (found := self.pick(number)) and found[1].status in UP:
             self.host.driver.save_externally(found[0])
-            self.settle_across_deaths()
+            self.settle_and_restart_machines()
             found[1].status = Status.SLEEPING
 
     @rule(number=which)
@@ -219,12 +219,12 @@ class History(Observed):
         if waiting.update(**{column: timezone.now()}):
             EXPIRIES[column](expected)
         sweep_due()
-        self.live(but=key)
+        self.settle_and_restart_machines(but=key)
 
     @rule()
     def vmhost_restarts(self) -> None:
         self.host.restart()
-        self.settle_across_deaths()
+        self.settle_and_restart_machines()
 
     @rule(rebooted=st.booleans())
     def host_goes_down_and_comes_back(self, rebooted: bool) -> None:
@@ -235,4 +235,4 @@ class History(Observed):
         if rebooted:
             self.host.driver.set_boot_id(uuid4().hex)
         self.host.start()
-        self.live(rebooted=rebooted)
+        self.settle_and_restart_machines(rebooted=rebooted)

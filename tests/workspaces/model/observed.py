@@ -53,10 +53,10 @@ class Observed(RuleBasedStateMachine):
         row = cells.machine(self.host, self.account, status, mode=Mode.TEMPORARY, cmd=["serve"], **fields)
         self.expected[row.pk] = Expected(status=status, policy=policy, max_restarts=most, remove_on_exit=remove)
 
-    def settle_across_deaths(self, *, but: str = "", rebooted: bool = False) -> None:
-        """Until operations have ended and what machines said was heard.
+    def settle_and_restart_machines(self, *, but: str = "", rebooted: bool = False) -> None:
+        """Wait until operations have ended, and handle the events of machines.
 
-        What a start of vmhost means for the workspaces (`but`: the one that something is done with) is expected here.
+        Where vmhost was restarted, every workspace but `but`, which is under test, is expected to be affected by that.
         """
         self.host.settle_across_deaths()
         for path, event in self.host.driver._store.due_events():

@@ -34,7 +34,7 @@ PORT, WAKE = "/internal/edge/port", "/internal/edge/wake"
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    last_used._touched_at.clear()
+    last_used._recorded_at.clear()
     wake_coalescer.cache_clear()
 
 
