@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres test-all lint format lock procfile kit kernel image doctor bench clean-instance
+	test-fast test-postgres test-all lint format migration lock procfile kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -94,6 +94,11 @@ lint: setup-lint ## formatting, lint, types, layers, dependencies, layout
 format: setup-lint ## format the code
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+migration: setup ## write the migration of an app's changed models: make migration APP=workspaces
+	@[ -n "$(APP)" ] || { echo "Name the app: make migration APP=workspaces"; exit 1; }
+	@state=$$(mktemp -d) && PLATFORM_STATE=$$state PLATFORM_VM_BACKEND=fake $(PYTHON) manage.py makemigrations $(APP); \
+		code=$$?; rm -rf "$$state"; exit $$code
 
 lock: setup-lint ## resolve the dependencies again, within the ranges of pyproject.toml
 	$(COMPILE) --upgrade --output-file requirements.lock pyproject.toml

@@ -1,6 +1,10 @@
 """Fill a database: an account with 100 workspaces and one with many. Prints their credentials as JSON.
 
 python -m benchmarks.rows 100000
+
+Or, with the fake driver, an account with running machines:
+
+python -m benchmarks.rows --guests 4
 """
 
 from __future__ import annotations
@@ -13,8 +17,13 @@ import django
 
 django.setup()
 
-from accounts.services import account_create, workspaces_counted  # noqa: E402 Django must be set up first
+from django.utils import timezone  # noqa: E402 Django must be set up first
+
+from accounts.services import account_create, workspaces_counted  # noqa: E402
 from common.ids import new_id  # noqa: E402
+from vmbackend.backend import machines_dir  # noqa: E402
+from vmbackend.driver import Boot, MachineSpec  # noqa: E402
+from vmbackend.fake.driver import FakeDriver  # noqa: E402
 from workspaces.models import Workspace  # noqa: E402
 
 FEW = 100
@@ -52,5 +61,29 @@ def fill(name: str, count: int) -> dict[str, Any]:
     return {"id": newest, "headers": headers}
 
 
+def running(count: int) -> dict[str, Any]:
+    """An account with `count` running workspaces and their fake machines; its headers and their ids."""
+    made = fill("guests", count)
+    driver = FakeDriver(machines_dir())
+    ids = list(Workspace.objects.filter(account__name="guests").values_list("pk", flat=True))
+    for number, workspace_id in enumerate(ids):
+        identity = driver.prepare(
+            MachineSpec(workspace_id, "sha256:x", 1, 128, 64, f"10.0.0.{number + 2}", Boot(workspace_id))
+        )
+        driver.start(workspace_id)
+        Workspace.objects.filter(pk=workspace_id).update(
+            status="running",
+            ready=True,
+            started_at=timezone.now(),
+            ip=identity.ip,
+            control_port=identity.control_port,
+            ssh_host_key=identity.ssh_host_key,
+        )
+    return {"headers": made["headers"], "ids": ids}
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--guests":
+        print(json.dumps(running(int(sys.argv[2]))))
+        sys.exit()
     print(json.dumps({"few": fill("few", FEW), "many": fill("many", int(sys.argv[1]))}))

@@ -29,7 +29,7 @@ class Died(BaseException):
 
 
 class FakeHost:
-    """`driver` has the knobs; `hold()` keeps bells from being heard until `release()`.
+    """`driver` has the knobs; `hold_tasks()` keeps bells from being heard until `release_tasks()`.
 
     While `redis_away` is set no bell rings, and every other use of Redis fails as it does in an outage.
     """
@@ -38,8 +38,8 @@ class FakeHost:
         self.driver = FakeDriver(machines_dir())
         self.images = FakeImageStore()
         self.pool = ThreadPoolExecutor(max_workers=8)
-        self.rung: list[Future[Any]] = []
-        self.held: list[tuple[str, tuple[Any, ...]]] | None = None
+        self.submitted: list[Future[Any]] = []
+        self.held_tasks: list[tuple[str, tuple[Any, ...]]] | None = None
         self.redis_away = False
         monkeypatch.setattr(current_app, "send_task", self._bell)
         monkeypatch.setattr(process, "build_driver", lambda: self.driver)
@@ -49,10 +49,10 @@ class FakeHost:
     def start(self) -> None:
         """What the start of the process does: open the driver, reconcile, plan the restarts."""
         self._end_sampler()
-        self.side: HostRuntime = process.open_host()
+        self.runtime: HostRuntime = process.open_host()
 
     def stop(self) -> None:
-        self.release()
+        self.release_tasks()
         self.settle()
         self.pool.shutdown()
         process.close_host()
@@ -61,22 +61,22 @@ class FakeHost:
         for machine in self.driver.inventory().ids():
             self.driver.delete(machine)
 
-    def hold(self) -> None:
-        self.held = []
+    def hold_tasks(self) -> None:
+        self.held_tasks = []
 
-    def release(self) -> None:
-        held, self.held = self.held or [], None
+    def release_tasks(self) -> None:
+        held, self.held_tasks = self.held_tasks or [], None
         for name, args in held:
             self._submit(name, args)
 
     def settle(self) -> None:
         """Until every bell so far was answered. Raises what a task raised."""
-        while self.rung:
-            self.rung.pop(0).result(timeout=30)
+        while self.submitted:
+            self.submitted.pop(0).result(timeout=30)
 
-    def live(self) -> None:
+    def settle_across_deaths(self) -> None:
         """As `settle`, with the process started again each time that a test lets it die."""
-        while self.rung:
+        while self.submitted:
             try:
                 self.settle()
             except Died:
@@ -85,7 +85,7 @@ class FakeHost:
 
     def restart(self) -> None:
         """vmhost dies and comes back: what it held in memory is gone."""
-        self.side.stop()
+        self.runtime.stop()
         self.start()
 
     def _end_sampler(self) -> None:
@@ -97,7 +97,7 @@ class FakeHost:
             sampler.disks.stop()
             sampler.writer.stop()
 
-    def dead(self) -> Died:
+    def begin_death(self) -> Died:
         """To raise in the middle of the driver's work: what handles errors there removes nothing any more."""
         self.driver._remove = lambda machine_id: None  # type: ignore[method-assign]
         return Died()
@@ -113,13 +113,13 @@ class FakeHost:
     def _bell(self, name: str, args: Any = (), queue: str = "", **options: Any) -> None:
         if self.redis_away:
             raise OperationalError("The broker is away.")
-        if self.held is not None:
-            self.held.append((name, tuple(args)))
+        if self.held_tasks is not None:
+            self.held_tasks.append((name, tuple(args)))
             return
         self._submit(name, tuple(args))
 
     def _submit(self, name: str, args: tuple[Any, ...]) -> None:
-        self.rung.append(self.pool.submit(self._run, name, args))
+        self.submitted.append(self.pool.submit(self._run, name, args))
 
     def _run(self, name: str, args: tuple[Any, ...]) -> None:
         try:

@@ -4,7 +4,6 @@
     make_rows    (caller) -> for each placeholder that is a row's id: a row of this caller's account
     VALUES       for each other placeholder: a value
     FIELDS       the fields of its JSON bodies, which the walk sends with values of every kind
-    PLAIN_VIEWS  path -> methods of each view that is no DRF viewset and so does not list its methods
     INTERNAL     paths that are not walked: requests of the platform itself, with a secret of their own
     DOCUMENTED   the lines of the specification that are built, as it spells them
 
@@ -49,7 +48,6 @@ ROUTES: list[Route] = [route for routes in of_all("ROUTES") for route in routes]
 FIELDS: list[str] = list(dict.fromkeys(field for fields in of_all("FIELDS") for field in fields))
 INTERNAL: set[str] = set().union(*of_all("INTERNAL"))
 DOCUMENTED: list[str] = [line for text in of_all("DOCUMENTED") for line in text.strip().splitlines()]
-PLAIN_VIEWS: dict[str, set[str]] = merged(of_all("PLAIN_VIEWS"))
 VALUES: dict[str, str] = merged(of_all("VALUES"))
 MAKE_ROWS: list[Callable[[Caller], dict[str, Model]]] = of_all("make_rows")
 

@@ -14,7 +14,7 @@ from accounts.scopes import Scope
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.route import BILLING, NAMESPACE, WORKSPACE, Route
-from tests.routes import DOCUMENTED, INTERNAL, OPEN, PLAIN_VIEWS, ROUTES, every_route
+from tests.routes import DOCUMENTED, INTERNAL, OPEN, ROUTES, every_route
 from tests.workspaces.rows import make_workspace
 from tests.world import World, assert_error
 
@@ -31,8 +31,7 @@ def existing() -> Iterator[tuple[str, str]]:
     for pattern, path in _flat(get_resolver()):
         if path in OPEN | INTERNAL or path.startswith("admin/"):
             continue
-        methods = getattr(pattern.callback, "actions", None) or PLAIN_VIEWS[path]
-        for method in methods:
+        for method in pattern.callback.actions:
             if method.upper() != "HEAD":
                 yield method.upper(), path
 
@@ -59,8 +58,7 @@ def test_every_route_has_its_entry_here() -> None:
 def test_every_documented_route_that_exists_is_matched(line: str) -> None:
     method, path = line.split()
     match = resolve(re.sub(r":\w+", "ws_aaaaaaaaaaaaaaaa", path))
-    actions = getattr(match.func, "actions", None)
-    assert method.lower() in actions if actions else method in PLAIN_VIEWS[braced(match.route)]
+    assert method.lower() in match.func.actions
 
 
 @every_route

@@ -109,8 +109,10 @@ def _write_once(path: Path, content: bytes, mode: int) -> None:
 
 @lru_cache(maxsize=1)
 def guest_pool() -> GuestPool:
-    """This process's sessions to guests."""
-    return GuestPool(open_session)
+    """This process's sessions to guests. Commands take at most half of its machines, so that files and logs, which
+    are short, always find a place.
+    """
+    return GuestPool(open_session, max_connections=2 * settings.ENV.commands_max)
 
 
 def open_session(address: GuestAddress) -> GuestSession:

@@ -1,4 +1,4 @@
-"""The activity log: one human sentence for each thing that happened to a workspace."""
+"""The audit log: one message for each event of a workspace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workspaces.models import Activity, Workspace
 logger = logging.getLogger("workspaces.activity")
 
 
-def record(workspace: Workspace, event: str, detail: str = "", *, actor: str = "system") -> None:
+def record_activity(workspace: Workspace, event: str, detail: str = "", *, actor: str = "system") -> None:
     """Write the entry in the caller's transaction, and a log line."""
     Activity.objects.create(
         account_id=workspace.account_id,

@@ -1,6 +1,6 @@
-"""How many API calls a workspace got: counted in memory, added to a Redis counter about once a second.
+"""The number of API calls of a workspace: counted in memory, added to a Redis counter about once a second.
 
-A call costs an addition here, not a round trip. A process that dies loses the count of its last second.
+A call costs an addition, not a round trip. A process that dies loses the calls of its last second.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
 
-KEPT_SECONDS = 90 * 86400
-EVERY_SECONDS = 1.0
-MAX_WAITING = 10_000  # workspaces, while Redis is away
+EXPIRY_SECONDS = 90 * 86400
+FLUSH_SECONDS = 1.0
+MAX_PENDING = 10_000  # workspaces, while Redis is down
 
 _lock = threading.Lock()
-_waiting: Counter[str] = Counter()
-_some = threading.Event()
+_pending: Counter[str] = Counter()
+_has_pending = threading.Event()
 _thread: threading.Thread | None = None
 
 
@@ -34,46 +34,46 @@ def count_call(workspace_id: str) -> None:
     """Count one request that names this workspace."""
     global _thread  # noqa: PLW0603 one for each process
     with _lock:
-        _waiting[workspace_id] += 1
+        _pending[workspace_id] += 1
         if _thread is None or not _thread.is_alive():  # also after a fork
             _thread = threading.Thread(target=_work, name="api-calls", daemon=True)
             _thread.start()
-    _some.set()
+    _has_pending.set()
 
 
 def unflushed_calls(workspace_id: str) -> int:
-    """Calls that this process has counted and not told Redis yet."""
-    return _waiting[workspace_id]
+    """Calls that this process has counted and not flushed yet."""
+    return _pending[workspace_id]
 
 
 def flush_calls() -> None:
-    """Tell Redis. What it does not take is told later."""
+    """Add the counts to Redis; where that fails, they are flushed later."""
     with _lock:
-        taken = dict(_waiting)
-        _waiting.clear()
+        counts = dict(_pending)
+        _pending.clear()
     try:
         with redis_client().pipeline(transaction=False) as pipe:
-            for workspace_id, count in taken.items():
+            for workspace_id, count in counts.items():
                 pipe.incrby(calls_key(workspace_id), count)
-                pipe.expire(calls_key(workspace_id), KEPT_SECONDS)
+                pipe.expire(calls_key(workspace_id), EXPIRY_SECONDS)
             pipe.execute()
     except redis.RedisError as exc:
         logger.warning("API calls: %s", exc)
         with _lock:
-            if len(_waiting) < MAX_WAITING:
-                _waiting.update(taken)
+            if len(_pending) < MAX_PENDING:
+                _pending.update(counts)
 
 
 def delete_calls(workspace_id: str) -> None:
     """Raises redis.RedisError."""
     with _lock:
-        _waiting.pop(workspace_id, None)
+        _pending.pop(workspace_id, None)
     redis_client().delete(calls_key(workspace_id))
 
 
 def _work() -> None:
     while True:
-        _some.wait()
-        _some.clear()
-        time.sleep(EVERY_SECONDS)
+        _has_pending.wait()
+        _has_pending.clear()
+        time.sleep(FLUSH_SECONDS)
         flush_calls()

@@ -35,7 +35,7 @@ class InvalidImage(DomainError):
 
 
 class InvalidConfig(DomainError):
-    """`details` maps each wrong field to sentences."""
+    """`details` maps each invalid field to messages."""
 
     code = "INVALID_CONFIG"
     status = 400
@@ -140,7 +140,7 @@ class OverlayDeleteFailed(DomainError):
 
 
 class RelaunchFailed(DomainError):
-    """Reinstall: the file system is new; `start` finishes it."""
+    """Reinstall: the file system was reset; `start` completes it."""
 
     code = "relaunch_failed"
     status = 502

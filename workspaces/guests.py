@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import TypeVar
 
+from common.connections import release_thread
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
-from vmbackend.guest.session import GuestAddress
+from vmbackend.guest.session import GuestAddress, GuestSession
 from workspaces import errors, last_used
 from workspaces.models import Workspace
 from workspaces.states import Status
+
+T = TypeVar("T")
 
 SSH_SECONDS = 5
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
-    """Where the guest's control port is; counts as a use. Raises VmNotRunning unless the workspace is running."""
+    """The address of the guest's control port; counts as a use. Raises VmNotRunning unless the workspace is running."""
     if workspace.status != Status.RUNNING:
         raise errors.VmNotRunning(
             f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
@@ -30,7 +34,7 @@ def _address(workspace: Workspace) -> GuestAddress:
 
 
 def ssh_is_open(workspace: Workspace) -> bool:
-    """Whether somebody has an SSH session open. A guest that does not answer is taken to have none."""
+    """Whether an SSH session is open. A guest that does not answer counts as having none."""
     if not workspace.ssh_enabled:
         return False
     try:
@@ -40,7 +44,7 @@ def ssh_is_open(workspace: Workspace) -> bool:
 
 
 def configure_ssh(workspace: Workspace) -> None:
-    """Bring the SSH server of a guest that runs to the row, at once. Raises GuestUnreachable."""
+    """Apply the row's SSH access in a running guest. Raises GuestUnreachable."""
     keys = tuple(workspace.ssh_keys)
     with guest_errors():
         guest_pool().call(
@@ -48,9 +52,39 @@ def configure_ssh(workspace: Workspace) -> None:
         )
 
 
+async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
+    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `guest_errors`."""
+    with guest_errors():
+        return await guest_pool().acall(address, fn, timeout)
+
+
+async def open_file(
+    address: GuestAddress, read: Callable[[GuestSession], AsyncIterator[bytes]], timeout: float
+) -> AsyncIterator[bytes]:
+    """The chunks of a file, once the first has been read: errors of opening it can still become an error response.
+
+    `timeout`: seconds for one chunk. The workspace counts as in use while chunks are taken. Raises the errors of
+    `guest_errors`.
+    """
+    chunks = guest_pool().astream(address, read, timeout)
+    with guest_errors():
+        first = await anext(chunks, b"")
+    return _joined(first, chunks, last_used.TransferUse(address.machine_id))
+
+
+async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: last_used.TransferUse) -> AsyncIterator[bytes]:
+    release_thread()  # middleware has started it again, and the response may take hours
+    async with aclosing(rest):
+        if first:
+            yield first
+        async for chunk in rest:
+            await use.arecord_chunk()
+            yield chunk
+
+
 @contextmanager
 def guest_errors() -> Iterator[None]:
-    """The one translation of guest failures for callers."""
+    """Translate the backend's errors to those of the API; the one place that does."""
     try:
         yield
     except backend.GuestPathNotFound as exc:

@@ -1,7 +1,8 @@
-"""Asking a workspace's host: a task on the host's queue, the answer through a Redis list that lives a minute."""
+"""Calls to a workspace's host: a task on the host's queue, the reply through a Redis list that expires."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import Any
 
@@ -11,32 +12,60 @@ from kombu.exceptions import OperationalError
 
 from common.connections import release_connection
 from common.errors import VMUnavailable
-from common.redis import blocking_client, redis_client, redis_key
+from common.redis import blocking_client, open_async_client, redis_client, redis_key
 from workspaces.models import Workspace
 
-ANSWER_SECONDS = 10
-KEEP_SECONDS = 60
+REPLY_SECONDS = 10
+SLACK_SECONDS = 5
+EXPIRY_SECONDS = 60
+UNREACHABLE = (redis.RedisError, OperationalError, OSError)
+NOT_SENT = "The host of this workspace cannot be reached now; try again later."
 
 
 def call(workspace: Workspace, task: str, *arguments: Any) -> bytes:
-    """Ring for `task(workspace_id, key, *arguments)` and wait for what it answers to the key. Raises VMUnavailable."""
+    """Send `task(workspace_id, key, *arguments)` and wait for its reply. Raises VMUnavailable."""
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
-    queue, key = workspace.host.queue, redis_key(f"asked:{secrets.token_hex(16)}")
+    key = _reply_key()
     release_connection()
     try:
-        current_app.send_task(task, args=[workspace.pk, key, *arguments], queue=queue, expires=ANSWER_SECONDS)
-        found: Any = blocking_client(ANSWER_SECONDS).blpop([key], timeout=ANSWER_SECONDS)
-    except (redis.RedisError, OperationalError, OSError) as exc:
-        raise VMUnavailable("The host of this workspace cannot be asked now; try again later.") from exc
-    if found is None:
+        _send(workspace.host.queue, task, workspace.pk, key, *arguments)
+        received: Any = blocking_client(REPLY_SECONDS).blpop([key], timeout=REPLY_SECONDS)
+    except UNREACHABLE as exc:
+        raise VMUnavailable(NOT_SENT) from exc
+    return _content(received)
+
+
+async def acall(queue: str, task: str, workspace_id: str, *arguments: Any) -> bytes:
+    """As `call`, to the host with this queue, for an event loop: the wait takes no thread. Raises VMUnavailable."""
+    key = _reply_key()
+    try:
+        await asyncio.to_thread(_send, queue, task, workspace_id, key, *arguments)
+        # A connection of its own, so that a caller that is cancelled leaves none of a pool in the middle of a reply.
+        async with asyncio.timeout(REPLY_SECONDS + SLACK_SECONDS), open_async_client() as client:
+            received: Any = await client.blpop([key], timeout=REPLY_SECONDS)
+    except UNREACHABLE as exc:
+        raise VMUnavailable(NOT_SENT) from exc
+    return _content(received)
+
+
+def _send(queue: str, task: str, *arguments: Any) -> None:
+    current_app.send_task(task, args=list(arguments), queue=queue, expires=REPLY_SECONDS)
+
+
+def _reply_key() -> str:
+    return redis_key(f"rpc:{secrets.token_hex(16)}")
+
+
+def _content(received: Any) -> bytes:
+    if received is None:
         raise VMUnavailable("The host of this workspace does not answer; try again later.")
-    return bytes(found[1])
+    return bytes(received[1])
 
 
 def reply(key: str, content: bytes) -> None:
-    """vmhost's half."""
+    """Send the reply; called in vmhost."""
     with redis_client().pipeline() as pipe:
         pipe.rpush(key, content)
-        pipe.expire(key, KEEP_SECONDS)
+        pipe.expire(key, EXPIRY_SECONDS)
         pipe.execute()

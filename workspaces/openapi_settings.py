@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-PREPROCESSING_HOOKS = ["workspaces.files.openapi.add_files", "workspaces.streams.openapi.add_streams"]
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",

@@ -1,7 +1,7 @@
-"""The plan's ceilings and the two pools (specification, Workspace quota object; errors of Workspace create).
+"""The limits of the plan and the two pools (specification, Workspace quota object; errors of Workspace create).
 
-Checks that precede a write run under the account's lock (`accounts.services.account_lock`), so that two requests at
-once can never both take the last of a pool.
+Checks that precede a write run under the account's lock (`accounts.services.account_lock`), so that two
+concurrent requests can never both take the last of a pool.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an account owns and what of it runs."""
+    """What an account owns, and the part of it that runs."""
 
     owned: Amount
     running: Amount
@@ -76,17 +76,17 @@ class AccountQuota:
 
 
 def amount_of(workspace: Workspace) -> Amount:
-    """What the workspace shall have: it owns this much, and its next start takes this much."""
+    """The desired resources: owned now, and used from the next start on."""
     return Amount(workspace.cpu_millis, workspace.memory_mb, workspace.disk_size_mb)
 
 
 def columns_of(amount: Amount) -> dict[str, int]:
-    """The columns of what a workspace shall have."""
+    """The columns of the desired resources."""
     return {"cpu_millis": amount.cpu_millis, "memory_mb": amount.memory_mb, "disk_size_mb": amount.disk_size_mb}
 
 
 def applied_columns(amount: Amount) -> dict[str, int]:
-    """The columns of a machine that is made with `amount`."""
+    """The columns of a machine that is started with `amount`."""
     return {
         "applied_cpu_millis": amount.cpu_millis,
         "applied_memory_mb": amount.memory_mb,
@@ -95,12 +95,12 @@ def applied_columns(amount: Amount) -> dict[str, int]:
 
 
 def applied_amount(workspace: Workspace) -> Amount:
-    """What its machine was last made with."""
+    """What its machine was last started with."""
     return Amount(workspace.applied_cpu_millis, workspace.applied_memory_mb, workspace.applied_disk_size_mb)
 
 
 def growth(before: Amount, after: Amount) -> Amount:
-    """What a change asks for more; nothing where it asks for less."""
+    """By how much a change increases each resource; 0 where it decreases one."""
     return Amount(
         max(0, after.cpu_millis - before.cpu_millis),
         max(0, after.memory_mb - before.memory_mb),
@@ -122,7 +122,7 @@ def plan_running_pool(plan: Plan) -> Amount:
 
 
 def usage(account: Account) -> Usage:
-    """One query over an index that covers it. What runs counts with the sizes that it runs with."""
+    """One query over an index that covers it. Running workspaces count with their applied sizes."""
     owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
     sums = {
         f"{name}_{field}": Sum(prefix + field, filter=condition, default=0)
@@ -156,7 +156,7 @@ def require_create_allowed(plan: Plan, used: Usage, wanted: Amount) -> None:
 
 
 def require_plan_allows(plan: Plan, wanted: Amount) -> None:
-    """The ceiling for one workspace. Raises ResourceNotAllowed."""
+    """The limit for one workspace. Raises ResourceNotAllowed."""
     _require_within(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
 
 
@@ -179,7 +179,7 @@ def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limi
         current, more, most = getattr(used, field), getattr(wanted, field), getattr(limit, field)
         if more and current + more > most:
             raise error(
-                f"{error.message} ({shown}: {current / unit:g} used, {more / unit:g} asked, {most / unit:g} allowed)",
+                f"{error.message} ({shown}: {current / unit:g} used, {more / unit:g} requested, limit {most / unit:g})",
                 details={
                     "resource": shown,
                     "current": current / unit,
@@ -190,7 +190,7 @@ def _require_within(error: type[DomainError], used: Amount, wanted: Amount, limi
 
 
 def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool) -> None:
-    """The namespace's own caps. Raises NamespaceLimitReached."""
+    """The namespace's own limits. Raises NamespaceLimitReached."""
     limits = namespace.resource_limits or {}
     most = limits.get("max_workspaces")
     if new and most is not None:

@@ -1,4 +1,4 @@
-"""The workspace that a request names. For views: reading a workspace elsewhere (`selectors.get`) counts nothing."""
+"""The workspace that a request names, for views. Reading one elsewhere (`selectors.get_workspace`) counts no call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workspaces.models import Workspace
 
 
 def requested_workspace(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
-    """By id or slug, as `selectors.get`, counting the request as an API call of the workspace. Raises NotFound."""
-    found = selectors.get(actor, identifier, whole=whole)
+    """As `selectors.get_workspace`, and count the request as an API call of the workspace. Raises NotFound."""
+    found = selectors.get_workspace(actor, identifier, whole=whole)
     call_counter.count_call(found.pk)
     return found

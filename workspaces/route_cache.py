@@ -1,7 +1,7 @@
-"""What the edge may know by itself for the rest of a second: which machine a port open to everybody leads to.
+"""The route cache: the edge may reuse the machine of a port that is open to everyone until the current second ends.
 
-Every change of a row that an answer rests on calls `shut`, so that on this host an answer is never older than the row.
-Where that fails (the process dies right after its commit, a process of another host), the second's end does it.
+Every change of a row on which a route depends invalidates it, so that on this host a route is never older than the row.
+Where that fails (the process dies right after its commit, or is on another host), the route expires with the second.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 @cache
 def route_cache() -> RouteCache:
-    """Those of this instance, in the folder where its Caddy looks."""
+    """That of this instance, in the folder that its Caddy reads."""
     return RouteCache(route_cache_folder(settings.STATE / "run"))
 
 
 def held_addresses() -> set[str]:
-    """Addresses to which the edge may still send requests meant for their former workspace."""
+    """Addresses to which the edge may still send requests for their former workspace."""
     return route_cache().cached_addresses()
 
 
@@ -46,16 +46,15 @@ def port_labels(slug: str, hash_: str) -> set[str]:
 
 
 def invalidate_routes(workspace: Workspace, more: Collection[str] = ()) -> None:
-    """From the commit of this transaction on each request to the workspace's ports, and to the labels `more`, is
-    asked about anew."""
+    """On commit, remove the routes of the workspace's ports and of the labels `more` from the cache."""
     transaction.on_commit(lambda: invalidate_routes_now(workspace, more), robust=True)
 
 
 def invalidate_routes_now(workspace: Workspace, more: Collection[str] = ()) -> None:
-    """As `shut`, for rows that are committed. Raises nothing of the file system."""
+    """As `invalidate_routes`, for committed rows. File-system errors are logged, not raised."""
     try:
         route_cache().invalidate({*route_labels(workspace), *more})
     except FileNotFoundError:
         pass  # no instance has run here
     except OSError as exc:
-        logger.warning("answers for %s are kept until the second ends: %s", workspace.pk, exc)
+        logger.warning("routes of %s are cached until the second ends: %s", workspace.pk, exc)

@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from common.errors import NotFound
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.models import Workspace
 from workspaces.states import Status
 
@@ -63,7 +63,7 @@ def write_columns(workspace: Workspace, event: str, detail: str, actor: str, **c
     Raises NotFound, with nothing written, where the workspace is deleted or being deleted.
     """
     update_columns(workspace, updated_at=timezone.now(), **columns)
-    record(workspace, event, detail, actor=actor)
+    record_activity(workspace, event, detail, actor=actor)
     return workspace
 
 

@@ -1,4 +1,4 @@
-"""Reading workspaces, as far as an actor reaches. What it does not reach does not exist for it (404)."""
+"""Reading workspaces within the scope of an actor. What is outside of it does not exist for the actor (404)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from common.errors import NotFound
 from workspaces.models import Workspace
 from workspaces.states import Status
 
-NO_SUCH_WORKSPACE = "There is no such workspace."
-# What a workspace object does not show: encrypted columns above all, whose decryption costs more than the rest of a
-# row. They are loaded when they are touched. Of the namespace only the slug is joined in.
+NOT_FOUND_MESSAGE = "There is no such workspace."
+# Columns that a workspace object does not contain: above all the encrypted ones, whose decryption costs more than the
+# rest of a row. They are loaded on access. Of the namespace only the slug is joined.
 HIDDEN = frozenset(
     {
         "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
@@ -30,7 +30,7 @@ SHOWN = [field.name for field in Workspace._meta.concrete_fields if field.name n
 
 
 def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
-    """Workspaces that the actor may know of, with the columns that a workspace object shows."""
+    """Workspaces that the actor may see, with the columns of a workspace object."""
     found = Workspace.objects.filter(account=actor.account).only(*SHOWN).annotate(joined_namespace=F("namespace__slug"))
     if actor.scope is Scope.NAMESPACE:
         return found.filter(namespace_id=actor.namespace_id)
@@ -39,8 +39,8 @@ def visible_workspaces(actor: Actor) -> QuerySet[Workspace]:
     return found
 
 
-def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
-    """By id or slug; `whole` with every column. Raises NotFound if it does not exist or belongs to another account."""
+def get_workspace(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
+    """By id or slug; `whole` with every column. Raises NotFound, also for one that the actor may not see."""
     by = "pk" if identifier.startswith("ws_") else "slug"
     sql, names = _compiled(actor.scope, by, whole)
     values = {
@@ -51,15 +51,15 @@ def get(actor: Actor, identifier: str, *, whole: bool = False) -> Workspace:
     }
     found = next(iter(Workspace.objects.raw(sql, [values[name] for name in names])), None)
     if found is None:
-        raise NotFound(NO_SUCH_WORKSPACE)
-    # The actor's account is this workspace's; sparing the query that would say so again.
+        raise NotFound(NOT_FOUND_MESSAGE)
+    # The account is the actor's; this saves a query.
     found.account = actor.account
     return found
 
 
 @cache
 def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]:
-    """`visible` for one row as SQL, with the names of its parameters.
+    """`visible_workspaces` for one row as SQL, with the names of its parameters.
 
     Compiling it each time costs eight times the read itself (docs/decisions.md), and this is the most frequent read.
     """
@@ -89,23 +89,23 @@ def listed_workspaces(
 
 
 def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
-    """How many rows a list has over all its pages; the total of an account is stored on its row."""
+    """How many rows a list has over all its pages; the number of an account's workspaces is a column of its row."""
     if actor.scope is Scope.ACCOUNT and not filtered:
         return actor.account.workspace_count
     return rows.count()
 
 
 def scope_binding(account: Account, identifier: str) -> ScopeBinding:
-    """What a workspace-scope credential is held to."""
+    """What a workspace-scope credential is bound to. Raises NotFound."""
     by = Q(pk=identifier) | Q(slug=identifier)
     found = Workspace.objects.filter(account=account).filter(by).select_related("namespace").first()
     if found is None:
-        raise NotFound(NO_SUCH_WORKSPACE)
+        raise NotFound(NOT_FOUND_MESSAGE)
     return ScopeBinding(namespace_id=found.namespace_id, namespace_slug=found.namespace.slug, workspace_id=found.pk)
 
 
 def digests_in_use(host: str) -> set[str]:
-    """Images that a workspace of this host stands on; never evicted."""
+    """Images used by workspaces of this host; never evicted."""
     return set(
         Workspace.objects.filter(host_id=host)
         .exclude(image_digest="")

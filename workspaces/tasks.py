@@ -15,54 +15,54 @@ from workspaces.host_rpc import reply
 
 @shared_task
 def run_operation(operation_id: str) -> None:
-    """Rung on the queue of the workspace's host."""
+    """On the queue of the workspace's host: notifies it of an operation."""
     engine.run_operation(operation_id, host_runtime())
 
 
 @shared_task
 def reconcile_host() -> int:
-    """Rung on each host's queue."""
+    """On each host's queue, every minute."""
     return reconcile(host_runtime())
 
 
 @shared_task
 def reconcile_hosts() -> None:
-    """Beat: ring for every host."""
+    """Celery beat: reconcile every host."""
     for host in Host.objects.all():
         current_app.send_task("workspaces.tasks.reconcile_host", queue=host.queue, expires=30)
 
 
 @shared_task
 def expire_operations() -> int:
-    """Beat: operations past their deadline."""
+    """Celery beat: fail operations past their deadline."""
     return operations.expire_operations()
 
 
 @shared_task
 def sweep_due() -> int:
-    """Beat: TTL, idle sleep, the end of kept memory, restarts."""
+    """Celery beat: TTL, idle sleep, expiry of saved memory, restarts."""
     return sweep.sweep_due()
 
 
 @shared_task
 def answer_boot_log(workspace_id: str, key: str, what: str, argument: int) -> None:
-    """Rung on the queue of the workspace's host by who waits for its console log."""
+    """On the queue of the workspace's host: replies with its console log (`host_rpc`)."""
     reply(key, console_log.read_console(host_runtime().driver.boot_log(workspace_id), what, argument))
 
 
 @shared_task
 def apply_network(workspace_id: str, key: str, close: list[int]) -> None:
-    """Rung on the queue of the workspace's host by who changed its network."""
+    """On the queue of the workspace's host: applies its network policy (`host_rpc`)."""
     reply(key, apply_policy(host_runtime().driver, workspace_id, close).encode())
 
 
 @shared_task
 def answer_machine_info(workspace_id: str, key: str) -> None:
-    """Rung on the queue of the workspace's host by who wants to know how its machine is."""
+    """On the queue of the workspace's host: replies with the state of its machine (`host_rpc`)."""
     reply(key, machine_info.machine_info_reply(host_runtime().driver, workspace_id))
 
 
 @shared_task
 def compact_usage() -> int:
-    """Beat: tiers of usage are rolled up, and what is too old goes."""
+    """Celery beat: roll up the tiers of usage and remove expired points."""
     return compaction.compact_usage()

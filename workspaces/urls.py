@@ -4,11 +4,10 @@ from django.urls import include, path, register_converter
 
 from workspaces.commands.views import CommandsViewSet
 from workspaces.crud.views import WorkspaceViewSet
-from workspaces.files.content import overlay_files
-from workspaces.files.views import FilesViewSet
+from workspaces.files.views import FileContentViewSet, FilesViewSet
 from workspaces.images.views import CatalogViewSet
 from workspaces.lifecycle.views import LifecycleViewSet
-from workspaces.logs.views import LogsViewSet, log_file
+from workspaces.logs.views import LogFileViewSet, LogsViewSet
 from workspaces.metadata.views import MetadataViewSet
 from workspaces.metrics.views import MetricsViewSet
 from workspaces.network.views import NetworkViewSet, PublicAccessViewSet
@@ -16,7 +15,7 @@ from workspaces.power.views import PowerViewSet
 from workspaces.reinstall.views import ReinstallViewSet
 from workspaces.resources.views import ResourcesViewSet
 from workspaces.ssh.views import SshViewSet
-from workspaces.streams.views import log_stream, stats_stream
+from workspaces.streams.views import StreamsViewSet
 from workspaces.usage.views import AllUsageViewSet, UsageViewSet
 
 
@@ -87,10 +86,10 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/overlay", FilesViewSet.as_view({"get": "list"})),
     path("workspace/<ws:workspace_id>/overlay/usage", FilesViewSet.as_view({"get": "usage"})),
     path("workspace/<ws:workspace_id>/overlay/sync", FilesViewSet.as_view({"post": "sync"})),
-    path("workspace/<ws:workspace_id>/overlay/files", overlay_files),
+    path("workspace/<ws:workspace_id>/overlay/files", FileContentViewSet.as_view({"get": "read", "post": "write"})),
     path("workspace/<ws:workspace_id>/logs", LogsViewSet.as_view({"get": "list", "delete": "clear"})),
     path("workspace/<ws:workspace_id>/logs/list", LogsViewSet.as_view({"get": "files"})),
-    path("workspace/<ws:workspace_id>/logs/file/<str:name>", log_file),
-    path("workspace/<ws:workspace_id>/logs/stream/<str:source>", log_stream),
-    path("workspace/<ws:workspace_id>/stats/stream", stats_stream),
+    path("workspace/<ws:workspace_id>/logs/file/<str:name>", LogFileViewSet.as_view({"get": "retrieve"})),
+    path("workspace/<ws:workspace_id>/logs/stream/<str:source>", StreamsViewSet.as_view({"get": "logs"})),
+    path("workspace/<ws:workspace_id>/stats/stream", StreamsViewSet.as_view({"get": "stats"})),
 ]

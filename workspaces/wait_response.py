@@ -50,7 +50,7 @@ def require_success(operation: Operation) -> None:
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """`{success, workspace}`; 202 while the operation continues. Raises as `wait_until_finished`, NotFound."""
     ended = operation is None or wait_until_finished(operation)
-    current = selectors.get(request.user, workspace.pk)
+    current = selectors.get_workspace(request.user, workspace.pk)
     if ended:
         return respond(WorkspaceResponse, workspace=current)
     return respond(GoingOnResponse, 202, accepted=True, workspace=current)

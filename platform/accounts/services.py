@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -207,5 +206,5 @@ def account_lock(account: Account) -> Account:
 
     PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer.
     """
-    locked: Any = Account.objects.select_for_update(of=("self",)).select_related("plan").get(pk=account.pk)
+    locked: Account = Account.objects.select_for_update(of=("self",)).select_related("plan").get(pk=account.pk)
     return locked

@@ -1,7 +1,8 @@
-"""Database connections of requests that wait."""
+"""Database connections and threads of requests that wait."""
 
 from __future__ import annotations
 
+from asgiref.sync import SyncToAsync
 from django.db import connection
 
 
@@ -13,3 +14,17 @@ def release_connection() -> None:
     """
     if not connection.in_atomic_block:
         connection.close()
+
+
+def release_thread() -> None:
+    """End the thread in which this request's synchronous code ran.
+
+    Under ASGI, Django keeps one for each request until the response ends (its signals alone start it), which for a
+    stream is hours and for a command minutes. Synchronous code that follows gets a new thread.
+    """
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    if context is None:
+        return
+    executor = SyncToAsync.context_to_thread_executor.pop(context, None)
+    if executor is not None:
+        executor.shutdown(wait=False)

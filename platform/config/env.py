@@ -110,6 +110,8 @@ class Env(BaseModel):
     vmhost_threads: int = Field(default=32, ge=1)
     streams_max: int = Field(default=4000, ge=1)
     streams_per_account: int = Field(default=1000, ge=1)
+    commands_max: int = Field(default=512, ge=1)
+    commands_per_account: int = Field(default=256, ge=1)
     beat_schedule: Path = _derived("`STATE/run/beat-schedule`", lambda data: data["short_state"] / "run/beat-schedule")
 
     # The host that this machine is

@@ -56,13 +56,13 @@ def bring(api: Caller, vmhost: FakeHost, made: str, status: Status) -> None:
 
 
 @contextmanager
-def nobody_waits() -> Iterator[None]:
+def no_free_waiting_place() -> Iterator[None]:
     """As many requests wait as may: the next one is answered with 202 at once."""
     taken = 0
-    while waiting._places().acquire(blocking=False):
+    while waiting._waiting_places().acquire(blocking=False):
         taken += 1
     try:
         yield
     finally:
         for _ in range(taken):
-            waiting._places().release()
+            waiting._waiting_places().release()

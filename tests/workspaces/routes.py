@@ -76,12 +76,6 @@ ROUTES = [
 ]
 # The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
 INTERNAL = {"internal/edge/port", "internal/edge/wake"}
-PLAIN_VIEWS = {
-    f"{W}/overlay/files": {"GET", "POST"},
-    f"{W}/logs/file/{{name}}": {"GET"},
-    f"{W}/logs/stream/{{source}}": {"GET"},
-    f"{W}/stats/stream": {"GET"},
-}
 DOCUMENTED = """
 POST /workspace
 POST /workspace/:id/provisioning/retry

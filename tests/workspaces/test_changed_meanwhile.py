@@ -23,7 +23,7 @@ from vmbackend.models import Host
 from workspaces import placement
 from workspaces.host.process import reconcile
 from workspaces.host.reconcile import machines
-from workspaces.host.sweep import drop_memory, expire_ttl, sweep_due
+from workspaces.host.sweep import expire_memory, expire_ttl, sweep_due
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
@@ -101,7 +101,7 @@ def test_memory_that_is_to_be_kept_longer_is_kept(vmhost: FakeHost, machine: Cal
     row = machine(Status.SLEEPING, suspend_after=120, memory_expires_at=timezone.now() - timedelta(seconds=1))
     seen_by_the_sweep = now(row)
     lifecycle.set_idle(workspace=row, actor="owner", stop_after=0)
-    assert drop_memory(seen_by_the_sweep) is False
+    assert expire_memory(seen_by_the_sweep) is False
     vmhost.settle()
     assert now(row).status == "sleeping"
 
@@ -110,10 +110,10 @@ def test_an_idle_policy_switched_off_in_the_last_moment_holds_it_awake(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(suspend_after=120, idle_due_at=timezone.now() - timedelta(seconds=1))
-    vmhost.hold()
+    vmhost.hold_tasks()
     assert sweep_due() == 1
     lifecycle.set_idle(workspace=row, actor="owner", suspend_after=0)
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert (now(row).status, vmhost.driver.state(row.pk)) == ("running", MachineState.RUNNING)
 
@@ -164,7 +164,7 @@ def test_an_operation_that_ends_between_two_looks_keeps_its_end(
         real(*args, **fields)
 
     monkeypatch.setattr(machines, "transition", after_its_end)
-    assert machines._mend(vmhost.side, seen, vmhost.driver.inventory()) is False
+    assert machines._mend(vmhost.runtime, seen, vmhost.driver.inventory()) is False
     assert now(row).status == "running"
 
 
@@ -180,7 +180,7 @@ def test_a_stop_that_ends_while_the_host_is_looked_at_is_no_fault(
         return found
 
     monkeypatch.setattr(vmhost.driver, "inventory", stopped_since)
-    machines.reconcile_machines(vmhost.side)
+    machines.reconcile_machines(vmhost.runtime)
     assert set(Activity.objects.filter(workspace_id=row.pk).values_list("event", flat=True)) == {"stopped"}
 
 
@@ -192,7 +192,7 @@ def test_a_machine_that_reconcile_lets_go_on_has_the_right_time(
     if status is Status.SLEEPING:
         vmhost.driver.start(row.pk)
     vmhost.driver.pause(row.pk)
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert (now(row).status, vmhost.driver.state(row.pk)) == ("running", MachineState.RUNNING)
     assert vmhost.driver.resync_count(row.pk) == 1
 
@@ -212,7 +212,7 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
         make_workspace(new_account(f"account {n}").account, host=host, ip=f"10.200.1.{n}", **fields) for n in (1, 2, 3)
     ]
     gate, look, answers = threading.Barrier(len(rows)), placement.free_memory, list[str]()
-    vmhost.hold()
+    vmhost.hold_tasks()
 
     def slow_look(host: Host) -> int:
         found = look(host)
@@ -236,5 +236,5 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
     for thread in threads:
         thread.join()
     assert sorted(answers) == ["VM_UNAVAILABLE", "VM_UNAVAILABLE", "started"]
-    assert vmhost.held is not None
-    vmhost.held.clear()  # these rows have no machines
+    assert vmhost.held_tasks is not None
+    vmhost.held_tasks.clear()  # these rows have no machines

@@ -39,20 +39,20 @@ def test_a_created_workspace_is_ready_when_the_answer_comes(api: Caller, vmhost:
 
 
 def test_without_waiting_the_answer_is_202_and_creation_goes_on(api: Caller, vmhost: FakeHost) -> None:
-    vmhost.hold()
+    vmhost.hold_tasks()
     answer = api.post("/workspace", {"wait_ready": False})
     body = answer.json()
     assert answer.status_code == 202
     assert body["ready"] is False
     assert body["id"] == body["workspace"]["id"]
     assert body["provisioning"]["state"] == "queued"
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert api.get(f"/workspace/{body['id']}").json()["workspace"]["ready"] is True
 
 
 def test_a_wait_that_runs_out_answers_202(api: Caller, vmhost: FakeHost) -> None:
-    vmhost.hold()
+    vmhost.hold_tasks()
     answer = api.post("/workspace", {"ready_timeout_seconds": 1})
     assert answer.status_code == 202
     assert answer.json()["ready"] is False

@@ -58,14 +58,14 @@ def test_every_state_can_be_deleted(api: Caller, vmhost: FakeHost, status: Statu
 
 
 def test_deleting_a_creation_that_is_queued_is_202_and_then_404(api: Caller, vmhost: FakeHost) -> None:
-    vmhost.hold()
+    vmhost.hold_tasks()
     made = api.post("/workspace", {"wait_ready": False}).json()["id"]
     answer = api.delete(f"/workspace/{made}")
     assert (answer.status_code, answer.json()["accepted"]) == (202, True)
     assert api.get(f"/workspace/{made}").json()["workspace"]["info"]["status"] == "deleting"
     assert api.delete(f"/workspace/{made}").status_code == 202
     assert live_operations() == 1
-    vmhost.release()
+    vmhost.release_tasks()
     assert_gone(api, vmhost, made)
 
 
@@ -135,14 +135,14 @@ def test_two_deletes_at_once_are_one(api: Caller, vmhost: FakeHost) -> None:
 
 def test_a_silent_host_removes_the_workspace_when_it_is_back(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {}).json()["workspace"]["id"]
-    vmhost.hold()
+    vmhost.hold_tasks()
     Host.objects.update(last_seen_at=timezone.now() - timedelta(minutes=5))
     began = timezone.now()
     answer = api.delete(f"/workspace/{made}")
     assert (answer.status_code, answer.json()["accepted"]) == (202, True)
     assert timezone.now() - began < timedelta(seconds=5)
     assert api.get(f"/workspace/{made}").json()["workspace"]["info"]["status"] == "deleting"
-    vmhost.release()
+    vmhost.release_tasks()
     assert_gone(api, vmhost, made)
 
 
@@ -162,20 +162,20 @@ def test_a_removal_that_fails_is_not_told_as_done_and_is_tried_again(api: Caller
     answer = api.delete(f"/workspace/{made}")
     assert (answer.status_code, answer.json()["accepted"]) == (202, True)
     assert api.get(f"/workspace/{made}").json()["workspace"]["info"]["status"] == "deleting"
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert_gone(api, vmhost, made)
 
 
 def test_nothing_starts_what_is_being_deleted(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {}).json()["workspace"]["id"]
-    vmhost.hold()
+    vmhost.hold_tasks()
     from workspaces.crud.services import workspace_delete
 
     workspace_delete(workspace=Workspace.objects.get(), actor="test")
     for move in ("start", "stop"):
         answer = api.post(f"/workspace/{made}/{move}")
         assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
-    vmhost.release()
+    vmhost.release_tasks()
     assert_gone(api, vmhost, made)
 
 

@@ -43,7 +43,7 @@ def test_a_failed_creation_that_cannot_be_destroyed_can_still_be_tried_again(api
 
 def test_a_destroy_past_its_deadline_leaves_a_failed_creation_failed(api: Caller, vmhost: FakeHost) -> None:
     made = make(api, vmhost, Status.FAILED)
-    vmhost.hold()
+    vmhost.hold_tasks()
     lifecycle.workspace_destroy(workspace=Workspace.objects.get(pk=made), actor="owner")
     operation = Operation.objects.get(kind="destroy")
     Operation.objects.filter(pk=operation.pk).update(attempt=1)  # somebody had begun it
@@ -58,7 +58,7 @@ def test_what_nobody_began_leaves_the_machine_alone(api: Caller, vmhost: FakeHos
     made = cells.begin(vmhost, api.account, case)
     before = vmhost.driver.definition(made)
     make_overdue()
-    vmhost.release()
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     row = Workspace.objects.get(pk=made)
     assert (row.status, row.ready, row.error_code) == ("running", True, "deadline_exceeded")
@@ -93,7 +93,7 @@ def test_sizes_that_a_restart_began_to_apply_stay(
 
     def die() -> None:
         vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=2)
-        raise vmhost.dead()
+        raise vmhost.begin_death()
 
     scene.before(die)
     power.workspace_restart(workspace=row, actor="owner")

@@ -81,11 +81,11 @@ def test_a_death_while_the_host_goes_down_changes_nothing_of_that(
 
     def and_dies(machine_id: str, grace: float) -> bool:
         shutdown(machine_id, grace)
-        raise vmhost.dead()
+        raise vmhost.begin_death()
 
     monkeypatch.setattr(vmhost.driver, "shutdown", and_dies)
     monkeypatch.setattr(settings.ENV, "stop_vms_on_down", True)
-    with pytest.raises(type(vmhost.dead())):
+    with pytest.raises(type(vmhost.begin_death())):
         vmhost_process.close_host()
     vmhost.driver.__dict__.pop("_remove", None)
     monkeypatch.setattr(vmhost.driver, "shutdown", shutdown)
@@ -122,7 +122,7 @@ def test_a_host_that_was_booted_anew(
     """Its machines died with it. `always` also starts what its owner had stopped."""
     ran = machine(restart_policy=policy)
     stopped = machine(Status.STOPPED, restart_policy=policy, user_requested_stop=True)
-    vmhost.side.stop()
+    vmhost.runtime.stop()
     vmhost.driver.kill(ran.pk)
     vmhost.driver.set_boot_id(f"boot of {policy} at {timezone.now()}"[:40])
     vmhost.start()

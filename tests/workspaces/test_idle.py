@@ -135,10 +135,10 @@ def test_redis_that_goes_away_between_the_sweep_and_the_last_look_holds_it_awake
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine()
-    vmhost.hold()
+    vmhost.hold_tasks()
     sweep_due()
     vmhost.redis_away = True
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.ready) == ("running", True)
@@ -147,10 +147,10 @@ def test_redis_that_goes_away_between_the_sweep_and_the_last_look_holds_it_awake
 
 def test_a_use_in_the_last_moment_holds_it_awake(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
-    vmhost.hold()
+    vmhost.hold_tasks()
     sweep_due()
     last_used.record_use(row.pk)
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.ready) == ("running", True)
@@ -166,11 +166,11 @@ def test_a_use_after_the_memory_was_written_does_not_undo_it(
 
     def die() -> None:
         last_used.record_use(row.pk)
-        raise vmhost.dead()
+        raise vmhost.begin_death()
 
     scene.before(die)
     sweep_due()
-    vmhost.live()
+    vmhost.settle_across_deaths()
     row.refresh_from_db()
     assert (row.status, cells.leftovers(vmhost, row.pk)) == ("sleeping", [])
 

@@ -108,5 +108,5 @@ def test_a_transfer_is_recorded_at_intervals(made: str, monkeypatch: pytest.Monk
     for seconds, expected in ((1, False), (19.9, False), (20, True), (39, False), (40, True)):
         forget(made)
         monkeypatch.setattr(last_used.time, "monotonic", lambda at=now + seconds: at)
-        use.touch()
+        use.record_chunk()
         assert used_now(made) is expected

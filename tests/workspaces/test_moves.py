@@ -9,7 +9,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, nobody_waits, status_of
+from tests.workspaces.moves import make, no_free_waiting_place, status_of
 from vmbackend.driver import MachineState
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
@@ -127,14 +127,14 @@ def test_progress_is_readable_meanwhile(
     api: Caller, vmhost: FakeHost, kind: str, service: Callable[..., Any], before: Status, shown: str, process: bool
 ) -> None:
     made = make(api, vmhost, before)
-    vmhost.hold()
+    vmhost.hold_tasks()
     service(workspace=Workspace.objects.get(pk=made), actor="test")
     one = api.get(f"/workspace/{made}").json()["workspace"]
     assert (one["info"]["status"], one["ready"], one["info"]["is_running"]) == (shown, False, process)
     assert api.get("/workspace").json()["workspaces"][0]["info"] == one["info"]
     assert api.get(f"/workspace/{made}/lifecycle").json()["status"] == shown
     assert api.get(f"/workspace/{made}/resources").json()["resources"]["status"] == shown
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert queue.live_operation(Workspace.objects.get(pk=made)) is None
     assert status_of(made) != shown
@@ -156,8 +156,8 @@ def test_what_goes_on_after_the_wait_is_202(
     api: Caller, vmhost: FakeHost, move: str, before: Status, meanwhile: str, after: str
 ) -> None:
     made = make(api, vmhost, before)
-    vmhost.hold()
-    with nobody_waits():
+    vmhost.hold_tasks()
+    with no_free_waiting_place():
         answer = call(api, made, move)
     body = answer.json()
     assert (answer.status_code, body["success"], body["accepted"]) == (202, True, True)
@@ -166,7 +166,7 @@ def test_what_goes_on_after_the_wait_is_202(
         assert (body["reinstalled"], body["running"], body["workspace_id"]) == (False, False, made)
     elif move != "destroy":
         assert body["workspace"]["info"]["status"] == meanwhile
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert status_of(made) == after
 
@@ -174,11 +174,11 @@ def test_what_goes_on_after_the_wait_is_202(
 @pytest.mark.parametrize("move", ["stop", "restart", "pause", "reinstall", "destroy"])
 def test_a_delete_takes_a_call_that_waits_away(api: Caller, vmhost: FakeHost, move: str) -> None:
     made = make(api, vmhost, Status.RUNNING)
-    vmhost.hold()
-    with nobody_waits():
+    vmhost.hold_tasks()
+    with no_free_waiting_place():
         assert call(api, made, move).status_code == 202
         assert api.delete(f"/workspace/{made}").status_code == 202
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert not Workspace.objects.exists()
     assert vmhost.driver.inventory().ids() == frozenset()

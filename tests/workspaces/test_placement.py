@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Account
 from common.errors import VMUnavailable
 from tests.callers import Caller
-from tests.workspaces.moves import nobody_waits as no_waiting_places
+from tests.workspaces.moves import no_free_waiting_place
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.models import Host
 from workspaces import placement
@@ -66,7 +66,7 @@ def test_creating_a_workspace_takes_as_many_queries_for_1_10_and_200_hosts(api: 
         assert api.post("/workspace", {}).status_code == 202
 
     counts = []
-    with no_waiting_places():
+    with no_free_waiting_place():
         add_hosts(1, stranger.account)
         create()  # what the first request of a process reads once is not counted
         for number in (1, 10, 200):

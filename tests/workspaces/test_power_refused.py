@@ -47,13 +47,13 @@ def test_moves_out_of_turn_are_409(api: Caller, made: str, status: Status, move:
 def test_one_operation_at_a_time(api: Caller, vmhost: FakeHost, made: str, going_on: str) -> None:
     if going_on == "start":
         api.post("/workspace/the-box/stop")
-    vmhost.hold()
+    vmhost.hold_tasks()
     service = workspace_start if going_on == "start" else workspace_stop
     service(workspace=Workspace.objects.get(), actor="test")
     for move in ("start", "stop"):
         answer = api.post(f"/workspace/the-box/{move}")
         assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert Workspace.objects.get().status == (Status.RUNNING if going_on == "start" else Status.STOPPED)
 

@@ -219,21 +219,21 @@ def test_what_is_going_on_can_be_read_meanwhile(api: Caller, vmhost: FakeHost) -
         assert listed["info"] == one["info"]
         return one
 
-    vmhost.hold()
+    vmhost.hold_tasks()
     workspace_stop(workspace=Workspace.objects.get(pk=made), actor="test")
     during = shown()
     assert (during["info"]["status"], during["ready"], during["info"]["is_running"]) == ("stopping", False, True)
     assert during["provisioning"]["state"] == "ready"
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert shown()["info"] == {
         "status": "stopped", "is_running": False, "user_requested_stop": True, "error": None,
     }  # fmt: skip
-    vmhost.hold()
+    vmhost.hold_tasks()
     workspace_start(workspace=Workspace.objects.get(pk=made), actor="test")
     during = shown()
     assert (during["info"]["status"], during["ready"], during["info"]["is_running"]) == ("starting", False, False)
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     after = shown()
     assert (after["info"]["status"], after["ready"], after["info"]["user_requested_stop"]) == ("running", True, False)

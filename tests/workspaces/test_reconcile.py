@@ -94,7 +94,7 @@ def test_rows_and_machines_that_disagree_are_put_right(api: Caller, vmhost: Fake
     made = {state: with_machine(vmhost, api, status, state) for state in MACHINES}
     vmhost.driver._store.drop_events()
     for _ in range(2):
-        reconcile(vmhost.side)
+        reconcile(vmhost.runtime)
         vmhost.settle()
     rows = Workspace.objects.in_bulk()
     found = {state: rows[key].status if key in rows else None for state, key in made.items()}
@@ -104,7 +104,7 @@ def test_rows_and_machines_that_disagree_are_put_right(api: Caller, vmhost: Fake
         told = Activity.objects.filter(workspace_id=key).exclude(detail="").exists()
         agrees = (status, state) in AGREES or (status in (Status.STOPPED, Status.LOST) and state in (OFF, ABSENT))
         assert told is not agrees or status not in cells.MACHINE_OF
-    assert reconcile(vmhost.side) == 0
+    assert reconcile(vmhost.runtime) == 0
 
 
 AGREES = {
@@ -133,9 +133,9 @@ def test_a_machine_that_runs_is_adopted_at_the_start_of_its_host(api: Caller, vm
 def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Caller, vmhost: FakeHost) -> None:
     first, second = (with_machine(vmhost, api, Status.STOPPED, RUNNING) for _ in range(2))
     vmhost.driver.fail_next("destroy", BackendUnavailable("Just now it is busy."))
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert [vmhost.driver.state(key) for key in (first, second)].count(OFF) == 1
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert [vmhost.driver.state(key) for key in (first, second)] == [OFF, OFF]
 
 
@@ -145,14 +145,14 @@ def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Calle
 @pytest.mark.parametrize("kind", ["directories", "taps", "firewall", "saved"])
 def test_a_leftover_of_each_kind_is_removed(vmhost: FakeHost, kind: str) -> None:
     vmhost.driver.create_orphans("ws_leftover", kind)
-    assert reconcile(vmhost.side) == 1
+    assert reconcile(vmhost.runtime) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
 def test_a_machine_of_nobody_that_runs_is_ended_and_removed(api: Caller, vmhost: FakeHost) -> None:
     row = cells.machine(vmhost, api.account)
     row.delete()
-    assert reconcile(vmhost.side) == 1
+    assert reconcile(vmhost.runtime) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
@@ -161,10 +161,10 @@ def test_leftovers_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkey
     vmhost.driver.create_orphans("ws_leftover", "directories", "taps", "firewall")
     vmhost.driver.create_orphans("ws_tap_only", "taps")
     monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.2)
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == {made, "ws_leftover", "ws_tap_only"}
     time.sleep(0.25)
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == {made}
 
 
@@ -173,10 +173,10 @@ def test_a_leftover_that_found_its_owner_meanwhile_stays(
 ) -> None:
     vmhost.driver.create_orphans("ws_late", "directories")
     monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.1)
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     make_workspace(api.account, id="ws_late", host=make_host(), status=Status.STOPPED)
     time.sleep(0.15)
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert "ws_late" in vmhost.driver.inventory().ids()
 
 
@@ -185,10 +185,10 @@ def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, mo
     for number in range(5):
         vmhost.driver.create_orphans(f"ws_{number}", "taps")
     for _ in range(3):
-        reconcile(vmhost.side)
+        reconcile(vmhost.runtime)
         assert len(vmhost.driver.inventory().ids()) == 2
-    vmhost.side.removals = [at - 3601 for at in vmhost.side.removals]
-    reconcile(vmhost.side)
+    vmhost.runtime._removals = [at - 3601 for at in vmhost.runtime._removals]
+    reconcile(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
@@ -196,9 +196,9 @@ def test_a_leftover_that_cannot_be_removed_does_not_hold_up_the_others(vmhost: F
     for number in range(3):
         vmhost.driver.create_orphans(f"ws_{number}", "taps")
     vmhost.driver.fail_next("delete", BackendUnavailable("Not this one."))
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert len(vmhost.driver.inventory().ids()) == 1
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
@@ -208,7 +208,7 @@ def test_what_belongs_to_a_workspace_of_another_host_here_is_removed_and_that_ro
     """A creation that was retried on another host leaves its first place to the sweep."""
     row = make_workspace(api.account, host=make_host("elsewhere"), ip="10.200.0.9")
     vmhost.driver.create_orphans(row.pk, "taps")
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == frozenset()
     row.refresh_from_db()
     assert (row.status, row.ready) == ("running", True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, nobody_waits, status_of
+from tests.workspaces.moves import make, no_free_waiting_place, status_of
 from tests.workspaces.resizing import SIZES, change, machine, resources
 from tests.workspaces.rows import make_workspace
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
@@ -143,10 +143,10 @@ def test_nothing_is_applied_while_something_goes_on(api: Caller, vmhost: FakeHos
 
 def test_saving_is_possible_while_something_goes_on(api: Caller, vmhost: FakeHost) -> None:
     made = make(api, vmhost, Status.RUNNING)
-    vmhost.hold()
+    vmhost.hold_tasks()
     workspace_stop(workspace=Workspace.objects.get(), actor="test")
     assert change(api, made, memory_mb=768).status_code == 200
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert resources(api, made)["pending"] == {"memory_mb": 768}
 
@@ -210,11 +210,11 @@ def test_a_silent_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, path: st
 
 def test_a_relaunch_that_goes_on_is_202(api: Caller, vmhost: FakeHost) -> None:
     made = make(api, vmhost, Status.RUNNING)
-    vmhost.hold()
-    with nobody_waits():
+    vmhost.hold_tasks()
+    with no_free_waiting_place():
         answer = change(api, made, memory_mb=1024, apply=True)
     assert (answer.status_code, answer.json()["accepted"], answer.json()["relaunched"]) == (202, True, False)
     assert resources(api, made)["status"] == "resizing"
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert machine(vmhost, made)[1] == 1024

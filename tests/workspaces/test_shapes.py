@@ -12,7 +12,7 @@ from accounts.models import Account
 from common.openapi import MessageResponse
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import nobody_waits
+from tests.workspaces.moves import no_free_waiting_place
 from tests.workspaces.rows import make_workspace
 from workspaces import serializers as shapes
 from workspaces.commands import serializers as commands
@@ -164,15 +164,15 @@ def test_bodies_of_what_goes_on_are_as_the_document_tells(api: Caller, vmhost: F
         ("resources", resources.ResourcesUpdated()),
     ):
         made = api.post("/workspace", {}).json()["workspace"]["id"]
-        vmhost.hold()
-        with nobody_waits():
+        vmhost.hold_tasks()
+        with no_free_waiting_place():
             if path in ("restart", "reinstall"):
                 answer = api.post(f"/workspace/{made}/{path}")
             else:
                 answer = api.put(f"/workspace/{made}/{path}", {"size_mb": 600, "memory_mb": 256, "apply": True})
         assert answer.status_code == 202
         assert_fits(answer.json(), shape, path)
-        vmhost.release()
+        vmhost.release_tasks()
         vmhost.settle()
 
 

@@ -215,7 +215,7 @@ def test_what_does_not_run_has_it_at_the_next_start(api: Caller, vmhost: FakeHos
 
 
 def test_a_guest_that_does_not_answer_is_told_and_the_row_stands(api: Caller, vmhost: FakeHost, made: str) -> None:
-    vmhost.hold()
+    vmhost.hold_tasks()
     FakeStore(machines_dir()).save(vmhost.driver._known(made), ready_at=None)
     changed = post(api, "enable")
     assert (changed["ssh_enabled"], changed["applied"]) == (True, False)

@@ -85,7 +85,7 @@ SERVICES: dict[str, tuple[Callable[..., Any], Row]] = {
 def test_every_move_from_every_state(api: Caller, vmhost: FakeHost, name: str) -> None:
     service, table = SERVICES[name]
     assert set(table) == set(Status)
-    vmhost.hold()
+    vmhost.hold_tasks()
     assert {status: outcome_of(api, service, status) for status in Status} == table
 
 
@@ -187,7 +187,7 @@ def test_what_is_read_before_meanwhile_and_after(
 ) -> None:
     key = cells.begin(vmhost, api.account, case)
     held = hold(case.kind, case.steps[0] if case.kind != "create" else "pull_image")
-    vmhost.release()
+    vmhost.release_tasks()
     assert held.reached.wait(5)
     meanwhile = shown(api, key)
     assert (meanwhile["info"]["status"], meanwhile["ready"]) == (MEANWHILE[case.name], False)
@@ -221,7 +221,7 @@ def test_a_delete_is_taken_at_every_step_of_everything(
 ) -> None:
     key = cells.begin(vmhost, api.account, case)
     held = hold(case.kind, step)
-    vmhost.release()
+    vmhost.release_tasks()
     assert held.reached.wait(5)
     workspace_delete(workspace=Workspace.objects.get(pk=key), actor="owner")
     assert shown(api, key)["info"]["status"] == "deleting"
@@ -237,7 +237,7 @@ def test_a_machine_that_was_made_anew_has_a_new_start_time(api: Caller, vmhost: 
     key = cells.begin(vmhost, api.account, case)
     began = timezone.now()
     Workspace.objects.update(started_at=began - timedelta(hours=1))
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     row = Workspace.objects.get(pk=key)
     assert row.started_at is not None
@@ -250,7 +250,7 @@ def test_a_machine_that_goes_on_keeps_its_start_time(api: Caller, vmhost: FakeHo
     key = cells.begin(vmhost, api.account, case)
     started = timezone.now() - timedelta(hours=1)
     Workspace.objects.update(started_at=started)
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert Workspace.objects.get(pk=key).started_at == started
 
@@ -282,7 +282,7 @@ def test_a_creation_goes_from_queued_to_running_to_ready(
     key = cells.begin(vmhost, api.account, CASES[0])
     seen = [shown(api, key)["provisioning"]["state"]]
     held = hold("create", "wait_ready")
-    vmhost.release()
+    vmhost.release_tasks()
     assert held.reached.wait(5)
     seen.append(shown(api, key)["provisioning"]["state"])
     held.release.set()

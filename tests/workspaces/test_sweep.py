@@ -117,10 +117,10 @@ def test_a_ttl_that_is_over_while_an_operation_goes_on_is_done_after_it(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(ttl_expires_at=ago())
-    vmhost.hold()
+    vmhost.hold_tasks()
     power.workspace_pause(workspace=row, actor="owner")
     assert swept_held() == 0
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert status_of(row) == "paused"
     swept(vmhost)
@@ -152,10 +152,10 @@ def test_a_workspace_that_becomes_permanent_while_its_ttl_action_fails_has_no_en
 ) -> None:
     row = machine(ttl_action=TtlAction.STOP, ttl_expires_at=ago())
     vmhost.driver.fail_next("shutdown", BackendUnavailable("Away."), times=3)
-    vmhost.hold()
+    vmhost.hold_tasks()
     assert sweep_due() == 1
     lifecycle.make_permanent(workspace=row, actor="owner")
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert status_of(row) == "running"
     row.refresh_from_db()
@@ -212,10 +212,10 @@ def test_rows_of_a_silent_host_stay_due_and_hold_nobody_up(
     waiting = Workspace.objects.filter(host_id="silent", status=Status.RUNNING, ttl_expires_at__lt=timezone.now())
     assert waiting.count() == 2 * BATCH
     Host.objects.filter(name="silent").update(last_seen_at=timezone.now())
-    vmhost.hold()
+    vmhost.hold_tasks()
     assert sweep_due() == BATCH
-    assert vmhost.held is not None
-    vmhost.held.clear()
+    assert vmhost.held_tasks is not None
+    vmhost.held_tasks.clear()
 
 
 def test_rows_that_cannot_be_handled_hold_nobody_up(

@@ -63,11 +63,11 @@ def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
 
 def test_requests_that_come_together_wake_it_once(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING)
-    vmhost.hold()
+    vmhost.hold_tasks()
     first = services.workspace_wake(workspace=row, actor="edge")
     assert first is not None
     assert services.workspace_wake(workspace=row, actor="edge") == first
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert services.workspace_wake(workspace=row, actor="edge") is None
 
@@ -95,9 +95,9 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
 ) -> None:
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
     vmhost.driver.corrupt_saved_memory(row.pk)
-    Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.dead()))
+    Scene(vmhost, monkeypatch, "wake", "wait_ready", row.pk).before(lambda: (_ for _ in ()).throw(vmhost.begin_death()))
     services.workspace_wake(workspace=row, actor="edge")
-    vmhost.live()
+    vmhost.settle_across_deaths()
     row.refresh_from_db()
     assert (row.status, row.uptime() < 60) == ("running", True)
     assert cells.told(row.pk, "could not be used")
@@ -151,6 +151,6 @@ def test_a_request_does_not_wait_longer_than_it_may_for_one_that_falls_asleep(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine()
-    vmhost.hold()
+    vmhost.hold_tasks()
     services.workspace_sleep(workspace=row, actor="test")
     assert ensure_running(Workspace.objects.get(pk=row.pk), 0.1) is False

@@ -30,6 +30,8 @@ class ConnectionSettings:
     keepalive_count: int = 3
     # Concurrent commands in one guest; each needs its own connection, see CommandConnections.
     max_channels: int = 10
+    # The same for commands of the platform itself (a listing, a sync), which never wait for those of users.
+    reserved_channels: int = 2
     # Unread bytes per channel; limits memory per command.
     window: int = 256 * 1024
 
@@ -170,15 +172,16 @@ class CommandConnections:
         # dropbear resets a sixth connection that has not logged in yet.
         self._arguments = (address, private_key, settings, asyncio.Semaphore(2))
         self._free = asyncio.Semaphore(settings.max_channels)
+        self._reserved = asyncio.Semaphore(settings.reserved_channels)
         self._idle: list[Connection] = []
 
     @asynccontextmanager
-    async def channel(self, command: str) -> AsyncIterator[Channel]:
-        """Run `command`; waits for a free connection. Raises GuestUnreachable.
+    async def channel(self, command: str, *, reserved: bool = False) -> AsyncIterator[Channel]:
+        """Run `command`; waits for a free connection, or a `reserved` one. Raises GuestUnreachable.
 
         A connection is reused only after the command ended; otherwise it is closed, which ends the command.
         """
-        async with self._free:
+        async with self._reserved if reserved else self._free:
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)
             ended = False
             try:

@@ -67,11 +67,7 @@ class SSHGuestSession(GuestSession):
         remote = commands.build_command(
             self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout
         )
-        result = await self._run(remote, stdin, timeout, max_output)
-        failure = commands.start_failure(result.exit_code, result.stderr)
-        if failure is not None:
-            raise GuestCommandInvalid(f"The command cannot be started: {failure}")
-        return result
+        return await self._execute(remote, stdin, timeout, max_output, reserved=False)
 
     async def open_terminal(
         self,
@@ -146,7 +142,7 @@ class SSHGuestSession(GuestSession):
             raise GuestUnreachable("The machine did not report its connections.") from error
 
     async def sync(self) -> None:
-        result = await self._run(RemoteCommand(f"{self._kit.busybox} sync", b""), b"", 60.0, 1024)
+        result = await self._run(RemoteCommand(f"{self._kit.busybox} sync", b""), b"", 60.0, 1024, reserved=True)
         if result.exit_code != 0:
             raise GuestUnreachable("The machine did not flush its disk.")
 
@@ -159,7 +155,7 @@ class SSHGuestSession(GuestSession):
         """The names in a directory in the format of `find -print0`."""
         command = [self._kit.busybox, "find", ".", "-maxdepth", "1", "-mindepth", "1", "-print0"]
         try:
-            result = await self.execute(command, working_dir=path, timeout=KERNEL_SECONDS, max_output=MAX_NAMES)
+            result = await self._platform_command(command, MAX_NAMES, working_dir=path)
         except GuestCommandInvalid as error:
             raise GuestPathNotFound(f"There is no {path!r} inside the machine any more.") from error
         if result.truncated:
@@ -174,7 +170,7 @@ class SSHGuestSession(GuestSession):
         Read by a separate command with limits of time and size, as the file server would hang with all its transfers.
         """
         command = [self._kit.busybox, "head", "-c", str(MAX_VIRTUAL_FILE + 1), path]
-        result = await self.execute(command, timeout=KERNEL_SECONDS, max_output=MAX_VIRTUAL_FILE)
+        result = await self._platform_command(command, MAX_VIRTUAL_FILE)
         if result.timed_out:
             raise GuestPathInvalid(f"{path!r} blocks while it is read.")
         if result.truncated:
@@ -185,7 +181,8 @@ class SSHGuestSession(GuestSession):
 
     async def _helper(self, words: str, stdin: bytes) -> bytes:
         """The output of the kit's helper. Raises GuestCommandInvalid with the helper's message if it fails."""
-        result = await self._run(RemoteCommand(f"{self._kit.helper} {words}", b""), stdin, HELPER_TIMEOUT, 4096)
+        remote = RemoteCommand(f"{self._kit.helper} {words}", b"")
+        result = await self._run(remote, stdin, HELPER_TIMEOUT, 4096, reserved=True)
         failure = commands.start_failure(result.exit_code, result.stderr)
         if failure is not None:
             raise GuestCommandInvalid(f"The machine failure: {failure}")
@@ -193,10 +190,31 @@ class SSHGuestSession(GuestSession):
             raise GuestUnreachable("The machine did not carry out the request.")
         return result.stdout
 
-    async def _run(self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int) -> ExecResult:
+    async def _platform_command(
+        self, command: Sequence[str], max_output: int, *, working_dir: str | None = None
+    ) -> ExecResult:
+        """A short command of the platform itself, which does not wait for commands of users."""
+        remote = commands.build_command(
+            self._kit, command, env=None, working_dir=working_dir, user=None, timeout=KERNEL_SECONDS
+        )
+        return await self._execute(remote, b"", KERNEL_SECONDS, max_output, reserved=True)
+
+    async def _execute(
+        self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int, *, reserved: bool
+    ) -> ExecResult:
+        """Raises GuestCommandInvalid where the helper cannot start it."""
+        result = await self._run(remote, stdin, timeout, max_output, reserved=reserved)
+        failure = commands.start_failure(result.exit_code, result.stderr)
+        if failure is not None:
+            raise GuestCommandInvalid(f"The command cannot be started: {failure}")
+        return result
+
+    async def _run(
+        self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int, *, reserved: bool
+    ) -> ExecResult:
         started = time.monotonic()
         out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
-        async with self._commands.channel(remote.line) as channel:
+        async with self._commands.channel(remote.line, reserved=reserved) as channel:
             try:
                 async with asyncio.timeout(timeout + DEADLINE_SLACK):
                     code = await communicate(channel, remote.preamble + stdin, out, err)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework import serializers
-from rest_framework import serializers as s
 
 from common.fields import StrictChar, StrictFloat
 from common.openapi import Success
@@ -27,10 +26,19 @@ class ExecRequest(serializers.Serializer):
         return EnvField().to_internal_value(items)
 
 
+class OutputField(serializers.CharField):
+    """Bytes that a command wrote, as text: those that are not UTF-8 are replaced."""
+
+    def to_representation(self, value: Any) -> str:
+        return bytes(value).decode(errors="replace")
+
+
 class ExecResponse(Success):
-    exit_code = s.IntegerField()
-    stdout = s.CharField()
-    stderr = s.CharField()
-    duration_ms = s.IntegerField()
-    truncated = s.BooleanField()
-    timed_out = s.BooleanField()
+    """Of an `ExecResult`."""
+
+    exit_code = serializers.IntegerField()
+    stdout = OutputField()
+    stderr = OutputField()
+    duration_ms = serializers.IntegerField()
+    truncated = serializers.BooleanField()
+    timed_out = serializers.BooleanField()

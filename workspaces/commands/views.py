@@ -2,71 +2,88 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
-from common.connections import release_connection
+from common.async_views import AsyncViewSet, entered_in_thread, in_request_thread, run_to_end
 from common.openapi import refused
 from common.requests import validated
-from common.responses import ok
-from vmbackend.backend import guest_pool
-from vmbackend.guest.session import ExecResult
+from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
 from workspaces import last_used
-from workspaces.commands import serializers
-from workspaces.guests import address_of, guest_errors
+from workspaces.commands.capacity import command_capacity
+from workspaces.commands.serializers import ExecRequest, ExecResponse
+from workspaces.guests import address_of, call_guest
 from workspaces.requested import requested_workspace
 
 # How much longer than its command an exec request may take.
 EXEC_SLACK_SECONDS = 20
 
 
-class CommandsViewSet(ViewSet):
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A checked request: what to run and where. `options` as `GuestSession.execute` takes them."""
+
+    account_id: str
+    address: GuestAddress
+    options: dict[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        """The whole request's deadline."""
+        return float(self.options["timeout"]) + EXEC_SLACK_SECONDS
+
+    async def execute(self, session: GuestSession) -> ExecResult:
+        return await session.execute(**self.options)
+
+
+class CommandsViewSet(AsyncViewSet):
     """Runs commands in a workspace."""
 
     @extend_schema(
-        request=serializers.ExecRequest,
+        request=ExecRequest,
         responses={
-            200: serializers.ExecResponse,
-            **refused({400: "`validation_error`; `command_invalid`", 409: "`vm_not_running`"}),
+            200: ExecResponse,
+            **refused(
+                {
+                    400: "`validation_error`; `command_invalid`",
+                    409: "`vm_not_running`",
+                    429: "`rate_limited`: too many commands run at once, of this account or of all; `Retry-After` "
+                    "says in how many seconds to try again",
+                }
+            ),
         },
     )
-    def execute(self, request: ApiRequest, workspace_id: str) -> Response:
+    async def execute(self, request: ApiRequest, workspace_id: str) -> Response:
         """Run a command in the workspace to its end. At the timeout its whole process group is killed (code 124).
 
-        At most 1 MiB of each stream is returned; `truncated` tells that there was more.
+        At most 1 MiB of each output is returned; `truncated` says whether there was more. The command goes on if the
+        client disconnects.
         """
-        workspace = requested_workspace(request.user, workspace_id, whole=True)
-        data = validated(serializers.ExecRequest, request)
-        address = address_of(workspace)
-        seconds = data["timeout_seconds"] + EXEC_SLACK_SECONDS
-        release_connection()
-        with last_used.in_use(workspace.pk, seconds), guest_errors():
-            result = guest_pool().call(
-                address,
-                lambda session: session.execute(
-                    data["cmd"],
-                    env=data.get("env"),
-                    working_dir=data.get("working_dir"),
-                    user=data.get("user"),
-                    stdin=data["stdin"].encode(),
-                    timeout=data["timeout_seconds"],
-                ),
-                seconds,
-            )
-        return ok(**exec_body(result))
+        command = await in_request_thread(_checked_command, request, workspace_id)
+        return Response(ExecResponse(await run_to_end(_run(command))).data)
 
 
-def exec_body(result: ExecResult) -> dict[str, Any]:
-    """Output is text; bytes that are no UTF-8 are replaced."""
-    return {
-        "exit_code": result.exit_code,
-        "stdout": result.stdout.decode(errors="replace"),
-        "stderr": result.stderr.decode(errors="replace"),
-        "duration_ms": result.duration_ms,
-        "truncated": result.truncated,
-        "timed_out": result.timed_out,
+def _checked_command(request: ApiRequest, workspace_id: str) -> Command:
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    data = validated(ExecRequest, request)
+    options = {
+        "command": data["cmd"],
+        "env": data.get("env"),
+        "working_dir": data.get("working_dir"),
+        "user": data.get("user"),
+        "stdin": data["stdin"].encode(),
+        "timeout": data["timeout_seconds"],
     }
+    return Command(request.user.account.pk, address_of(workspace), options)
+
+
+async def _run(command: Command) -> ExecResult:
+    """Raises RateLimited before anything reaches the guest, and the errors of `call_guest`."""
+    in_use = last_used.in_use(command.address.machine_id, command.seconds)
+    with command_capacity().reserve(command.account_id):
+        async with entered_in_thread(in_use):
+            return await call_guest(command.address, command.execute, command.seconds)

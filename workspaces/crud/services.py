@@ -19,7 +19,7 @@ from common.idempotency import IdempotencyConflict
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from workspaces import errors, quota, rows
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.crud import slugs
 from workspaces.images import choice
 from workspaces.images.choice import Choice
@@ -96,8 +96,8 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     workspaces_counted(account, used.records + 1)
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
-    record(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
-    operation = queue.enqueue(workspace, OperationKind.CREATE, actor=actor.label)
+    record_activity(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
+    operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label)
     return Created(workspace, operation)
 
 
@@ -184,8 +184,8 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
         error_message="",
         **moved,
     )
-    record(workspace, "retried", "Creation is tried again.", actor=actor)
-    return queue.enqueue(workspace, OperationKind.CREATE, actor=actor)
+    record_activity(workspace, "retried", "Creation is tried again.", actor=actor)
+    return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor)
 
 
 def delete_row(workspace: Workspace) -> None:
@@ -209,14 +209,14 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
     pending = queue.live_operation(workspace, OperationKind.DELETE)
     if pending is not None:
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
-    queue.cancel(workspace)
+    queue.cancel_operations(workspace)
     if workspace.host is None:
         delete_row(workspace)
         return None, False
     fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}
     transition(workspace, Status.DELETING, leaving=ANY, **fields)
-    record(workspace, "delete_requested", actor=actor)
-    return queue.enqueue(workspace, OperationKind.DELETE, actor=actor), creating
+    record_activity(workspace, "delete_requested", actor=actor)
+    return queue.enqueue_operation(workspace, OperationKind.DELETE, actor=actor), creating
 
 
 @transaction.atomic
@@ -233,7 +233,7 @@ def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any
     if changes:
         if not rows.update_row(workspace, **changes, updated_at=timezone.now()):
             raise NotFound
-        record(workspace, "updated", f"Changed: {', '.join(sorted(changes))}.", actor=actor)
+        record_activity(workspace, "updated", f"Changed: {', '.join(sorted(changes))}.", actor=actor)
     return workspace
 
 

@@ -80,7 +80,7 @@ class WorkspaceViewSet(ViewSet):
         """Try a failed creation again; 202; `provisioning` shows the progress."""
         workspace = requested_workspace(request.user, workspace_id)
         services.provisioning_retry(actor=request.user.label, workspace=workspace)
-        return accepted_response(202, selectors.get(request.user, workspace.pk))
+        return accepted_response(202, selectors.get_workspace(request.user, workspace.pk))
 
     @extend_schema(parameters=[serializers.ListQuery], responses=serializers.ListResponse)
     def list(self, request: ApiRequest) -> Response:

@@ -1,1 +1,1 @@
-"""What the edge asks about a request to a public port: which machine it leads to, and waking that machine."""
+"""Authorization of requests to public ports for the edge: the machine of a request, and waking it."""

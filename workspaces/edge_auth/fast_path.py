@@ -1,7 +1,7 @@
-"""The edge's question about a request, answered before Django's own handling, which costs more than the answer.
+"""The fast path of the edge's authorization requests, before Django's request handling, which costs more than they do.
 
-Only the ordinary answer is given here: the workspace runs. Everything else, trouble included, goes the usual way.
-Where the port is open to everybody, the answer is kept for the edge until the second ends.
+Only the common case is handled here: the workspace runs. Everything else, errors included, goes through the views.
+Where the port is open to everyone, the route is cached for the edge until the second ends.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PATH = "/internal/edge/port"
 
 
 class EdgeAuthFastPath:
-    """A WSGI application in front of another one."""
+    """WSGI middleware."""
 
     def __init__(self, inner: WSGIApplication) -> None:
         self._inner = inner
         route_cache().remove_expired()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        asked = environ.get("PATH_INFO") == PATH and environ.get("REQUEST_METHOD") == "GET"
-        upstream = _upstream(environ) if asked else ""
+        matches = environ.get("PATH_INFO") == PATH and environ.get("REQUEST_METHOD") == "GET"
+        upstream = _upstream(environ) if matches else ""
         if not upstream:
             return self._inner(environ, start_response)
         start_response("200 OK", [(UPSTREAM, upstream), ("Content-Length", "0")])
@@ -40,7 +40,7 @@ class EdgeAuthFastPath:
 
 
 def _upstream(environ: WSGIEnvironment) -> str:
-    """Where the request goes; empty where that is not the answer."""
+    """The upstream of the request; empty where the views must handle it."""
     names = ("HTTP_X_EDGE_SECRET", "HTTP_X_EDGE_HOST", "HTTP_X_FORWARDED_FOR")
     second = this_second()
     try:
@@ -58,6 +58,6 @@ def _upstream(environ: WSGIEnvironment) -> str:
 
 
 def _label(environ: WSGIEnvironment) -> str:
-    """The first label of a name that was found: one of the port's."""
+    """The first label of a host name that belongs to a port."""
     host: str = environ["HTTP_X_EDGE_HOST"]
     return host.partition(".")[0].lower()

@@ -1,4 +1,4 @@
-"""The edge's questions. It lets nobody else through to `/internal`, and they ask for its secret."""
+"""Routes of the edge. It forwards nothing to `/internal`, and the views require its secret."""
 
 from django.urls import path
 

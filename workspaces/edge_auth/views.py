@@ -1,8 +1,8 @@
-"""The edge's questions: where does a request to a public port go? Asked once a second and port at least, and for each
-request where not everybody may come in; so kept short.
+"""Authorization of requests to public ports: called by the edge once per second and port, and for each request where
+access is restricted; so every statement counts.
 
-Answers: 200 with `X-Upstream` (it runs), 202 (it sleeps; the edge asks the streams process, which waits), else what the
-visitor sees. Nothing of the request but the host's name decides; the edge proves itself by its secret, and routes
+Responses: 200 with `X-Upstream` (it runs), 202 (it sleeps; the edge calls the streams process, which waits), else what
+the visitor sees. The host name and the client's address decide. The edge authenticates by its secret, and routes
 nothing from outside to these paths.
 """
 
@@ -36,9 +36,9 @@ from workspaces.states import Status
 logger = logging.getLogger(__name__)
 
 UPSTREAM = "X-Upstream"
-AGAIN_SECONDS = 2
-# It is on its way to run: whoever comes back in a moment finds it running.
-COMES = frozenset(
+RETRY_AFTER_SECONDS = 2
+# About to run: a retry after a moment finds it running.
+STARTING_UP = frozenset(
     {Status.QUEUED, Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.RESIZING}
 )
 ASLEEP = frozenset({Status.SLEEPING, Status.WAKING, Status.SUSPENDING})
@@ -57,7 +57,7 @@ class NotAllowed(DomainError):
 
 
 class NotRunning(DomainError):
-    """`headers` tell when to come again, where that helps."""
+    """With `Retry-After` where a retry helps."""
 
     code = "workspace_not_running"
     status = 503
@@ -69,7 +69,7 @@ TITLES = {403: "Not open to you", 404: "Nothing here", 503: "Not available now"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a public name stands for, as the rows have it now."""
+    """The port and workspace of a public name, as the rows are now."""
 
     workspace_id: str
     port: int
@@ -87,7 +87,7 @@ class Target:
 
     @property
     def upstream(self) -> str:
-        """Where its program listens."""
+        """The address at which its program listens."""
         return f"{self.ip}:{self.port}"
 
 
@@ -109,7 +109,7 @@ def authorize_port(request: HttpRequest) -> HttpResponse:
             return HttpResponse(status=202)
         raise _not_running(target)
     except DomainError as exc:
-        return _answer(request, exc)
+        return _error_page(request, exc)
 
 
 @require_GET
@@ -117,21 +117,21 @@ async def wake_port(request: HttpRequest) -> HttpResponse:
     """For a request to a workspace that sleeps; in the streams process, where waiting costs no thread."""
     try:
         target = await in_thread(_target, request)
-        woke = await _woke(target.workspace_id)
-        # Asked anew: it may have been moved or shut meanwhile.
+        is_waking = await _wake(target.workspace_id)
+        # Read again: address or access may have changed during the wait.
         target = await in_thread(_target, request)
         if target.status == Status.RUNNING:
             return _upstream(target)
         if target.status in ASLEEP:
-            sentence = "is waking up" if woke else "sleeps, and cannot be woken now"
-            raise NotRunning(f"The workspace behind this address {sentence}.", headers=_again())
+            state = "is waking up" if is_waking else "sleeps, and cannot be woken now"
+            raise NotRunning(f"The workspace behind this address {state}.", headers=_retry_after())
         raise _not_running(target)
     except DomainError as exc:
-        return _answer(request, exc)
+        return _error_page(request, exc)
 
 
-async def _woke(workspace_id: str) -> bool:
-    """Whether nothing stood in the way. What did is its owner's business, not the visitor's."""
+async def _wake(workspace_id: str) -> bool:
+    """False where it cannot be woken; the reason is logged, as it concerns the owner and not the visitor."""
     try:
         await wake_coalescer().ensure_running(workspace_id)
         return True
@@ -141,12 +141,12 @@ async def _woke(workspace_id: str) -> bool:
 
 
 def _target(request: HttpRequest) -> Target:
-    told = request.headers
-    return find_target(told.get(HEADER, ""), told.get("X-Edge-Host", ""), told.get("X-Forwarded-For", ""))
+    sent = request.headers
+    return find_target(sent.get(HEADER, ""), sent.get("X-Edge-Host", ""), sent.get("X-Forwarded-For", ""))
 
 
 def find_target(secret: str, host: str, forwarded: str) -> Target:
-    """What the edge asks for, by its three headers. Raises NotFound (not the edge), NotPublic, NotAllowed."""
+    """The target of a request, by the edge's three headers. Raises NotFound (not the edge), NotPublic, NotAllowed."""
     if not hmac.compare_digest(secret.encode(), edge_secret(settings.SECRET_KEY).encode()):
         raise NotFound("There is no such route or resource.")
     named = public_address(settings.PUBLIC_URL).label_of(host)
@@ -175,7 +175,7 @@ def _published(hash_: str) -> Target | None:
 
 @cache
 def _compiled() -> str:
-    """This is asked more often than anything else, and compiling it takes as long as the rest of an answer."""
+    """The most frequent query; compiling it takes as long as the rest of the request."""
     return PublicPort.objects.filter(hash="").order_by().values_list(*_COLUMNS).query.sql_with_params()[0]
 
 
@@ -184,12 +184,12 @@ def _is_open(target: Target) -> bool:
 
 
 def is_inside(address: str, networks: Sequence[str]) -> bool:
-    """Whether an address lies in one of the networks; none that cannot be read does."""
+    """Whether an address is in one of the networks; False for a malformed one."""
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return False
-    mapped = getattr(found, "ipv4_mapped", None) or found
+    mapped = getattr(parsed, "ipv4_mapped", None) or parsed
     return any(mapped in ip_network(network) for network in networks)
 
 
@@ -198,18 +198,18 @@ def _upstream(target: Target) -> HttpResponse:
 
 
 def _not_running(target: Target) -> NotRunning:
-    if target.status in COMES:
-        return NotRunning("The workspace behind this address is starting.", headers=_again())
+    if target.status in STARTING_UP:
+        return NotRunning("The workspace behind this address is starting.", headers=_retry_after())
     if target.status == Status.PAUSED:
         return NotRunning("The workspace behind this address is paused.")
     return NotRunning()
 
 
-def _again() -> dict[str, str]:
-    return {"Retry-After": str(AGAIN_SECONDS)}
+def _retry_after() -> dict[str, str]:
+    return {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
 
-def _answer(request: HttpRequest, error: DomainError) -> HttpResponse:
+def _error_page(request: HttpRequest, error: DomainError) -> HttpResponse:
     """What the visitor sees: a page for a browser, else the error body."""
     response: HttpResponse
     if "text/html" in request.headers.get("Accept", "") and error.status in TITLES:

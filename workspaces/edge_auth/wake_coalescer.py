@@ -1,4 +1,4 @@
-"""Requests that wait for a workspace to wake: however many come, one thread of this process waits for all of them."""
+"""Coalescing of wakes: one thread of this process waits for a workspace, for all requests that need it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from workspaces.power import wake
 logger = logging.getLogger(__name__)
 
 WAKE_SECONDS = 60.0
-# Workspaces that this process wakes at a time; further ones wait for a place.
-PLACES = 16
+# Workspaces that this process wakes at a time; further ones are queued.
+MAX_WAKES = 16
 
 
 class WakeCoalescer:
@@ -25,26 +25,26 @@ class WakeCoalescer:
 
     def __init__(self) -> None:
         self._waking: dict[str, asyncio.Task[bool]] = {}
-        self._threads = ThreadPoolExecutor(max_workers=PLACES, thread_name_prefix="wake")
+        self._threads = ThreadPoolExecutor(max_workers=MAX_WAKES, thread_name_prefix="wake")
 
     async def ensure_running(self, workspace_id: str) -> bool:
-        """True once it runs; False where it did not wake in time. A caller that goes away changes nothing.
+        """True once it runs; False where it did not wake in time. A caller that is cancelled changes nothing.
 
-        Raises what `wake.let_in` raises, and VMUnavailable for a workspace that is gone.
+        Raises as `wake.ensure_running`, and VMUnavailable for a deleted workspace.
         """
         task = self._waking.get(workspace_id)
         if task is None:
             task = asyncio.create_task(self._wake(workspace_id))
             self._waking[workspace_id] = task
-            task.add_done_callback(lambda done: self._over(workspace_id, done))
+            task.add_done_callback(lambda done: self._finish(workspace_id, done))
         return await asyncio.shield(task)
 
     async def _wake(self, workspace_id: str) -> bool:
         return await asyncio.get_running_loop().run_in_executor(self._threads, _wait, workspace_id)
 
-    def _over(self, workspace_id: str, task: asyncio.Task[bool]) -> None:
+    def _finish(self, workspace_id: str, task: asyncio.Task[bool]) -> None:
         self._waking.pop(workspace_id, None)
-        # Looked at, so that an error that everybody went away from is none of the loop's.
+        # Retrieved, so that the loop does not report an error without a waiting caller.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, DomainError):
             logger.error("wake of %s", workspace_id, exc_info=error)
 
@@ -61,5 +61,5 @@ def _wait(workspace_id: str) -> bool:
 
 @lru_cache(maxsize=1)
 def wake_coalescer() -> WakeCoalescer:
-    """This process's."""
+    """The coalescer of this process."""
     return WakeCoalescer()

@@ -1,4 +1,4 @@
-"""Parts and conditions of a read: `Range`, `If-Range`, validators."""
+"""Ranges and conditional requests: `Range`, `If-Range`, validators."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from django.utils.http import http_date, parse_http_date_safe
 from common.errors import DomainError
 from vmbackend.guest.session import Entry
 
-# A file that changed so lately may change again within the same second, which is all its time tells.
+# A file that changed this recently may change again within the same second, the resolution of its time.
 SETTLED_SECONDS = 2.0
 
 
 class RangeNotSatisfiable(DomainError):
     code = "range_not_satisfiable"
     status = 416
-    message = "The file does not reach that far."
+    message = "The range is outside of the file."
 
 
 class PreconditionFailed(DomainError):
     code = "precondition_failed"
     status = 412
-    message = "The file is not as the request's conditions want it."
+    message = "The file does not meet the conditions of the request."
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which bytes of a file are wanted. `length` None: to the end, wherever that is."""
+    """The requested bytes of a file. `length` None: to the end."""
 
     offset: int = 0
     length: int | None = None
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What tells one content of a file from another: its size and the second of its last change."""
+    """They identify a file's content by its size and the second of its last change."""
 
     etag: str
     modified: int
@@ -56,15 +56,15 @@ class Validators:
     def headers(self) -> dict[str, str]:
         return {"ETag": self.etag, "Last-Modified": http_date(self.modified)}
 
-    def answer(self, request: HttpRequest) -> HttpResponseBase | None:
-        """304 where the caller has it already. Raises PreconditionFailed."""
+    def not_modified(self, request: HttpRequest) -> HttpResponseBase | None:
+        """A 304 response if the client has this content already. Raises PreconditionFailed."""
         response = get_conditional_response(request, etag=self.etag, last_modified=self.modified)
         if response is not None and response.status_code == PreconditionFailed.status:
             raise PreconditionFailed(headers=self.headers())
         return response
 
     def is_still(self, if_range: str | None) -> bool:
-        """Whether a range may be given to somebody who has the rest of what `if_range` names."""
+        """Whether a client with the content that `if_range` identifies may get a range of this one."""
         if if_range is None:
             return True
         if self.etag.startswith("W/"):

@@ -6,62 +6,44 @@ import asyncio
 import base64
 import json
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import IO, Any
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from rest_framework.response import Response
 
-from accounts.authentication import actor_of
-from accounts.permissions import RESOURCE_SCOPES, require
-from common.connections import release_connection
-from common.errors import MethodNotAllowed, PayloadTooLarge, UnsupportedMediaType
+from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import Entry, GuestAddress, GuestSession
 from workspaces import errors
 from workspaces.files.conditions import Part, Validators, wanted_part
 from workspaces.files.paths import checked_path, displayed_path, query_path
+from workspaces.files.serializers import FileWritten
 from workspaces.files.upload import CHUNK, read_upload
-from workspaces.guests import address_of, guest_errors
+from workspaces.guests import call_guest, guest_errors, open_file
 from workspaces.last_used import TransferUse
-from workspaces.requested import requested_workspace
 
 CALL_SECONDS = 30.0
-READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with what it was given before
-WRITE_SECONDS = 600.0  # of a body that is here already
+READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with earlier writes
+WRITE_SECONDS = 600.0  # of a body that was received completely
 JSON = "application/json"
 
 
 class FileShrank(Exception):
-    """The answer is cut off, which is how HTTP tells that bytes that were announced will not come."""
+    """The response is cut off, which is how HTTP reports that announced bytes are missing."""
 
 
-async def overlay_files(request: HttpRequest, workspace_id: str) -> HttpResponseBase:
-    """Read (GET) or write (POST) one file. An asynchronous view: bodies flow through it."""
-    handler = {"GET": _read, "HEAD": _read, "POST": _write}.get(request.method or "")
-    if handler is None:
-        raise MethodNotAllowed(headers={"Allow": "GET, HEAD, POST"})
-    address = await _address(request, workspace_id)
-    return await handler(request, address)
-
-
-@sync_to_async
-def _address(request: HttpRequest, workspace_id: str) -> GuestAddress:
-    actor = require(actor_of(request), RESOURCE_SCOPES)
-    address = address_of(requested_workspace(actor, workspace_id, whole=True))
-    release_connection()  # the body may flow for minutes
-    return address
-
-
-async def _read(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
+async def read_file(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
+    """The file that the query names, as the Accept header wants it. Raises PathInvalid, PathNotFound, GuestUnreachable,
+    PayloadTooLarge, RangeNotSatisfiable, PreconditionFailed.
+    """
     path = query_path(request)
     raw = request.get_preferred_type([JSON, RAW]) == RAW
-    with guest_errors():
-        entry = await guest_pool().acall(address, lambda session: session.stat(path), CALL_SECONDS)
+    entry = await call_guest(address, lambda session: session.stat(path), CALL_SECONDS)
     if entry.type != "file":
         what = "a directory" if entry.type == "directory" else "a device, a pipe or a socket"
         raise errors.PathInvalid(f"{displayed_path(path)!r} is {what}, not a file.")
@@ -76,7 +58,7 @@ async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry
     if not entry.is_virtual and entry.size > settings.FILE_WRITE_LIMIT:
         raise PayloadTooLarge(
             f"The file has {entry.size} bytes, and JSON carries at most {settings.FILE_WRITE_LIMIT}. "
-            f"Ask for its raw bytes, all or a range of them, with `Accept: {RAW}`."
+            f"Request its raw bytes, all or a range of them, with `Accept: {RAW}`."
         )
     if request.method == "HEAD":
         return HttpResponse(content_type=JSON)
@@ -85,11 +67,11 @@ async def _as_json(request: HttpRequest, address: GuestAddress, path: str, entry
 
 
 async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry: Entry) -> HttpResponseBase:
-    if entry.is_virtual:  # no size, no range, nothing that tells one content from another
+    if entry.is_virtual:  # no size, no ranges, no validators
         body = _empty() if request.method == "HEAD" else await _opened(address, path, Part())
         return StreamingHttpResponse(body, content_type=RAW)
     validators = Validators.of(entry)
-    known = validators.answer(request)
+    known = validators.not_modified(request)
     part = Part(length=entry.size) if request.method == "HEAD" else wanted_part(request.headers, entry.size, validators)
     if known is None and request.method == "HEAD":
         known = HttpResponse(content_type=RAW, headers={"Content-Length": str(entry.size)})
@@ -106,22 +88,9 @@ async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry:
 
 
 async def _opened(address: GuestAddress, path: str, part: Part) -> AsyncIterator[bytes]:
-    """The bytes of a file that has been opened: what goes wrong before the first of them can still be answered."""
-    chunks = guest_pool().astream(
+    return await open_file(
         address, lambda session: session.read(path, offset=part.offset, length=part.length), READ_SECONDS
     )
-    with guest_errors():
-        first = await anext(chunks, b"")
-    return _joined(first, chunks, TransferUse(address.machine_id))
-
-
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: TransferUse) -> AsyncIterator[bytes]:
-    async with aclosing(rest):
-        if first:
-            yield first
-        async for chunk in rest:
-            await use.arecord()
-            yield chunk
 
 
 async def _empty() -> AsyncIterator[bytes]:
@@ -130,7 +99,7 @@ async def _empty() -> AsyncIterator[bytes]:
 
 
 async def _exactly(chunks: Any, size: int) -> AsyncIterator[bytes]:
-    """As many bytes as were announced. Raises FileShrank."""
+    """The announced number of bytes. Raises FileShrank if there are fewer."""
     async with aclosing(chunks):
         async for chunk in chunks:
             size -= len(chunk)
@@ -152,7 +121,8 @@ async def _encoded(chunks: Any, path: str) -> AsyncIterator[bytes]:
     yield base64.b64encode(rest) + f'", "size": {size}}}'.encode()
 
 
-async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
+async def write_file(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
+    """Write the request's body, JSON or raw bytes. On failure the old file is unchanged."""
     media_type = request.content_type or JSON
     if is_raw(media_type):
         path, size = await _write_raw(request, address)
@@ -160,15 +130,15 @@ async def _write(request: HttpRequest, address: GuestAddress) -> HttpResponseBas
         path, size = await _write_json(request, address)
     else:
         raise UnsupportedMediaType(f"Send {JSON}, or {RAW} with the path in the query.")
-    return JsonResponse({"success": True, "path": displayed_path(path), "size": size})
+    return Response(FileWritten({"path": displayed_path(path), "size": size}).data)
 
 
 async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
-    """The body flows into the guest as it comes: the old file stands until all of it is there."""
+    """The body is streamed into the guest: the old file stays until the new one is complete."""
     path = query_path(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
     with guest_errors():
-        # Without a deadline: each step has its own, and how long the caller takes is the caller's affair.
+        # Without a deadline: each step has its own, and a slow client is allowed.
         return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)
 
 
@@ -178,12 +148,12 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
         size += len(piece)
         if size > limit:
             raise PayloadTooLarge(f"A file of at most {limit} bytes can be written.")
-        await use.arecord()
+        await use.arecord_chunk()
         yield piece
 
 
 async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
-    """The whole body is read before the guest is touched: its path may come last, and it may turn out broken."""
+    """The whole body is read before the guest is contacted: its path may come last, and it may be malformed."""
     use = TransferUse(address.machine_id)
     with tempfile.TemporaryFile() as spool:
         path = checked_path(await asyncio.to_thread(_receive, request, spool, use))
@@ -195,10 +165,10 @@ async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str,
 
 
 def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Any:
-    """Take the body's content into the spool; returns the path it names."""
+    """Write the body's content into the spool; returns its `path`."""
 
     def read(size: int) -> bytes:
-        use.touch()
+        use.record_chunk()
         return request.read(size)
 
     return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
@@ -210,5 +180,5 @@ async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -
 
 async def _spooled(spool: IO[bytes], use: TransferUse) -> AsyncIterator[bytes]:
     while chunk := await asyncio.to_thread(spool.read, CHUNK):
-        await use.arecord()
+        await use.arecord_chunk()
         yield chunk

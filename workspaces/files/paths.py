@@ -1,7 +1,7 @@
-"""Paths inside the guest, as callers give and read them.
+"""Paths inside the guest, in requests and responses.
 
-Names there are bytes. What is no UTF-8 is shown with replacement characters and, beside them, as the percent-encoded
-bytes, which a query takes as it takes any path.
+Names there are bytes. A path that is not UTF-8 is shown with replacement characters and, in another field, as its
+percent-encoded bytes, which a query accepts like any path.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MAX_QUERY_FIELDS = 100
 
 
 def query_path(request: HttpRequest, default: str = "") -> str:
-    """`path` of the query, bytes that are no UTF-8 as surrogates. Raises ValidationError."""
+    """`path` of the query, bytes that are not UTF-8 as surrogates. Raises ValidationError."""
     query = request.META.get("QUERY_STRING", "")
     try:
         fields = parse_qsl(query, errors="surrogateescape", max_num_fields=MAX_QUERY_FIELDS)
     except ValueError as exc:
         raise ValidationError("The query has too many fields.") from exc
-    given = [value for name, value in fields if name == "path"]
-    return _checked(given[-1] if given else default, "surrogateescape")
+    values = [value for name, value in fields if name == "path"]
+    return _checked(values[-1] if values else default, "surrogateescape")
 
 
 def checked_path(path: Any) -> str:
-    """`path` of a body: JSON has characters only. Raises ValidationError."""
+    """`path` of a JSON body, which has characters only. Raises ValidationError."""
     return _checked(path, "strict")
 
 
@@ -40,7 +40,7 @@ def _checked(path: Any, errors: str) -> str:
 
 
 def _is_path(path: str, errors: str) -> bool:
-    """Whether a path has bytes, and no NUL among them."""
+    """Whether a path can be encoded, and has no NUL byte."""
     try:
         return b"\0" not in path.encode("utf-8", errors)
     except UnicodeEncodeError:
@@ -52,5 +52,5 @@ def displayed_path(name: str) -> str:
 
 
 def encoded_path(path: str) -> str | None:
-    """The percent-encoded bytes of a path that cannot be shown as it is, else None."""
+    """The percent-encoded bytes of a path that is not UTF-8, else None."""
     return None if displayed_path(path) == path else quote_from_bytes(path.encode("utf-8", "surrogateescape"))

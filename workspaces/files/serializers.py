@@ -1,44 +1,111 @@
-"""Shapes of the responses of `/overlay` for the OpenAPI document."""
+"""Queries and responses of `/overlay`."""
 
 from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
 
 from rest_framework import serializers
 
 from common.openapi import Success
+from common.times import iso, moment
+from vmbackend.guest.session import Entry
+from workspaces.files.paths import displayed_path, encoded_path
 
 LIST_LIMIT = 10_000
 
 
 class ListingQuery(serializers.Serializer):
+    """`cursor` becomes the name after which the page begins."""
+
     limit = serializers.IntegerField(min_value=1, max_value=LIST_LIMIT, default=LIST_LIMIT)
     cursor = serializers.CharField(required=False, default="", allow_blank=True, max_length=2048)
 
+    def validate_cursor(self, value: str) -> str:
+        try:
+            return base64.b64decode(value, altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
+        except (binascii.Error, ValueError) as exc:
+            raise serializers.ValidationError("This is not a `next_cursor` of an earlier response.") from exc
+
+
+def cursor_after(name: str) -> str:
+    """The cursor of the page after this name."""
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
+
 
 class FileEntry(serializers.Serializer):
+    """Of an `Entry`. A page has up to LIST_LIMIT of them, so they are made without a call for each field."""
+
     name = serializers.CharField()
     path = serializers.CharField()
     type = serializers.ChoiceField(["file", "directory", "symlink", "other"])
     size = serializers.IntegerField(
-        help_text="Bytes, as the guest says; 0 for most of what the kernel makes up (/proc)."
+        help_text="Bytes, as the guest says; 0 for most virtual files of the kernel (/proc)."
     )
     mode = serializers.IntegerField(help_text="Permission bits.")
     modified = serializers.DateTimeField()
     target = serializers.CharField(required=False, help_text="Of a symlink, as it is written there.")
     encoded_path = serializers.CharField(
-        required=False, help_text="Where the path is no UTF-8: its bytes, percent-encoded."
+        required=False, help_text="If the path is not UTF-8: its bytes, percent-encoded."
     )
+
+    def to_representation(self, entry: Entry) -> dict[str, Any]:
+        body = {
+            "name": displayed_path(entry.name),
+            "path": displayed_path(entry.path),
+            "type": entry.type,
+            "size": entry.size,
+            "mode": entry.mode & 0o7777,
+            "modified": iso(moment(entry.modified)),
+        }
+        if entry.target is not None:
+            body["target"] = displayed_path(entry.target)
+        if (encoded := encoded_path(entry.path)) is not None:
+            body["encoded_path"] = encoded
+        return body
 
 
 class ListingResponse(Success):
     path = serializers.CharField()
-    count = serializers.IntegerField(help_text="Entries in this answer.")
+    count = serializers.IntegerField(help_text="Entries in this response.")
     entries = FileEntry(many=True)
     truncated = serializers.BooleanField(help_text="Whether there are more.")
     next_cursor = serializers.CharField(allow_null=True)
 
 
+class PercentField(serializers.FloatField):
+    """How much of a `DiskUsage` is used."""
+
+    def to_representation(self, value: Any) -> Any:
+        return round(100 * value.used_bytes / value.total_bytes, 1) if value.total_bytes else 0.0
+
+
 class UsageResponse(Success):
+    """Of a `DiskUsage`."""
+
     total_bytes = serializers.IntegerField()
     used_bytes = serializers.IntegerField()
     available_bytes = serializers.IntegerField()
-    percent = serializers.FloatField(help_text="Used of total, 0 to 100.")
+    percent = PercentField(source="*", help_text="Used of total, 0 to 100.")
+
+
+class FileContent(Success):
+    """A file as JSON. Its body is streamed (`content.py`), so this class only documents it."""
+
+    path = serializers.CharField()
+    encoding = serializers.ChoiceField(["base64"])
+    content = serializers.CharField()
+    size = serializers.IntegerField()
+
+
+class FileWrite(serializers.Serializer):
+    """Parsed in constant memory by `upload.py`, so this class only documents it."""
+
+    path = serializers.CharField()
+    content = serializers.CharField(help_text="Base64, of at most 64 MiB decoded.")
+
+
+class FileWritten(Success):
+    path = serializers.CharField()
+    size = serializers.IntegerField()

@@ -1,8 +1,8 @@
-"""A file write's body, `{"path": ..., "content": "<base64>"}`, taken in constant memory.
+"""A file write's body, `{"path": ..., "content": "<base64>"}`, parsed in constant memory.
 
-JSON readers of the standard library and of PyPI give whole strings, which for a 64 MiB file is more than the file
-itself. So only the frame of the object is walked here: keys and all other values are read by the standard library's
-decoder, and the characters of `content` go to a spool file, decoded, as they come.
+JSON parsers of the standard library and of PyPI return whole strings, which for a 64 MiB file is more than the file
+itself. Therefore only the outer object is parsed here: keys and all other values are read by the standard library's
+decoder, and `content` is decoded piece by piece into a spool file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO, Any
 from common.errors import InvalidJson, PayloadTooLarge, ValidationError
 
 CHUNK = 240 * 1024  # what one request to a guest's file server carries
-MAX_SMALL = 64 * 1024  # bytes of any key or value but the content
+MAX_SMALL = 64 * 1024  # bytes of a key, or of any value except the content
 MAX_ESCAPE = len("\\u0000")
 _CHARACTERS = re.compile(rb"(?:[^\\]+|\\[^u]|\\u[0-9A-Fa-f]{4})*")
 _NUMBER_REST = re.compile(rb"[0-9.eE+-]*")
@@ -26,7 +26,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A parsed body: `fields` without the content, which lies in the spool with `size` bytes."""
+    """A parsed body: `fields` without the content, of which `size` bytes are in the spool."""
 
     fields: dict[str, Any]
     size: int
@@ -35,8 +35,8 @@ class Upload:
 def read_upload(read: Callable[[int], bytes], spool: IO[bytes], limit: int) -> Upload:
     """Parse a body from `read(n)` into `spool`.
 
-    Raises InvalidJson, ValidationError (no object, no content, no base64), PayloadTooLarge (more than `limit` bytes
-    decoded). The spool is the caller's, also on failure.
+    Raises InvalidJson, ValidationError (not an object, no content, not base64), PayloadTooLarge (more than `limit`
+    decoded bytes). The spool is the caller's, also on failure.
     """
     return _Body(read, spool, limit).parse()
 
@@ -57,10 +57,10 @@ class _Body:
         while True:
             key = self._small()
             if not isinstance(key, str):
-                raise InvalidJson("The body is not valid JSON: a key is no string.")
+                raise InvalidJson("The body is not valid JSON: a key is not a string.")
             self._expect(b":")
             if key == "content" and found:
-                raise InvalidJson("The content is given twice.")
+                raise InvalidJson("The body has two fields named content.")
             if key == "content" and self._peek() == b'"':
                 self._long_string()
                 found = True
@@ -95,7 +95,7 @@ class _Body:
         self.buffer = self.buffer[1:]
 
     def _next(self) -> bytes:
-        """The separator after a value: a comma, which is taken, or the end of the object."""
+        """The separator after a value: a comma, or the end of the object."""
         found = self._peek()
         if found not in (b",", b"}"):
             raise InvalidJson("The body is not valid JSON: expected ',' or '}'.")
@@ -115,10 +115,12 @@ class _Body:
                 value, end = json.JSONDecoder().raw_decode(text)
             except (ValueError, RecursionError) as exc:
                 if len(self.buffer) >= MAX_SMALL or not self._fill():
-                    raise InvalidJson("The body is not valid JSON, or a field but the content is too long.") from exc
+                    raise InvalidJson(
+                        "The body is not valid JSON, or a field other than the content is too long."
+                    ) from exc
                 continue
             used = len(text[:end].encode("utf-8", errors="surrogateescape"))
-            # A number at the end of the buffer may go on in the next chunk.
+            # A number at the end of the buffer may continue in the next chunk.
             if not isinstance(value, str | dict | list) and self._goes_on(used) and self._fill():
                 continue
             self.buffer = self.buffer[used:]
@@ -140,11 +142,11 @@ class _Body:
 
 
 def _whole(text: bytes) -> int:
-    """How many bytes end with a whole character: an escape may be cut at the end of a chunk."""
+    """The length up to the last complete character: an escape may be cut at the end of a chunk."""
     if b"\\" not in text[-MAX_ESCAPE:]:
         return len(text)
     end = _CHARACTERS.match(text).end()  # type: ignore[union-attr]
-    # What is longer than an escape is none; the decoder refuses it.
+    # A longer rest is not an escape; the decoder rejects it.
     return end if len(text) - end < MAX_ESCAPE else len(text)
 
 
@@ -178,7 +180,7 @@ class _Content:
             data = binascii.a2b_base64(text, strict_mode=True)
         except binascii.Error:
             data = None
-        if data is None or self.padded:  # nothing may follow the padding, in this piece or a later one
+        if data is None or self.padded:  # nothing may follow the padding, in this chunk or a later one
             raise ValidationError(details={"content": ["Not valid base64."]})
         self.padded = text.endswith(b"=")
         self.size += len(data)

@@ -1,125 +1,157 @@
-"""`/workspace/:id/overlay` and what is told of its disk. The bytes of files: `content.py`."""
+"""`/workspace/:id/overlay`: directories, their disk, and files (`content.py` streams their bytes)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import Any
-
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
-from common.connections import release_connection
-from common.errors import ValidationError
-from common.openapi import MessageResponse
+from common.async_views import AsyncViewSet, in_request_thread, run_to_end
+from common.openapi import MessageResponse, refused
+from common.requests import validated_query
 from common.responses import ok
-from common.times import iso, moment
-from vmbackend.backend import guest_pool
-from vmbackend.guest.session import DiskUsage, Entry, GuestAddress
-from workspaces.files import serializers
-from workspaces.files.paths import displayed_path, encoded_path, query_path
-from workspaces.files.serializers import LIST_LIMIT
-from workspaces.guests import address_of, guest_errors
+from common.streaming_body import RAW
+from vmbackend.guest.session import GuestAddress
+from workspaces.files.content import read_file, write_file
+from workspaces.files.paths import displayed_path, query_path
+from workspaces.files.serializers import (
+    LIST_LIMIT,
+    FileContent,
+    FileWrite,
+    FileWritten,
+    ListingQuery,
+    ListingResponse,
+    UsageResponse,
+    cursor_after,
+)
+from workspaces.guests import address_of, call_guest
 from workspaces.requested import requested_workspace
 
 LIST_SECONDS = 60.0  # a large directory of a slow guest
 CALL_SECONDS = 30.0
 SYNC_SECONDS = 75.0  # the guest itself is given 60
 
+PATH_TEXT = (
+    "Absolute path inside the workspace; `..` and symbolic links are resolved there. Percent-encoded bytes may be "
+    "anything, not only UTF-8."
+)
+CONDITIONS = [
+    OpenApiParameter(name, str, OpenApiParameter.HEADER, description=f"For raw bytes. {about}")
+    for name, about in (
+        ("Range", "One range; a request for several gets the whole file."),
+        (
+            "If-Range",
+            "An `ETag` or `Last-Modified` of an earlier response; if the file changed, all of it is sent.",
+        ),
+        ("If-None-Match", "304 if the file has not changed."),
+    )
+]
 
-class FilesViewSet(ViewSet):
+
+class FilesViewSet(AsyncViewSet):
     """Directories and the disk they are on."""
 
     @extend_schema(
         parameters=[
             OpenApiParameter("path", str, description="Absolute; default `/`. Any bytes, percent-encoded."),
             OpenApiParameter("limit", int, description=f"Entries at most, 1 to {LIST_LIMIT}, which is the default."),
-            OpenApiParameter("cursor", str, description="`next_cursor` of the answer before."),
+            OpenApiParameter("cursor", str, description="`next_cursor` of the previous response."),
         ],
-        responses=serializers.ListingResponse,
+        responses=ListingResponse,
     )
-    def list(self, request: ApiRequest, workspace_id: str) -> Response:
+    async def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """A directory's entries by name, at most `limit` of them.
 
-        Where there are more, `truncated` is true, and the same request with `cursor` set to `next_cursor` goes on
-        after the last name; entries made or removed meanwhile are in or out by their names. A name that is no UTF-8
-        has replacement characters in `name` and `path`, and the true path, percent-encoded, in `encoded_path`.
-        A directory whose names together have more than 8 MiB is refused.
+        If there are more, `truncated` is true, and the same request with `cursor` set to `next_cursor` continues
+        after the last name; entries created or removed between the two requests are included or not by their names. A
+        name that is not UTF-8 has replacement characters in `name` and `path`, and the true path, percent-encoded, in
+        `encoded_path`. A directory whose names together have more than 8 MiB is refused.
         """
-        path = query_path(request, default="/")
-        query = serializers.ListingQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        limit, after = query.validated_data["limit"], _after(query.validated_data["cursor"])
-        address = _address(request, workspace_id)
-        with guest_errors():
-            entries, more = guest_pool().call(
-                address, lambda session: session.list_directory(path, limit=limit, after=after), LIST_SECONDS
-            )
-        return ok(
-            path=displayed_path(path),
-            count=len(entries),
-            entries=[entry_body(entry) for entry in entries],
-            truncated=more,
-            next_cursor=_cursor(entries[-1].name) if more and entries else None,
+        path = query_path(self.http_request, default="/")
+        query = validated_query(ListingQuery, request)
+        limit, after = query["limit"], query["cursor"]
+        address = await in_request_thread(guest_address, request, workspace_id)
+        entries, more = await call_guest(
+            address, lambda session: session.list_directory(path, limit=limit, after=after), LIST_SECONDS
         )
+        listing = {
+            "path": displayed_path(path),
+            "count": len(entries),
+            "entries": entries,
+            "truncated": more,
+            "next_cursor": cursor_after(entries[-1].name) if more and entries else None,
+        }
+        return Response(ListingResponse(listing).data)
 
-    @extend_schema(responses=serializers.UsageResponse)
-    def usage(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The writable disk: what was changed since the image. The image itself takes nothing of it."""
-        address = _address(request, workspace_id)
-        with guest_errors():
-            found = guest_pool().call(address, lambda session: session.disk_usage(), CALL_SECONDS)
-        return ok(**usage_body(found))
+    @extend_schema(responses=UsageResponse)
+    async def usage(self, request: ApiRequest, workspace_id: str) -> Response:
+        """The writable disk, which holds what was changed since the image. The image itself takes none of it."""
+        address = await in_request_thread(guest_address, request, workspace_id)
+        return Response(UsageResponse(await call_guest(address, lambda s: s.disk_usage(), CALL_SECONDS)).data)
 
     @extend_schema(request=None, responses=MessageResponse)
-    def sync(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Write what the guest still holds in memory to its disk. Answers when it is there."""
-        address = _address(request, workspace_id)
-        with guest_errors():
-            guest_pool().call(address, lambda session: session.sync(), SYNC_SECONDS)
+    async def sync(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Flush the guest's unwritten data to its disk. Responds when it is written."""
+        address = await in_request_thread(guest_address, request, workspace_id)
+        await run_to_end(call_guest(address, lambda session: session.sync(), SYNC_SECONDS))
         return ok(message="The file system is written to the disk.")
 
 
-def _address(request: ApiRequest, workspace_id: str) -> GuestAddress:
-    address = address_of(requested_workspace(request.user, workspace_id, whole=True))
-    release_connection()
-    return address
+class FileContentViewSet(AsyncViewSet):
+    """The bytes of one file, streamed both ways."""
+
+    @extend_schema(
+        parameters=[OpenApiParameter("path", str, required=True, description=PATH_TEXT), *CONDITIONS],
+        responses={
+            200: FileContent,
+            206: OpenApiResponse(OpenApiTypes.BINARY, description="A range of the raw bytes."),
+            **refused(
+                {
+                    400: "`path_invalid`: a directory, a device, a pipe or a socket",
+                    404: "`path_not_found`: also a loop of symbolic links",
+                    413: "`payload_too_large`: a file above 64 MiB, requested as JSON",
+                    416: "`range_not_satisfiable`",
+                }
+            ),
+        },
+    )
+    async def read(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
+        """One file, streamed: base64 in JSON up to 64 MiB, or with `Accept: application/octet-stream` its raw bytes.
+
+        A file that grows during the transfer ends at its announced size; one that shrinks breaks the response off.
+        Virtual files of the kernel (`/proc`, `/sys`) are read at once, have no length, ranges or tags, and at most
+        16 MiB.
+        """
+        return await read_file(self.http_request, await in_request_thread(guest_address, request, workspace_id))
+
+    @extend_schema(
+        parameters=[OpenApiParameter("path", str, description=f"With a raw body only. {PATH_TEXT}")],
+        request={"application/json": FileWrite, RAW: OpenApiTypes.BINARY},
+        responses={
+            200: FileWritten,
+            **refused(
+                {
+                    400: "`path_invalid`: a directory, not a regular file, a read-only place, a broken link",
+                    408: "`request_timeout`: the raw body stalled for 60 seconds",
+                    409: "`guest_disk_full`, `vm_not_running`",
+                    413: "`payload_too_large`: above 64 MiB as JSON, above 16 GiB as raw bytes",
+                }
+            ),
+        },
+    )
+    async def write(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
+        """Write one file: to a temporary file beside it, then renamed. Readers see the old file or the whole new one.
+
+        Raw bytes are streamed into the workspace, JSON is written once it is received completely. Missing parent
+        directories are created. An existing file keeps its mode and owner, its other hard links keep the old content,
+        and through a symbolic link its target is written. Any failure, also during the transfer, leaves the old file
+        unchanged and no temporary file.
+        """
+        return await write_file(self.http_request, await in_request_thread(guest_address, request, workspace_id))
 
 
-def entry_body(entry: Entry) -> dict[str, Any]:
-    body = {
-        "name": displayed_path(entry.name),
-        "path": displayed_path(entry.path),
-        "type": entry.type,
-        "size": entry.size,
-        "mode": entry.mode & 0o7777,
-        "modified": iso(moment(entry.modified)),
-    }
-    if entry.target is not None:
-        body["target"] = displayed_path(entry.target)
-    if (true := encoded_path(entry.path)) is not None:
-        body["encoded_path"] = true
-    return body
-
-
-def usage_body(found: DiskUsage) -> dict[str, Any]:
-    return {
-        "total_bytes": found.total_bytes,
-        "used_bytes": found.used_bytes,
-        "available_bytes": found.available_bytes,
-        "percent": round(100 * found.used_bytes / found.total_bytes, 1) if found.total_bytes else 0.0,
-    }
-
-
-def _cursor(name: str) -> str:
-    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
-
-
-def _after(cursor: str) -> str:
-    """The name after which a page begins. Raises ValidationError."""
-    try:
-        return base64.b64decode(cursor, altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
-    except (binascii.Error, ValueError) as exc:
-        raise ValidationError(details={"cursor": ["This is no `next_cursor` of an earlier answer."]}) from exc
+def guest_address(request: ApiRequest, workspace_id: str) -> GuestAddress:
+    """Raises NotFound, VmNotRunning."""
+    return address_of(requested_workspace(request.user, workspace_id, whole=True))

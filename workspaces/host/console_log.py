@@ -1,4 +1,4 @@
-"""The host's reply to a question about a console log."""
+"""The host's reply to a request for a console log."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from workspaces.logs.lines import MAX_TAIL_BYTES, whole_lines
 
 
 def read_console(path: Path, what: str, argument: int) -> bytes:
-    """vmhost's half."""
-    ways = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
-    return ways[what](path, argument)
+    """Runs in vmhost. `what`: `tail` (argument: lines), `files`, `read` (argument: index of the file) or `clear`."""
+    handlers = {"tail": _tail, "files": _files, "read": _read, "clear": _clear}
+    return handlers[what](path, argument)
 
 
 def _tail(path: Path, lines: int) -> bytes:
@@ -21,9 +21,9 @@ def _tail(path: Path, lines: int) -> bytes:
     found = end_of(path, size)
     if len(found) < size:
         older = end_of(rotated_path(path), size - len(found))
-        # A line that was being written when the file was changed goes on in the newer one as another.
+        # A line that was being written at the rotation continues in the newer file as another line.
         found = older + (b"" if older.endswith(b"\n") else b"\n") + found
-    # Twice as many: empty ones are left out later.
+    # Twice as many, because empty lines are dropped later.
     return b"\n".join(found.split(b"\n")[-2 * lines - 1 :])
 
 
@@ -51,7 +51,7 @@ def _files(path: Path, _: int) -> bytes:
 
 
 def _read(path: Path, index: int) -> bytes:
-    """The content behind one byte, so that an empty file is not a missing one."""
+    """The content after one byte, which distinguishes an empty file from a missing one."""
     try:
         with (path, rotated_path(path))[index].open("rb") as file:
             return b"+" + file.read(MAX_TAIL_BYTES)

@@ -1,7 +1,7 @@
-"""vmhost's part in streams of console logs: it writes the channels of the logs that somebody reads.
+"""Publishing console logs: vmhost writes the event channels of the console logs that have readers.
 
-Who reads is a sorted set in Redis, one for each host: workspace id -> until when. Streams processes renew their
-entries, so a vmhost that starts anew finds them, and nothing has to be told when a reader dies.
+The logs to publish are a sorted set in Redis, one for each host: workspace id -> expiry. Streams processes renew their
+members, so a restarted vmhost finds them, and a reader that dies needs no clean-up.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from workspaces.logs.sources import BOOT, LogSource
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.25
-ASK_SECONDS = 1.0
+POLL_SECONDS = 0.25
+REFRESH_SECONDS = 1.0
 
 
 class ConsoleFiles:
-    """A console log's two files as a follower reads them. One that cannot be read is as good as none."""
+    """A console log's two files as a follower reads them. A file that cannot be read counts as missing."""
 
     oldest = 1
     console = True
@@ -55,23 +55,23 @@ class ConsoleFiles:
 
 
 class ConsolePublisher:
-    """A thread with a loop of its own. With no reader it asks Redis once a second and does nothing else."""
+    """A thread with an event loop of its own. Without readers it only reads Redis once a second."""
 
     def __init__(self, host: str, path_of: Callable[[str], Path]) -> None:
         self._host = host
         self._path_of = path_of
         self._publishers: dict[str, LogPublisher] = {}
-        self._asked = 0.0
+        self._refreshed_at = 0.0
         self._thread: threading.Thread | None = None
         self._loop = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="vmhost-boot-logs", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="vmhost-console-logs", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more. Where it stood is in the windows."""
+        """End the thread. The position of each log is in its replay buffer."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
@@ -91,23 +91,23 @@ class ConsolePublisher:
             replay = ReplayBuffer(client)
             while True:
                 try:
-                    await self._turn(replay)
+                    await self._publish_once(replay)
                 except (RedisError, OSError) as exc:
-                    logger.warning("boot logs: %s", exc)
-                    await asyncio.sleep(ASK_SECONDS)
+                    logger.warning("console logs: %s", exc)
+                    await asyncio.sleep(REFRESH_SECONDS)
                 except Exception:  # one broken log must not end the thread
-                    logger.exception("boot logs")
-                    await asyncio.sleep(ASK_SECONDS)
-                await asyncio.sleep(LOOK_SECONDS if self._publishers else ASK_SECONDS)
+                    logger.exception("console logs")
+                    await asyncio.sleep(REFRESH_SECONDS)
+                await asyncio.sleep(POLL_SECONDS if self._publishers else REFRESH_SECONDS)
 
-    async def _turn(self, replay: ReplayBuffer) -> None:
-        if time.monotonic() - self._asked >= ASK_SECONDS:
-            await self._ask(replay)
+    async def _publish_once(self, replay: ReplayBuffer) -> None:
+        if time.monotonic() - self._refreshed_at >= REFRESH_SECONDS:
+            await self._refresh(replay)
         for publisher in self._publishers.values():
             await publisher.step()
 
-    async def _ask(self, replay: ReplayBuffer) -> None:
-        self._asked = time.monotonic()
+    async def _refresh(self, replay: ReplayBuffer) -> None:
+        self._refreshed_at = time.monotonic()
         now = await redis_time(replay.client)
         await bounded_call(replay.client.zremrangebyscore(readers_key(self._host), "-inf", now))
         found = await bounded_call(replay.client.zrange(readers_key(self._host), 0, -1))

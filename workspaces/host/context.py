@@ -1,4 +1,4 @@
-"""What a step of an operation works with."""
+"""The context in which the steps of an operation run."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ FACTS = "facts"  # in an operation's params
 
 
 def recorded_facts(operation: Operation) -> list[str]:
-    """What earlier attempts of an operation found worth keeping."""
+    """Facts that earlier attempts of an operation recorded."""
     return list(operation.params.get(FACTS, []))
 
 
 class Cancelled(Exception):
-    """A delete wants the operation to end; its steps stop here and what they made is removed."""
+    """A delete ends the operation: its steps stop, and what they created is removed."""
 
 
 @dataclass(slots=True)
 class Context:
-    """One attempt at one operation. `facts` are this attempt's; what `remember` kept is in those of later ones too."""
+    """One attempt at one operation. `facts`: those of this attempt and, as true, those recorded by earlier ones."""
 
     operation: Operation
     workspace: Workspace
@@ -43,30 +43,32 @@ class Context:
     facts: dict[str, object] = field(default_factory=dict)
 
     def remaining(self) -> float:
-        """Seconds to the deadline, at least one: what is past it is expired by the sweep."""
+        """Seconds to the deadline, at least one: `expire_operations` ends what is past it."""
         return max(1.0, (self.operation.deadline_at - timezone.now()).total_seconds())
 
     def __post_init__(self) -> None:
         self.facts.update(dict.fromkeys(recorded_facts(self.operation), True))
 
-    def remember(self, fact: str) -> None:
-        """Keep a fact, as true, for every later attempt and for whoever ends the operation from outside."""
+    def record_fact(self, fact: str) -> None:
+        """Record a fact, as true, for later attempts and for `fail_abandoned`."""
         self.facts[fact] = True
         queue.record_facts(self.operation, **{FACTS: sorted({*recorded_facts(self.operation), fact})})
 
-    def check(self) -> None:
-        """Raises Cancelled, or Preempted where the claim is gone."""
+    def check_cancelled(self) -> None:
+        """Raises Cancelled, or Preempted where the claim is lost."""
         if queue.is_cancelled(self.operation):
             raise Cancelled(self.operation.pk)
 
-    def provisioning(self, **fields: object) -> None:
-        """Tell how far a creation is; readers see it at once."""
+    def record_provisioning(self, **fields: object) -> None:
+        """Write the progress of a creation, columns without their prefix; readers see it at once."""
         now = timezone.now()
         columns = {f"provisioning_{name}": value for name, value in fields.items()}
         update_row(self.workspace, **columns, provisioning_updated_at=now, updated_at=now)
 
 
 def finish_cancelled(context: Context) -> None:
-    """End the operation because a delete wants it to; the delete is rung for when this commits."""
+    """End the operation in favour of a delete, whose host is notified when this commits."""
     with transaction.atomic():
-        queue.finish(context.operation, OperationState.CANCELLED, code="cancelled", sentence="Cancelled by a delete.")
+        queue.finish_operation(
+            context.operation, OperationState.CANCELLED, code="cancelled", message="Cancelled by a delete."
+        )

@@ -1,8 +1,8 @@
-"""Claiming an operation and carrying it out; runs in vmhost only.
+"""Claiming an operation and carrying it out; in vmhost only.
 
-A kind is a list of named steps and three ends. Every step may be run again after a crash anywhere in it; an attempt
-after the first begins by putting the machine into a known state. The end of an operation and the move of its
-workspace are one transaction.
+A kind is a list of named steps and what happens before a retry, on failure and on cancellation. A step may run again
+after a crash anywhere in it; a retry begins by putting the machine into a known state. The outcome of an operation and
+the transition of its workspace are one transaction.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from workspaces.transitions import TransitionLost
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 3
-# What a second try may well cure: the process or the connection died under us.
-WORTH_A_RETRY = (BackendUnavailable, GuestUnreachable, MachineExited)
+# Errors that may be gone at the next attempt: a process or a connection died.
+RETRYABLE = (BackendUnavailable, GuestUnreachable, MachineExited)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`again` prepares a later attempt; `failed` and `cancelled` clean up and end the operation."""
+    """`prepare_retry` runs before the steps of a later attempt; `failed` and `cancelled` clean up and end it."""
 
     steps: tuple[tuple[str, Callable[[Context], None]], ...]
-    again: Callable[[Context], None]
+    prepare_retry: Callable[[Context], None]
     failed: Callable[[Context, str, str], None]
     cancelled: Callable[[Context], None]
 
@@ -65,23 +65,23 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def run_operation(operation_id: str, side: HostRuntime) -> None:
-    """Claim and carry out one operation; nothing happens where it is not to be had."""
+def run_operation(operation_id: str, runtime: HostRuntime) -> None:
+    """Claim and carry out one operation; does nothing where it cannot be claimed."""
     token = queue.new_claim()
-    # Held before it is claimed: the reconcile loop must never see a claim of this process that nobody holds.
-    with side.hold_claim(token):
-        operation = queue.claim(operation_id, token)
+    # Owned before it is written: reconcile must never see a claim of this process that it does not own.
+    with runtime.hold_claim(token):
+        operation = queue.claim_operation(operation_id, token)
         if operation is None:
             return
         try:
-            _attempt(operation, side)
+            _attempt(operation, runtime)
         except (queue.Preempted, TransitionLost) as exc:
-            logger.warning("%s %s was taken away: %s", operation.kind, operation.pk, exc)
+            logger.warning("lost the claim of %s %s: %s", operation.kind, operation.pk, exc)
 
 
-def _attempt(operation: Operation, side: HostRuntime) -> None:
+def _attempt(operation: Operation, runtime: HostRuntime) -> None:
     workspace = Workspace.objects.select_related("namespace", "host", "account").get(pk=operation.workspace_id)
-    context = Context(operation, workspace, side.driver, side.images)
+    context = Context(operation, workspace, runtime.driver, runtime.images)
     kind = KINDS[operation.kind]
     try:
         _steps(context, kind)
@@ -89,56 +89,56 @@ def _attempt(operation: Operation, side: HostRuntime) -> None:
         kind.cancelled(context)
     except sleep.NotIdle:
         sleep.stay_awake(context)
-    except WORTH_A_RETRY as exc:
-        _again_or_fail(context, kind, exc)
+    except RETRYABLE as exc:
+        _retry_or_fail(context, kind, exc)
     except BackendError as exc:
         fail_operation(context, kind, exc.code, exc.message)
     except queue.Preempted:
         raise
     except TransitionLost:
-        # A delete moved the workspace after the last look: the same wish to end, seen a little later.
+        # A delete changed the status after the last check: the same cancellation, noticed a little later.
         if not queue.is_cancelled(operation):
             raise
         kind.cancelled(context)
     except Exception:
-        logger.exception("%s %s failed on our side", operation.kind, operation.pk)
+        logger.exception("%s %s failed unexpectedly", operation.kind, operation.pk)
         fail_operation(context, kind, "internal_error", "Something went wrong on our side.")
 
 
 def _steps(context: Context, kind: Kind) -> None:
     if context.operation.attempt > 1:
-        kind.again(context)
+        kind.prepare_retry(context)
     for name, step in kind.steps:
-        context.check()
+        context.check_cancelled()
         queue.record_step(context.operation, name)
         faults.fault_point(context.operation.kind, name)
         step(context)
 
 
-def _again_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
+def _retry_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
     operation = context.operation
     if operation.attempt >= MAX_ATTEMPTS or not operation.is_live:
         fail_operation(context, kind, exc.code, exc.message)
         return
-    # What ends an attempt often lasts a moment: a hypervisor that reconnects, a process that is being reaped.
+    # The cause often lasts a moment: a hypervisor that reconnects, a process that is being reaped.
     after = settings.ENV.retry_seconds * 2 ** (operation.attempt - 1)
     with transaction.atomic():
-        if not queue.requeue(operation, because=exc.message, after=after):
+        if not queue.requeue_operation(operation, because=exc.message, after=after):
             raise queue.Preempted(operation.pk)
 
 
-def fail_operation(context: Context, kind: Kind, code: str, sentence: str) -> None:
-    """End an operation as failed; what its clean-up cannot remove now, the reconcile loop removes later.
+def fail_operation(context: Context, kind: Kind, code: str, message: str) -> None:
+    """End an operation as failed; what its clean-up cannot remove now, reconcile removes later.
 
-    One that has ended already stays so: what went wrong after its last commit is for the reconcile loop to find.
+    One that has ended stays as it is: reconcile finds what went wrong after its last commit.
     """
     if not context.operation.is_live:
-        logger.warning("after the end of %s: %s", context.operation.pk, sentence)
+        logger.warning("error after the end of %s: %s", context.operation.pk, message)
         return
-    # Raises Preempted: what somebody else ended may have a successor by now, whose machine a clean-up must not end.
+    # Raises Preempted: an operation that was ended elsewhere may have a successor, whose machine must not be ended.
     queue.is_cancelled(context.operation)
     try:
-        kind.failed(context, code, sentence)
+        kind.failed(context, code, message)
     except BackendError as exc:
         logger.warning("clean-up after %s: %s", context.operation.pk, exc)
         raise

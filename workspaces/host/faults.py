@@ -1,4 +1,4 @@
-"""Named points at which a test may end this process or let it wait; silent unless PLATFORM_FAULTS is set.
+"""Named points at which a test may end this process or let it wait; inactive unless PLATFORM_FAULTS is set.
 
 `PLATFORM_FAULTS` names a folder. A file `KIND.STEP.kill` there ends the process with SIGKILL once (the file is removed
 first); `KIND.STEP.wait` holds the step while the file exists, at most a minute.

@@ -1,4 +1,4 @@
-"""What happens to a workspace when its machine ends without anybody's operation."""
+"""Events of machines: a machine that ended without an operation, the exit of a main process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from vmbackend.driver import Driver, Event, EventKind, MachineState, StopReason
 from vmbackend.errors import BackendError
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.crud.services import workspace_delete
 from workspaces.host import restarts
 from workspaces.models import Operation, Workspace
@@ -21,7 +21,7 @@ from workspaces.transitions import TransitionLost, transition
 
 logger = logging.getLogger(__name__)
 
-SENTENCES = {
+END_MESSAGES = {
     StopReason.SHUTDOWN: "The workspace powered off.",
     StopReason.CRASHED: "The machine's process died.",
     StopReason.PANICKED: "The guest's kernel failed or it rebooted.",
@@ -32,11 +32,11 @@ SENTENCES = {
 UP = (MachineState.RUNNING, MachineState.PAUSED)
 GONE = (MachineState.OFF, MachineState.ABSENT)
 ENDED = frozenset({Status.RUNNING, Status.PAUSED})
-NOTED = "ended"  # in an operation's params: why the machine ended while it was in flight
+END_REASON = "ended"  # in an operation's params: the reason of an end while it was in flight
 
 
 def handle_machine_event(event: Event, driver: Driver) -> None:
-    """Take one event of the driver. Events of machines that are nobody's are ignored: reconcile removes those."""
+    """Handle one event of the driver. Events of orphans are ignored: reconcile removes those machines."""
     workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
     if workspace is None:
         return
@@ -47,83 +47,83 @@ def handle_machine_event(event: Event, driver: Driver) -> None:
 
 
 def settle_machine_end(operation: Operation, driver: Driver, *, unseen: StopReason | None = None) -> None:
-    """After an operation: a machine that ended meanwhile, whose event was put off because the operation was in flight.
+    """After an operation: settle an end of the machine whose event was postponed while the operation was in flight.
 
-    `unseen` is the reason where no event came (yet); without it such an end is left to its event.
+    `unseen` is the reason to assume without an event; without it such an end is left to its event.
     """
     row = Workspace.objects.select_related("account", "host").filter(pk=operation.workspace_id).first()
     if row is None or row.status not in ENDED:
         return
     try:
         state = driver.state(row.pk)
-        if state in GONE and (reason := _reason_noted(operation, row, state) or unseen):
+        if state in GONE and (reason := _recorded_reason(operation, row, state) or unseen):
             handle_machine_end(row, reason, driver)
     except BackendError as exc:
-        logger.warning("%s may have ended: %s", row.pk, exc.message)  # reconcile finds it
+        logger.warning("%s may have ended: %s", row.pk, exc.message)  # reconcile settles it
 
 
-def _reason_noted(operation: Operation, row: Workspace, state: MachineState) -> StopReason | None:
+def _recorded_reason(operation: Operation, row: Workspace, state: MachineState) -> StopReason | None:
     noted = Operation.objects.filter(pk=operation.pk).values_list("params", flat=True).first() or {}
     if state is MachineState.ABSENT:
         return StopReason.LOST
-    if NOTED in noted:
-        return StopReason(noted[NOTED])
-    # The guest said its exit code; nothing but a power-off follows that.
+    if END_REASON in noted:
+        return StopReason(noted[END_REASON])
+    # The guest reported its exit code, which only a power-off follows.
     return StopReason.SHUTDOWN if row.main_exit_code is not None else None
 
 
 def handle_machine_end(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
-    """The machine's process is gone and no operation did it; with one in flight, that operation settles it.
+    """Settle a machine whose process ended without an operation; one in flight settles it at its end.
 
-    Applies `remove_on_exit` and the restart policy; a machine that vanished is `lost`, one whose memory was saved
-    `sleeping`, any other `stopped` with the reason told.
+    Applies `remove_on_exit` and the restart policy. A machine that disappeared is `lost`, one whose memory was saved
+    `sleeping`, any other `stopped` with the reason.
     """
     with transaction.atomic():
-        # Under the row's lock, and only then: an end may be told after the next start, even while that completes.
+        # Checked under the row's lock: the event may arrive after the next start, even while that completes.
         lock_row(workspace)
         pending = queue.live_operation(workspace)
         if pending is not None:
-            queue.record_facts(pending, **{NOTED: reason.value})
+            queue.record_facts(pending, **{END_REASON: reason.value})
         if pending is not None or driver.state(workspace.pk) in UP:
             return
         try:
             if reason is StopReason.SAVED:
-                kept = memory_kept_until(workspace)
-                transition(workspace, Status.SLEEPING, leaving=ENDED, idle_due_at=None, memory_expires_at=kept)
+                expires = memory_expiry(workspace)
+                transition(workspace, Status.SLEEPING, leaving=ENDED, idle_due_at=None, memory_expires_at=expires)
             else:
                 _ended(workspace, reason)
         except TransitionLost:
             return
-        record(workspace, _event(reason), _sentence(workspace, reason))
+        record_activity(workspace, _event(reason), _message(workspace, reason))
         if workspace.remove_on_exit and reason not in (StopReason.LOST, StopReason.SAVED):
             workspace_delete(workspace=workspace, actor="remove_on_exit")
 
 
-def memory_kept_until(row: Workspace) -> datetime | None:
-    """When the memory of a workspace that falls asleep now is given up; None: never."""
+def memory_expiry(row: Workspace) -> datetime | None:
+    """When the memory of a workspace that falls asleep now is dropped; None: never."""
     return timezone.now() + timedelta(seconds=row.stop_after) if row.stop_after else None
 
 
 def _ended(workspace: Workspace, reason: StopReason) -> None:
-    """The move of a row whose machine is gone, with the restart that its policy plans. Raises TransitionLost."""
-    now, told = timezone.now(), _reason(workspace, reason)
-    code = workspace.main_exit_code if told == "exited" else None
-    planned = {} if workspace.remove_on_exit else restarts.plan_restart(workspace, told, code, now)
+    """The transition of a row whose machine ended, with the restart that its policy plans. Raises TransitionLost."""
+    now, exit_reason = timezone.now(), _exit_reason(workspace, reason)
+    code = workspace.main_exit_code if exit_reason == "exited" else None
+    planned = {} if workspace.remove_on_exit else restarts.plan_restart(workspace, exit_reason, code, now)
     transition(
         workspace,
         Status.LOST if reason is StopReason.LOST else Status.STOPPED,
         leaving=ENDED,
         started_at=None,
         user_requested_stop=False,
-        last_exit_reason=told,
+        last_exit_reason=exit_reason,
         last_exit_code=code,
         idle_due_at=None,
         **planned,
     )
-    restarts.record_plan(workspace, told, code, now, planned)
+    restarts.record_plan(workspace, exit_reason, code, now, planned)
 
 
-def _reason(workspace: Workspace, reason: StopReason) -> str:
+def _exit_reason(workspace: Workspace, reason: StopReason) -> str:
     if reason is StopReason.SHUTDOWN and workspace.cmd:
         return "exited"
     return reason.value
@@ -133,7 +133,7 @@ def _event(reason: StopReason) -> str:
     return {StopReason.LOST: "lost", StopReason.SHUTDOWN: "exited", StopReason.SAVED: "slept"}.get(reason, reason.value)
 
 
-def _sentence(workspace: Workspace, reason: StopReason) -> str:
+def _message(workspace: Workspace, reason: StopReason) -> str:
     if reason is StopReason.SHUTDOWN and workspace.cmd and workspace.main_exit_code is not None:
         return f"The main process ended with exit code {workspace.main_exit_code}."
-    return SENTENCES[reason]
+    return END_MESSAGES[reason]

@@ -14,11 +14,11 @@ UP = (MachineState.RUNNING, MachineState.PAUSED)
 
 
 def machine_info_reply(driver: Driver, workspace_id: str) -> bytes:
-    """vmhost's half."""
-    return json.dumps(_looked(driver, workspace_id), default=_plain).encode()
+    """Runs in vmhost. An error of the backend is part of the reply, under `problem`."""
+    return json.dumps(_described(driver, workspace_id), default=_plain).encode()
 
 
-def _looked(driver: Driver, workspace_id: str) -> dict[str, Any]:
+def _described(driver: Driver, workspace_id: str) -> dict[str, Any]:
     try:
         state = driver.state(workspace_id)
         return {
@@ -31,7 +31,7 @@ def _looked(driver: Driver, workspace_id: str) -> dict[str, Any]:
 
 
 def _machine(driver: Driver, workspace_id: str) -> object:
-    """Its definition as far as it is the owner's business: nothing of the host's files."""
+    """Its definition without anything of the host's files."""
     try:
         definition = driver.definition(workspace_id)
     except MachineNotFound:
@@ -43,9 +43,9 @@ def _counters(driver: Driver, workspace_id: str) -> dict[str, Any] | None:
     sample = driver.samples([workspace_id]).get(workspace_id)
     if sample is None:
         return None
-    told = asdict(sample)
-    del told["generation"]
-    return {**told, "at": iso(from_epoch(sample.at))}
+    counters = asdict(sample)
+    del counters["generation"]
+    return {**counters, "at": iso(from_epoch(sample.at))}
 
 
 def _plain(value: object) -> object:

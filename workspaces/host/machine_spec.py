@@ -1,4 +1,4 @@
-"""From a workspace row to the machine that the driver knows."""
+"""From a workspace's row to the driver's machine specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
-    """The machine as the row wants it; of the environments the image's comes first, then its preset's, then its own."""
+    """The machine that the row describes. Environment: the image's, then the preset's, then the workspace's."""
     config = image.config
     entrypoint = (*config.entrypoint, *config.cmd)
     return MachineSpec(
@@ -43,7 +43,7 @@ def machine_spec(workspace: Workspace, image: Image) -> MachineSpec:
 
 
 def workloads(workspace: Workspace) -> tuple[Workload, ...]:
-    """Those of the row, and the desktop's; a workload of the owner's with its name takes its place."""
+    """Those of the row and the desktop's, unless the row has a workload of its name."""
     own = tuple(workload(item) for item in workspace.workloads if item.get("enabled", True))
     desktop = desktop_workload(workspace.catalog_snapshot) if workspace.desktop_enabled else None
     if desktop is None or desktop.name in {item["name"] for item in workspace.workloads}:
@@ -52,7 +52,7 @@ def workloads(workspace: Workspace) -> tuple[Workload, ...]:
 
 
 def network_policy(workspace: Workspace) -> NetworkPolicy:
-    """What of the row's network the machine's host sees to; public ports are the edge's."""
+    """The part of the row's network policy that the host enforces; the edge enforces that of public ports."""
     return NetworkPolicy(
         allow_internet=workspace.allow_internet,
         egress=tuple(workspace.egress),
@@ -62,7 +62,7 @@ def network_policy(workspace: Workspace) -> NetworkPolicy:
 
 
 def image_reference(workspace: Workspace) -> str:
-    """What to pull: the pinned digest where an earlier pull pinned it, so that a moved tag changes nothing."""
+    """What to pull: the digest where an earlier pull pinned it, so that a moved tag changes nothing."""
     if not workspace.image_digest:
         return workspace.image
     return f"{parse_reference(workspace.image).repository}@{workspace.image_digest}"

@@ -1,4 +1,4 @@
-"""The host's half of a network policy: the machine is brought to its row. Runs in vmhost only."""
+"""Applying network policies to machines; in vmhost only."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _locks = tuple(threading.Lock() for _ in range(64))
 
 @contextmanager
 def hold_current_policy(row: Workspace) -> Iterator[None]:
-    """The row's policy as it is now, and nobody else brings this machine to another one meanwhile.
+    """Refresh the row's policy columns, and keep other threads from applying a policy to this machine meanwhile.
 
-    Every change of the row rings once it is committed, so whoever comes last here sees the last one.
+    Each change of the row notifies the host once it is committed, so the last one to enter sees the last change.
     """
     with _locks[hash(row.pk) % len(_locks)]:
         row.refresh_from_db(fields=POLICY_COLUMNS)
@@ -31,12 +31,12 @@ def hold_current_policy(row: Workspace) -> Iterator[None]:
 
 
 def mark_applied(row: Workspace) -> None:
-    """The machine has the row's policy, unless the row has changed meanwhile."""
+    """Record that the machine has the row's policy, unless the row has changed since it was read."""
     update_unless_changed(row, POLICY_COLUMNS, network_stale=False)
 
 
 def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ()) -> str:
-    """Bring a machine to its row and end connections to its ports in `close`; empty, or why it applies later."""
+    """Apply the row's policy and end connections to the ports in `close`. Empty, or why it applies later."""
     row = Workspace.objects.filter(pk=workspace_id).first()
     if row is None:
         return "The workspace is deleted."
@@ -52,11 +52,11 @@ def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ())
         return "There is no machine yet; it applies when one is made."
     except BackendError as exc:
         logger.warning("network of %s: %s", workspace_id, exc)
-        return f"{exc.message} It is tried again."
+        return f"{exc.message} It is retried."
     return ""
 
 
 def apply_stale_policies(driver: Driver, host: str) -> int:
-    """Changes that this host was not told of, or could not carry out. Returns how many apply now."""
+    """Apply changes that this host missed or could not apply. Returns how many it applied."""
     waiting = Workspace.objects.filter(host_id=host, network_stale=True).values_list("pk", flat=True)
     return sum(not apply_policy(driver, key) for key in list(waiting))

@@ -1,4 +1,4 @@
-"""The vmhost process: one HostSide, opened when the Celery worker starts and closed when it stops.
+"""The vmhost process: one HostRuntime, opened when the Celery worker starts and closed when it stops.
 
 A worker becomes the vmhost of its machine by PLATFORM_ROLE=vmhost. If the hypervisor cannot be opened the process ends,
 and its supervisor starts it again.
@@ -26,58 +26,61 @@ from workspaces.selectors import digests_in_use
 
 logger = logging.getLogger(__name__)
 
-_side: HostRuntime | None = None
+_runtime: HostRuntime | None = None
 _sampler: Sampler | None = None
 
 
 def host_runtime() -> HostRuntime:
-    """This process's host side. Raises RuntimeError in any other process than vmhost."""
-    if _side is None:
-        raise RuntimeError("this process is no vmhost")
-    return _side
+    """The host runtime of this process. Raises RuntimeError in any process but vmhost."""
+    if _runtime is None:
+        raise RuntimeError("this process is not vmhost")
+    return _runtime
 
 
 def open_host() -> HostRuntime:
-    """Open the driver, settle what an earlier vmhost left, reconcile once, restart what the host's going down ended."""
-    global _side, _sampler  # noqa: PLW0603 one for each process, by design
+    """Open the driver, settle what an earlier vmhost left, reconcile once, plan restarts after a host shutdown or boot.
+
+    Raises BackendUnavailable.
+    """
+    global _runtime, _sampler  # noqa: PLW0603 one for each process, by design
     env = settings.ENV
-    made = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
-    made.start(handle_machine_event)
-    made.images.sweep()
-    _side = made
-    reconcile(made)
-    boot_id = made.driver.capacity().boot_id
-    with transaction.atomic():  # a boot that is remembered has had its restarts planned
-        rebooted = hosts.record_host_boot(name=made.name, boot_id=boot_id)
-        restarts.plan_after_host_start(made.name, rebooted=rebooted)
-    _sampler = Sampler(made.name, made.driver)
+    runtime = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
+    runtime.start(handle_machine_event)
+    runtime.images.sweep()
+    _runtime = runtime
+    reconcile(runtime)
+    boot_id = runtime.driver.capacity().boot_id
+    with transaction.atomic():  # a recorded boot has had its restarts planned
+        rebooted = hosts.record_host_boot(name=runtime.name, boot_id=boot_id)
+        restarts.plan_after_host_start(runtime.name, rebooted=rebooted)
+    _sampler = Sampler(runtime.name, runtime.driver)
     _sampler.start()
-    return made
+    return runtime
 
 
 def close_host() -> None:
-    """Disconnect; machines go on, or are stopped where PLATFORM_STOP_VMS_ON_DOWN says so."""
-    global _side, _sampler  # noqa: PLW0603
+    """Disconnect. Machines continue to run, or are stopped with PLATFORM_STOP_VMS_ON_DOWN."""
+    global _runtime, _sampler  # noqa: PLW0603
     if _sampler is not None:
         _sampler.stop()
         _sampler = None
-    if _side is not None:
+    if _runtime is not None:
         if settings.ENV.stop_vms_on_down:
-            stop_all_machines(_side.name, _side.driver, settings.ENV.stop_grace_seconds)
-        _side.stop()
-        _side = None
+            stop_all_machines(_runtime.name, _runtime.driver, settings.ENV.stop_grace_seconds)
+        _runtime.stop()
+        _runtime = None
 
 
-def reconcile(on: HostRuntime) -> int:
-    """One pass over this host. Returns how many things were put right."""
-    mended = settle_orphaned_operations(on)
+def reconcile(runtime: HostRuntime) -> int:
+    """One pass over this host. Returns how many rows, machines and policies were corrected."""
+    repaired = settle_orphaned_operations(runtime)
     try:
-        mended += reconcile_machines(on)
-        mended += apply_stale_policies(on.driver, on.name)
-        on.images.evict(in_use=digests_in_use(on.name))
+        repaired += reconcile_machines(runtime)
+        repaired += apply_stale_policies(runtime.driver, runtime.name)
+        runtime.images.evict(in_use=digests_in_use(runtime.name))
     except BackendError as exc:
         logger.warning("reconcile: %s", exc)
-    return mended
+    return repaired
 
 
 def is_vmhost() -> bool:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from common.errors import DomainError
 from common.times import iso
 from vmbackend.driver import StopReason
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import RestartPolicy
@@ -21,9 +21,9 @@ from workspaces.rows import update_all, update_if, update_row
 from workspaces.states import Status
 
 FIRST_DELAY, LONGEST_DELAY = 1, 300
-# A machine that ran so long was no part of a crash loop: the delay begins anew.
+# A machine that ran this long is not in a crash loop: the delay starts at its minimum again.
 STABLE_SECONDS = 600
-NO_ROOM_SECONDS = 60
+POSTPONE_SECONDS = 60
 HISTORY = 20
 HOST_DOWN = "host_down"
 START_FAILED = "start_failed"
@@ -31,14 +31,14 @@ ACTOR = "restart policy"
 
 
 def is_failure(reason: str, exit_code: int | None) -> bool:
-    """For `on-failure`: anything but a main process that ended with 0 or a clean power-off."""
+    """For `on-failure`: every end but a main process that exited with 0, a clean power-off and a host shutdown."""
     if reason in ("exited", StopReason.SHUTDOWN):
         return bool(exit_code)
     return reason != HOST_DOWN
 
 
 def plan_restart(row: Workspace, reason: str, exit_code: int | None, now: datetime) -> dict[str, Any]:
-    """The columns that plan a restart after an exit; empty where the policy wants none, or has given up."""
+    """The columns that plan a restart after an exit; empty where the policy demands none, or the limit is reached."""
     if not policy_wants_restart(row, reason, exit_code) or _is_at_its_limit(row, now):
         return {}
     count = _count(row, now)
@@ -51,7 +51,7 @@ def plan_restart(row: Workspace, reason: str, exit_code: int | None, now: dateti
 
 
 def replan_restart(row: Workspace, operation: Operation) -> dict[str, Any]:
-    """The columns after a start that failed: another one is planned, and told, where the policy had asked for it."""
+    """Plan another start after one of the restart policy failed; returns its columns and records it."""
     if not operation.params.get("by_policy"):
         return {}
     now = timezone.now()
@@ -61,17 +61,17 @@ def replan_restart(row: Workspace, operation: Operation) -> dict[str, Any]:
 
 
 def record_plan(row: Workspace, reason: str, exit_code: int | None, now: datetime, planned: dict[str, Any]) -> None:
-    """What the policy made of an exit goes to the activity: `planned`, or that it has given up."""
+    """Record in the audit log that a restart is planned, or that the limit is reached."""
     if planned:
         seconds = (planned["restart_due_at"] - now).total_seconds()
-        record(row, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=ACTOR)
+        record_activity(row, "restart_planned", f"It is started again in {seconds:g} seconds.", actor=ACTOR)
     elif policy_wants_restart(row, reason, exit_code) and _is_at_its_limit(row, now):
-        sentence = f"It was restarted {row.restart_count} times; it is not started again."
-        record(row, "restart_given_up", sentence, actor=ACTOR)
+        message = f"It was restarted {row.restart_count} times; it is not started again."
+        record_activity(row, "restart_given_up", message, actor=ACTOR)
 
 
 def policy_wants_restart(row: Workspace, reason: str, exit_code: int | None) -> bool:
-    """What the policy says of an exit."""
+    """Whether the policy demands a restart after this exit, apart from the limit."""
     if row.restart_policy == RestartPolicy.ON_FAILURE:
         return is_failure(reason, exit_code)
     return row.restart_policy in (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
@@ -83,7 +83,8 @@ def _is_at_its_limit(row: Workspace, now: datetime) -> bool:
 
 def restart_delay(count: int) -> int:
     """Seconds before the next restart, after `count` of them in a row."""
-    return min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(count, 10))
+    delay: int = FIRST_DELAY * 2 ** min(count, 10)
+    return min(LONGEST_DELAY, delay)
 
 
 def _count(row: Workspace, now: datetime) -> int:
@@ -92,7 +93,7 @@ def _count(row: Workspace, now: datetime) -> int:
 
 
 def start_due(row: Workspace) -> bool:
-    """Start a workspace whose restart is due. One that cannot be started now is tried again later."""
+    """Start a workspace whose restart is due; False where it is obsolete or postponed."""
     if row.status not in (Status.STOPPED, Status.LOST) or row.restart_policy == RestartPolicy.NO:
         update_row(row, restart_due_at=None)
         return False
@@ -108,22 +109,22 @@ def start_due(row: Workspace) -> bool:
 
 
 def _postpone(row: Workspace, why: DomainError) -> None:
-    later = timezone.now() + timedelta(seconds=NO_ROOM_SECONDS)
+    later = timezone.now() + timedelta(seconds=POSTPONE_SECONDS)
     update_if(row, Q(restart_due_at__isnull=False), restart_due_at=later)
-    if row.error_code != why.code:  # told once, not every time
-        record(row, "restart_postponed", f"It is not restarted now: {why.message}", actor=ACTOR)
+    if row.error_code != why.code:  # recorded once, not at every attempt
+        record_activity(row, "restart_postponed", f"It is not restarted now: {why.message}", actor=ACTOR)
         update_row(row, error_code=why.code, error_message=why.message)
 
 
 @transaction.atomic
 def plan_after_host_start(host: str, *, rebooted: bool) -> int:
-    """What the host's going down ended is started again where the policy says so. Returns how many.
+    """Plan the restart of workspaces that a host shutdown ended, as their policy says. Returns how many.
 
-    `always` also starts what its owner had stopped before the host was booted anew; `unless-stopped` does not.
+    After a boot (`rebooted`), `always` also starts what its owner had stopped; `unless-stopped` does not.
     """
-    came_down = Q(last_exit_reason=HOST_DOWN, user_requested_stop=False) & Q(
+    ended_by_shutdown = Q(last_exit_reason=HOST_DOWN, user_requested_stop=False) & Q(
         restart_policy__in=[RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED]
     )
-    wanted = came_down | Q(restart_policy=RestartPolicy.ALWAYS) if rebooted else came_down
+    wanted = ended_by_shutdown | Q(restart_policy=RestartPolicy.ALWAYS) if rebooted else ended_by_shutdown
     idle = Q(host_id=host, status=Status.STOPPED, restart_due_at__isnull=True)
     return update_all(wanted & idle, restart_due_at=timezone.now())

@@ -1,4 +1,4 @@
-"""What the one vmhost process of a machine holds: the driver, the images, its claims, and the keeper's thread."""
+"""The host runtime: what the vmhost process of a host owns (driver, images, claims) and its threads."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BEAT_SECONDS = 3.0
-NOBODY = "nobody"  # an id that no machine has
+HEARTBEAT_SECONDS = 3.0
+PROBE_ID = "no-machine"  # an id that no machine has
 
 
 class HostRuntime:
-    """Made once per vmhost process. `start` returns when the host is ready to take operations."""
+    """One per vmhost process. `start` returns when the host is ready to carry out operations."""
 
     def __init__(self, *, name: str, subnet: str, driver: Driver, images: ImageStore) -> None:
         self.name = name
         self.subnet = subnet
         self.driver = driver
         self.images = images
-        self.leftover_since: dict[str, float] = {}
-        self.removals: list[float] = []
+        self.orphan_since: dict[str, float] = {}
+        self._removals: list[float] = []
         self._claims: set[str] = set()
         self._events: queues.SimpleQueue[Event | None] = queues.SimpleQueue()
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._boot_logs = ConsolePublisher(name, driver.boot_log)
+        self._console_publisher = ConsolePublisher(name, driver.boot_log)
 
     @property
     def queue_name(self) -> str:
@@ -50,12 +50,12 @@ class HostRuntime:
 
     @property
     def claims(self) -> frozenset[str]:
-        """Claims that this process holds now."""
+        """Claims that this process owns now."""
         return frozenset(self._claims)
 
     @contextmanager
     def hold_claim(self, claim: str) -> Iterator[None]:
-        """The keeper beats for this claim meanwhile."""
+        """Own a claim within the context: the heartbeat thread keeps it alive."""
         self._claims.add(claim)
         try:
             yield
@@ -63,18 +63,18 @@ class HostRuntime:
             self._claims.discard(claim)
 
     def start(self, on_event: Callable[[Event, Driver], None]) -> None:
-        """Open the driver, register the host, begin to beat. Raises BackendUnavailable."""
+        """Open the driver, register the host, start the threads. Raises BackendUnavailable."""
         self.driver.open(self._events.put)
-        self.beat()
-        self._spawn("events", lambda: self._deliver(on_event))
-        self._spawn("keeper", self._keep)
-        self._boot_logs.start()
+        self.send_heartbeat()
+        self._spawn("events", lambda: self._handle_events(on_event))
+        self._spawn("heartbeat", self._send_heartbeats)
+        self._console_publisher.start()
 
     def stop(self) -> None:
-        """Stop beating and disconnect; machines go on."""
+        """End the threads and disconnect; machines continue to run."""
         self._ended.set()
         self._events.put(None)
-        self._boot_logs.stop()
+        self._console_publisher.stop()
         for thread in self._threads:
             thread.join(timeout=10)
         self.driver.close()
@@ -84,41 +84,41 @@ class HostRuntime:
         thread.start()
         self._threads.append(thread)
 
-    def _deliver(self, on_event: Callable[[Event, Driver], None]) -> None:
+    def _handle_events(self, on_event: Callable[[Event, Driver], None]) -> None:
         while (event := self._events.get()) is not None:
             try:
                 close_old_connections()
                 on_event(event, self.driver)
-            except Exception:  # an event that cannot be handled is found again by the reconcile loop
+            except Exception:  # reconcile settles what the event reported
                 logger.exception("event %s", event)
         connections.close_all()
 
-    def _keep(self) -> None:
-        while not self._ended.wait(BEAT_SECONDS):
+    def _send_heartbeats(self) -> None:
+        while not self._ended.wait(HEARTBEAT_SECONDS):
             try:
                 close_old_connections()
-                self.beat()
-            except Exception as exc:  # the heart must not stop for anything that the next beat may find mended
-                logger.warning("keeper: %s", exc)
+                self.send_heartbeat()
+            except Exception as exc:  # the thread must survive whatever may be gone at the next heartbeat
+                logger.warning("heartbeat: %s", exc)
         connections.close_all()
 
-    def beat(self) -> None:
-        """Heartbeat of the claims and of the host; bells that nobody heard are rung again."""
+    def send_heartbeat(self) -> None:
+        """Heartbeat of the claims and of the host; notifies again of operations that were not picked up."""
         if claims := self.claims:
             queue.record_heartbeat(claims)
         try:
-            self.driver.state(NOBODY)  # a lost hypervisor says so here; the capacity would not
+            self.driver.state(PROBE_ID)  # raises where the hypervisor is lost; the capacity would not
             hosts.record_host_seen(name=self.name, subnet=self.subnet, capacity=self.driver.capacity())
         except BackendError as exc:
             hosts.record_host_problem(name=self.name, problem=exc.message)
-        for operation in queue.unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
+        for operation in queue.mark_unnotified(self.queue_name, timezone.now() - queue.NOTIFY_AGAIN_AFTER):
             queue.notify_host(operation)
 
-    def count_removal(self, per_hour: int) -> bool:
-        """Whether the cap on removals of leftovers has room; counts one if so."""
+    def allow_orphan_removal(self, per_hour: int) -> bool:
+        """Whether one more orphan may be removed within the hour; counts it if so."""
         now = time.monotonic()
-        self.removals = [at for at in self.removals if now - at < 3600]
-        if len(self.removals) >= per_hour:
+        self._removals = [at for at in self._removals if now - at < 3600]
+        if len(self._removals) >= per_hour:
             return False
-        self.removals.append(now)
+        self._removals.append(now)
         return True

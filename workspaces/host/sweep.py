@@ -1,7 +1,7 @@
-"""What becomes due: TTL, idle sleep, the end of kept memory, restarts. One indexed query finds all of it.
+"""The sweep: TTL, idle sleep, expiry of saved memory and restarts. One indexed query finds all rows that are due.
 
-Each due row is handled by its service; one that cannot be (an operation is in flight, its host is silent) stays due.
-A control plane that was away finds everything that became due meanwhile at its first sweep.
+Each due row is handled by a service; one that cannot be handled (an operation is in flight, its host does not answer)
+stays due. After a downtime of the control plane the first sweep finds everything that became due in between.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.utils import timezone
 from common.errors import DomainError
 from vmbackend.models import ALIVE_FOR, Host
 from workspaces import last_used
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress
 from workspaces.host import restarts
@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 
 BATCH = 200
 IDLE_ACTOR = "idle policy"
-# How long a row that could not be handled is left alone, so that such rows never fill every batch.
-AGAIN_AFTER = timedelta(seconds=5)
+# How long a row that could not be handled is postponed, so that such rows never fill every batch.
+RETRY_AFTER = timedelta(seconds=5)
 EXPIRED = "The time to live is over."
 
 
 def due_workspaces(now: datetime) -> QuerySet[Workspace]:
-    """Rows with something to do. One with an operation in flight comes after it, one of a silent host on its return."""
+    """Rows that are due, without those that have an operation in flight or whose host does not answer."""
     wanted = Q()
     for column in DUE_COLUMNS:
         # SQLite takes a partial index for one of several alternatives only where its condition is repeated.
@@ -48,50 +48,50 @@ def due_workspaces(now: datetime) -> QuerySet[Workspace]:
 
 
 def sweep_due() -> int:
-    """Handle what is due. Returns how many things were done."""
+    """Handle the rows that are due. Returns how many were changed."""
     now = timezone.now()
-    # Not joined: with nothing due there is nothing to read of them, and no join that a planner could begin with.
+    # Prefetched, not joined: without due rows nothing is read, and the planner cannot begin with the joined tables.
     rows = due_workspaces(now).prefetch_related("account__plan", "namespace", "host").defer("env", "workloads")
     return sum(_handle(row, now) for row in rows[:BATCH])
 
 
 def _handle(row: Workspace, now: datetime) -> bool:
     try:
-        return _act(row, now)
+        return _handle_due(row, now)
     except OperationInProgress:
         return False
     except DomainError as exc:
         logger.warning("sweep %s: %s", row.pk, exc.message)
-        _look_again(row, now)
+        _postpone(row, now)
         return False
     except Exception:
         logger.exception("sweep %s", row.pk)
-        _look_again(row, now)
+        _postpone(row, now)
         return False
 
 
-def _act(row: Workspace, now: datetime) -> bool:
-    """At most one thing for a row in one sweep: each moves the workspace."""
+def _handle_due(row: Workspace, now: datetime) -> bool:
+    """At most one action for a row in one sweep, as each changes its status."""
     if row.ttl_expires_at and row.ttl_expires_at <= now:
         return expire_ttl(row)
     if row.memory_expires_at and row.memory_expires_at <= now:
-        return drop_memory(row)
+        return expire_memory(row)
     if row.restart_due_at and row.restart_due_at <= now:
         return restarts.start_due(row)
     return suspend_idle(row, now)
 
 
-def _look_again(row: Workspace, now: datetime) -> None:
-    late = {column: now + AGAIN_AFTER for column in DUE_COLUMNS if (getattr(row, column) or now + AGAIN_AFTER) <= now}
+def _postpone(row: Workspace, now: datetime) -> None:
+    late = {column: now + RETRY_AFTER for column in DUE_COLUMNS if (getattr(row, column) or now + RETRY_AFTER) <= now}
     for column, at in late.items():
         update_unless_changed(row, (column,), **{column: at})
 
 
 @transaction.atomic
 def expire_ttl(row: Workspace) -> bool:
-    """The TTL is over: what `ttl_action` says. Of a workspace that does not run only `remove` has an effect.
+    """Carry out `ttl_action`. On a workspace that does not run only `remove` has an effect.
 
-    The time stays due until the operation has done it, so one that fails is tried again.
+    The TTL stays expired until the operation has succeeded, so one that fails is retried.
     """
     if not update_unless_changed(row, ("ttl_expires_at",), updated_at=timezone.now()):
         return False  # renewed since the query
@@ -99,7 +99,7 @@ def expire_ttl(row: Workspace) -> bool:
     if row.status in TRANSITIONAL:
         raise OperationInProgress
     if row.ttl_action == TtlAction.REMOVE:
-        record(row, "ttl_expired", f"{EXPIRED} The workspace is removed.", actor=TTL_ACTOR)
+        record_activity(row, "ttl_expired", f"{EXPIRED} The workspace is removed.", actor=TTL_ACTOR)
         workspace_delete(workspace=row, actor=TTL_ACTOR)
     elif row.ttl_action == TtlAction.PAUSE and row.status == Status.RUNNING:
         because = f"{EXPIRED} The workspace was paused."
@@ -113,8 +113,8 @@ def expire_ttl(row: Workspace) -> bool:
 
 
 @transaction.atomic
-def drop_memory(row: Workspace) -> bool:
-    """The memory of a sleeping workspace was kept as long as its policy says: it becomes stopped."""
+def expire_memory(row: Workspace) -> bool:
+    """Stop a sleeping workspace whose saved memory has expired."""
     if row.status != Status.SLEEPING:
         update_unless_changed(row, ("memory_expires_at",), memory_expires_at=None)
         return False
@@ -126,7 +126,7 @@ def drop_memory(row: Workspace) -> bool:
 
 
 def suspend_idle(row: Workspace, now: datetime) -> bool:
-    """Put a workspace to sleep that nobody used; one that was used meanwhile becomes due again later."""
+    """Put an unused workspace to sleep; one that was used becomes due again after its idle time."""
     if row.status != Status.RUNNING or not row.suspend_after:
         update_row(row, idle_due_at=None)
         return False
@@ -139,12 +139,12 @@ def suspend_idle(row: Workspace, now: datetime) -> bool:
 
 
 def _idle_from(row: Workspace, now: datetime) -> datetime:
-    """When the idle time is over, as far as is known; a while from now where Redis does not answer."""
+    """When the idle time ends; shortly after `now` where Redis does not answer."""
     try:
         used = last_used.last_used(row.pk)
     except redis.RedisError as exc:
-        logger.warning("activity of %s: %s", row.pk, exc)
-        return now + AGAIN_AFTER
+        logger.warning("last use of %s: %s", row.pk, exc)
+        return now + RETRY_AFTER
     if not used:
         return now
     return datetime.fromtimestamp(used, tz=now.tzinfo) + timedelta(seconds=row.suspend_after)

@@ -1,4 +1,4 @@
-"""The event channel of each log: how lines become events, and what a clear does to those who read."""
+"""The event channel of each log: how lines become events, and what readers get when a log is cleared."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def log_channel(workspace_id: str, source: str) -> Channel:
     return Channel(f"log:{workspace_id}:{source}")
 
 
-def log_events(look: LogChanges, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
-    """Events of what a look found. A line without a time that came while somebody followed has that of the look."""
+def log_events(changes: LogChanges, source: LogSource, *, live: bool) -> list[tuple[str, str]]:
+    """The events of new lines. With `live`, a line without a time gets the current one: it was written just now."""
     now = iso(datetime.now(UTC)) if live else None
-    gap = [(GAP, one_line({"gap": True}))] if look.gap else []
-    shown = [log_entry(line, source.name, console=source.is_console, now=now) for line in look.lines]
-    return gap + [(MESSAGE, one_line(one)) for one in shown]
+    gap = [(GAP, one_line({"gap": True}))] if changes.gap else []
+    entries = [log_entry(line, source.name, console=source.is_console, now=now) for line in changes.lines]
+    return gap + [(MESSAGE, one_line(entry)) for entry in entries]
 
 
 @contextmanager
 def cleared_on_commit(workspace_id: str, sources: Iterable[str]) -> Iterator[None]:
-    """While logs are being emptied nobody reads them for streams; then open streams get `{"cleared": true}`.
+    """Pause the event streams of logs while they are being emptied; then open streams get `{"cleared": true}`.
 
-    If the body fails, streams are told of a gap instead; within a transaction they are told with its commit. Without
-    Redis nobody can be told, and the logs are cleared all the same: streams begin anew when it is back.
+    If the body fails, streams get a gap instead; within a transaction they get the event with its commit. Without Redis
+    no stream gets an event, and the logs are cleared nevertheless: streams start from the beginning when it is back.
     """
     channels = [log_channel(workspace_id, source) for source in sources]
     _each(channels, pause_channel)
@@ -47,16 +47,16 @@ def cleared_on_commit(workspace_id: str, sources: Iterable[str]) -> Iterator[Non
     except BaseException:
         _each(channels, drop_channel)
         raise
-    transaction.on_commit(lambda: _each(channels, _tell))
+    transaction.on_commit(lambda: _each(channels, _publish_cleared))
 
 
-def _tell(client: redis.Redis, channel: Channel) -> None:
+def _publish_cleared(client: redis.Redis, channel: Channel) -> None:
     restart_channel(client, channel, MESSAGE, one_line({"cleared": True}), str(LogPosition()))
 
 
-def _each(channels: list[Channel], do: Callable[[redis.Redis, Channel], None]) -> None:
+def _each(channels: list[Channel], action: Callable[[redis.Redis, Channel], None]) -> None:
     try:
         for channel in channels:
-            do(redis_client(), channel)
+            action(redis_client(), channel)
     except (redis.RedisError, OSError) as exc:
-        logger.warning("readers of logs cannot be told of a clear: %s", exc)
+        logger.warning("event streams cannot be notified of cleared logs: %s", exc)

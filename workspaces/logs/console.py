@@ -1,41 +1,53 @@
-"""A console's log, asked of the host that writes it. The log is bounded, so an answer is too."""
+"""A console's log, requested from the host that writes it. The log is bounded, so a reply is too."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from common.errors import NotFound
-from workspaces.host_rpc import call
+from workspaces.host_rpc import acall
 from workspaces.models import Workspace
 
 TASK = "workspaces.tasks.answer_boot_log"
 NAMES = ("boot.log", "boot.log.1")
 
 
-def console_tail(workspace: Workspace, lines: int) -> bytes:
-    """The end of the console log with at least that many lines, where there are so many. Raises VMUnavailable."""
-    return _ask(workspace, "tail", lines)
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The console log of one workspace. `queue` is its host's; None without a host, and so without a log.
 
+    Each method raises VMUnavailable where the host does not answer.
+    """
 
-def console_files(workspace: Workspace) -> list[dict[str, Any]]:
-    """Its files: name, size in bytes, when it was written to (seconds since the epoch). Raises VMUnavailable."""
-    listed: list[dict[str, Any]] = json.loads(_ask(workspace, "files", 0) or b"[]")
-    return listed
+    workspace_id: str
+    queue: str | None
 
+    @classmethod
+    def of(cls, workspace: Workspace) -> Console:
+        """May read the host's row."""
+        return cls(workspace.pk, None if workspace.host is None else workspace.host.queue)
 
-def console_file(workspace: Workspace, name: str) -> bytes:
-    """One of the files whole. Raises NotFound, VMUnavailable."""
-    found = _ask(workspace, "read", NAMES.index(name))
-    if not found:
-        raise NotFound("There is no such log file.")
-    return found[1:]
+    async def tail(self, lines: int) -> bytes:
+        """The end of the log with at least that many lines, if it has so many."""
+        return await self._call("tail", lines)
 
+    async def files(self) -> list[dict[str, Any]]:
+        """Its files: `name`, `size` in bytes, `modified` in seconds since the epoch."""
+        listed: list[dict[str, Any]] = json.loads(await self._call("files", 0) or b"[]")
+        return listed
 
-def clear_console(workspace: Workspace) -> None:
-    """Empty the console log. Raises VMUnavailable."""
-    _ask(workspace, "clear", 0)
+    async def read(self, name: str) -> bytes:
+        """One of the files, complete. Raises NotFound."""
+        found = await self._call("read", NAMES.index(name))
+        if not found:
+            raise NotFound("There is no such log file.")
+        return found[1:]
 
+    async def clear(self) -> None:
+        """Empty the log."""
+        await self._call("clear", 0)
 
-def _ask(workspace: Workspace, what: str, argument: int) -> bytes:
-    return call(workspace, TASK, what, argument) if workspace.host is not None else b""
+    async def _call(self, what: str, argument: int) -> bytes:
+        return b"" if self.queue is None else await acall(self.queue, TASK, self.workspace_id, what, argument)

@@ -1,4 +1,4 @@
-"""Who reads a console log now: streams processes enter their readers, the host's publisher looks them up."""
+"""Which console logs are being read: streams processes announce readers, the host's publisher looks them up."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ WATCH_SECONDS = 6.0
 
 
 async def announce_reader(client: Redis, host: str, workspace_id: str) -> None:
-    """Somebody reads this console for the next WATCH_SECONDS."""
+    """Note that this console has a reader for the next WATCH_SECONDS."""
     await bounded_call(client.zadd(readers_key(host), {workspace_id: await redis_time(client) + WATCH_SECONDS}))
 
 
 async def redis_time(client: Redis) -> float:
-    """Seconds by the clock of Redis: those of two machines differ."""
+    """Seconds by the clock of Redis, as the clocks of two machines differ."""
     seconds, micros = await bounded_call(client.time())
     return float(seconds) + float(micros) / 1e6
 

@@ -1,8 +1,8 @@
-"""Following a log that grows, is rotated by renaming, and is written by somebody hostile.
+"""Following a log that grows, is rotated by renaming, and is written by a hostile guest.
 
-A place in a log is how far it was read and the last bytes before: they are read again each time and compared, so one
-look tells whether the file is still the one that was read. If not, it is looked for among the older files, and reading
-goes on there. Nothing is kept open, so a place is as good for another process, later.
+A position in a log is an offset and the last bytes before it. Each poll reads these bytes again and compares them: if
+they differ, the log was rotated, and the file is searched for among the older ones and read to its end there. Nothing
+stays open, so a position is valid in another process too. Why no library does this: docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Protocol
 from workspaces.logs.lines import Line, split_lines, whole_characters, whole_lines
 
 MARK_BYTES = 64
-# What is read at a look, and how many lines of it are taken. With four looks a second: 256 KiB, 2,000 lines.
+# The most that one poll reads, and the most lines it returns. With four polls a second: 256 KiB, 2,000 lines.
 STEP_BYTES = 64 * 1024
 STEP_LINES = 500
-# A file that runs away further than this is not followed line by line: readers are told of a gap. More than the logger
-# of the guest puts into one, so that what a follower missed while there was none is still read.
+# If the file grew by more than this, readers get a gap instead of each line. More than the guest's logger puts into one
+# file, so that lines written while nothing followed the log are still read.
 MAX_BEHIND = 1 << 20
 SEED_BYTES = 128 * 1024
 SEED_LINES = 1000
-# A line without an end (a prompt) is told when nothing came for so long.
+# An incomplete line (a prompt) is published after so long without growth.
 PARTIAL_SECONDS = 1.0
 
 
 class LogFiles(Protocol):
-    """One log: the file that is written to (age 0), and the older ones. A `console`'s lines begin with their times."""
+    """One log: the current file (age 0) and the older ones. The lines of a `console` begin with their times."""
 
     @property
     def oldest(self) -> int: ...
@@ -36,15 +36,15 @@ class LogFiles(Protocol):
     def console(self) -> bool: ...
 
     async def size(self, age: int) -> int | None:
-        """Bytes; None where there is no such file."""
+        """In bytes; None if there is no such file."""
 
     async def read(self, age: int, offset: int, length: int) -> bytes:
-        """So many bytes at most; none where there is no such file."""
+        """At most `length` bytes; none if there is no such file."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far a log was read, and the bytes before."""
+    """The offset up to which a log was read, and the bytes before it."""
 
     offset: int = 0
     mark: bytes = b""
@@ -68,38 +68,39 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LogChanges:
-    """What came, and where the log is read on from once that was told. `gap`: before these lines some are missing."""
+    """New lines, and the position behind them. `gap`: lines before these are missing."""
 
     lines: list[Line]
-    place: LogPosition
+    position: LogPosition
     gap: bool = False
 
 
 class Follower:
-    """Reads one log on from a place. `place` moves only by `told`, so that a look that was not told is repeated."""
+    """Reads one log from a position, which only `accept` advances: changes that were not published are found again."""
 
-    def __init__(self, files: LogFiles, place: LogPosition) -> None:
+    def __init__(self, files: LogFiles, position: LogPosition) -> None:
         self._files = files
-        self._place = place
+        self._position = position
         self._size = -1
         self._changed = 0.0
         self._in_older = False
 
-    def told(self, look: LogChanges) -> None:
-        self._place = look.place
+    def accept(self, changes: LogChanges) -> None:
+        """These changes were published: go on behind them."""
+        self._position = changes.position
 
-    async def look(self) -> LogChanges | None:
-        """What came since; None where nothing did."""
+    async def poll(self) -> LogChanges | None:
+        """What is new behind the position, or None."""
         size = await self._files.size(0)
         if size is None or not self._is_due(size):
             return None
-        place = self._place
-        skip = len(place.mark)
-        data = await self._files.read(0, place.offset - skip, skip + STEP_BYTES)
-        self._in_older = size < place.offset or not data.startswith(place.mark)
+        position = self._position
+        skip = len(position.mark)
+        data = await self._files.read(0, position.offset - skip, skip + STEP_BYTES)
+        self._in_older = size < position.offset or not data.startswith(position.mark)
         if self._in_older:
-            return await self._moved()
-        if size - place.offset > MAX_BEHIND:
+            return await self._rotated()
+        if size - position.offset > MAX_BEHIND:
             return await self._skip_to(size)
         return self._cut(data[skip:])
 
@@ -108,49 +109,49 @@ class Follower:
         if size != self._size:
             self._size, self._changed = size, now
             return True
-        return self._in_older or size != self._place.offset
+        return self._in_older or size != self._position.offset
 
     def _cut(self, data: bytes) -> LogChanges | None:
-        """Whole lines of a block, so many at most; a part of one where it is long or nothing follows."""
+        """The complete lines of a block, STEP_LINES at most; part of a line if it is long or the log does not grow."""
         end = _lines_end(data)
         if not end and (len(data) >= STEP_BYTES or time.monotonic() - self._changed >= PARTIAL_SECONDS):
             end = _end(data)
-        return self._look(data, end, self._place) if end else None
+        return self._changes(data, end, self._position) if end else None
 
     async def _skip_to(self, size: int) -> LogChanges:
         data = await self._files.read(0, size - SEED_BYTES, SEED_BYTES)
-        place = LogPosition(size - SEED_BYTES).after(data)
-        return LogChanges(_lines_of(data, self._files, cut=True)[-STEP_LINES:], place, gap=True)
+        position = LogPosition(size - SEED_BYTES).after(data)
+        return LogChanges(_lines_of(data, self._files, cut=True)[-STEP_LINES:], position, gap=True)
 
-    async def _moved(self) -> LogChanges:
-        """On in an older file, which is the one that was read until now, or in what followed that."""
-        place = self._place
-        skip = len(place.mark)
+    async def _rotated(self) -> LogChanges:
+        """The rest of the file that was being read, which is an older one now; at its end, the next newer file."""
+        position = self._position
+        skip = len(position.mark)
         for age in range(1, self._files.oldest + 1):
-            data = await self._files.read(age, place.offset - skip, skip + STEP_BYTES)
-            if data.startswith(place.mark):
+            data = await self._files.read(age, position.offset - skip, skip + STEP_BYTES)
+            if data.startswith(position.mark):
                 rest = data[skip:]
-                # Nothing is added to an older file: what is left without an end is told as it is.
-                return self._look(rest, _end(rest), place) if rest else await self._begin(age - 1)
+                # An older file does not grow: its last line is published without an end.
+                return self._changes(rest, _end(rest), position) if rest else await self._begin(age - 1)
         return LogChanges([], LogPosition(), gap=True)
 
     async def _begin(self, age: int) -> LogChanges:
-        """The beginning of a file; of the newest the next look reads it."""
+        """The beginning of a file; that of the current one is left to the next poll."""
         data = await self._files.read(age, 0, STEP_BYTES) if age else b""
-        return self._look(data, _end(data), LogPosition())
+        return self._changes(data, _end(data), LogPosition())
 
-    def _look(self, data: bytes, end: int, place: LogPosition) -> LogChanges:
-        lines = split_lines(data[:end], console=self._files.console, inside=place.is_inside)
-        return LogChanges(lines, place.after(data[:end]))
+    def _changes(self, data: bytes, end: int, position: LogPosition) -> LogChanges:
+        lines = split_lines(data[:end], console=self._files.console, inside=position.is_inside)
+        return LogChanges(lines, position.after(data[:end]))
 
 
 def _end(data: bytes) -> int:
-    """Behind the last whole line that is taken; of a line that has no end yet, behind its last whole character."""
+    """Behind the last complete line within the limit; in a line without an end, behind its last whole character."""
     return _lines_end(data) or whole_characters(data) or len(data)
 
 
 def _lines_end(data: bytes) -> int:
-    """Behind the last line that is whole, or the STEP_LINES-th; 0 where none is."""
+    """Behind the last complete line, or the STEP_LINES-th; 0 if there is none."""
     end = 0
     for _ in range(STEP_LINES):
         found = data.find(b"\n", end)
@@ -161,7 +162,7 @@ def _lines_end(data: bytes) -> int:
 
 
 async def initial_position(files: LogFiles) -> LogChanges:
-    """The newest whole lines of a log that nobody has followed yet, and the place behind them."""
+    """The last complete lines of a log that was not followed before, and the position behind them."""
     size = await files.size(0) or 0
     start = max(0, size - SEED_BYTES)
     data = await files.read(0, start, size - start) if size else b""
@@ -176,7 +177,7 @@ async def initial_position(files: LogFiles) -> LogChanges:
 
 
 async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:
-    """From where an older file was read, and its lines."""
+    """The last lines of an older file, and the offset from which they were read."""
     size = await files.size(age)
     start = max(0, (size or 0) - SEED_BYTES)
     data = await files.read(age, start, SEED_BYTES) if size else b""
@@ -184,5 +185,5 @@ async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:
 
 
 def _lines_of(data: bytes, files: LogFiles, *, cut: bool) -> list[Line]:
-    """The lines of a block; of one that was `cut` anywhere without its first, if there are more."""
+    """The lines of a block. A block `cut` at any byte loses its first line, unless it is the only one."""
     return split_lines(whole_lines(data) if cut else data, console=files.console, inside=cut and b"\n" not in data)

@@ -1,4 +1,4 @@
-"""The way to logs that lie inside a guest."""
+"""The address for logs inside a guest."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from workspaces.models import Workspace
 
 
 def guest_log_address(workspace: Workspace) -> GuestAddress:
-    """Where the guest is; counts as a use. Raises VmNotRunning with a sentence on logs."""
+    """The guest's address; counts as a use. Raises VmNotRunning with a message on logs."""
     try:
         return address_of(workspace)
     except VmNotRunning as exc:
         raise VmNotRunning(
-            f"The workspace is {workspace.status}. The logs of its programs lie on its own disk and can be reached "
+            f"The workspace is {workspace.status}. The logs of its programs lie on its own disk and can be read "
             "while it runs; the console's (`boot`) can be read at any time.",
             details=exc.details,
         ) from exc

@@ -1,7 +1,7 @@
 """Logs inside a guest, read and emptied through its session. Names, sizes and contents are a hostile guest's data.
 
-Everything is read from its end and in blocks, so that a log of any size costs the same. What is no regular file (a
-device, a folder, a loop of links) is an empty log.
+Logs are read from their end in blocks, so that a log of any size costs the same. Anything but a regular file (a
+device, a directory, a loop of links) is an empty log.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from workspaces.logs.sources import FOLDER, OLD_FILES, LogSource, rotated_name
 
 BLOCK = 64 * 1024
 LIST_LIMIT = 1000
-# A name that is shown and can be asked for. Others in the folder are left alone.
+# Names that are listed and can be requested. Other files in the directory are ignored.
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _ABSENT = (GuestPathNotFound, GuestPathInvalid)
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """`name` is shown, `path` is where it lies in the guest; bytes, seconds since the epoch."""
+    """`name` is its public name, `path` the one in the guest; `size` in bytes, `modified` seconds since the epoch."""
 
     name: str
     path: str
@@ -44,20 +44,20 @@ async def tail(session: GuestSession, path: str, lines: int) -> bytes:
 
 
 async def files(session: GuestSession, sources: Iterable[LogSource]) -> list[LogFile]:
-    """The files of the sources and whatever else lies in the folder of logs, by name."""
-    here = await _folder(session)
+    """The files of the sources and all others in the directory of logs, by name."""
+    in_folder = await _folder(session)
     found: dict[str, LogFile] = {}
     for source in sources:
         for age in range(OLD_FILES + 1) if source.path else ():
             path = rotated_name(source.path or "", age)
-            listed = here.pop(path, None)
+            listed = in_folder.pop(path, None)
             if listed is None and path.startswith(f"{FOLDER}/"):
                 continue
             entry = listed if listed and listed.type == "file" else await _stat(session, path)
             if entry is not None:
                 name = rotated_name(f"{source.name}.log", age)
                 found[name] = LogFile(name, path, entry.size, entry.modified)
-    for path, entry in here.items():
+    for path, entry in in_folder.items():
         if entry.type == "file" and FILE_NAME.fullmatch(entry.name):
             found.setdefault(entry.name, LogFile(entry.name, path, entry.size, entry.modified))
     return [found[name] for name in sorted(found)]
@@ -71,7 +71,7 @@ async def _folder(session: GuestSession) -> dict[str, Entry]:
 
 
 def path_of(name: str, sources: Iterable[LogSource]) -> str | None:
-    """Where the file of a shown name lies; None for a name that no file has. No name leads out of the known places."""
+    """The path of a listed name; None for an invalid name. No name leads outside the directory and the sources."""
     if not FILE_NAME.fullmatch(name):
         return None
     for source in sources:
@@ -82,17 +82,17 @@ def path_of(name: str, sources: Iterable[LogSource]) -> str | None:
 
 
 async def clear(session: GuestSession, sources: Iterable[LogSource]) -> None:
-    """Put an empty file in the place of each log that has something in it.
+    """Replace each log that is not empty by an empty file.
 
-    Each step is whole; a failure leaves some emptied and some not. Programs that have the old file open go on writing
-    to it until their logger looks again, which the kit's does with its next line.
+    Each replacement is atomic; after a failure some logs are empty and some are not. Programs that have the old file
+    open continue to write to it until their logger reopens it, which the kit's does with its next line.
     """
     for file in await files(session, sources):
         if file.size:
-            await session.write(file.path, _nothing())
+            await session.write(file.path, _no_chunks())
 
 
-async def _nothing() -> AsyncIterator[bytes]:
+async def _no_chunks() -> AsyncIterator[bytes]:
     empty: tuple[bytes, ...] = ()
     for chunk in empty:
         yield chunk
@@ -113,7 +113,7 @@ async def _end_of(session: GuestSession, path: str, lines: int, most: int) -> by
 
 
 async def read(session: GuestSession, path: str, offset: int, length: int) -> bytes:
-    """So many bytes at most; none where there is no such file any more."""
+    """At most `length` bytes; none if the file does not exist any more."""
     found = bytearray()
     with suppress(*_ABSENT):
         async for chunk in session.read(path, offset=max(0, offset), length=length):
@@ -129,5 +129,5 @@ async def _stat(session: GuestSession, path: str) -> Entry | None:
 
 
 def _enough(data: bytes, lines: int) -> bool:
-    """Twice as many line ends as are wanted: empty lines are left out later."""
+    """Twice as many line ends as wanted, because empty lines are dropped later."""
     return data.count(b"\n") > 2 * lines

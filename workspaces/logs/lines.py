@@ -1,4 +1,4 @@
-"""From the bytes of a log to entries. A guest may write anything; none of it breaks an answer or a stream."""
+"""From the bytes of a log to entries. A guest may write anything; nothing breaks a response or a stream."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 from vmbackend.bootlog import split_timestamp
 
-# A longer line comes as several entries.
+# A longer line becomes several entries.
 MAX_LINE = 8192
-# What one answer is made from at most, however many lines were asked for.
+# The most that is read for one response, however many lines were requested.
 MAX_TAIL_BYTES = 1 << 20
 
 
 class Line(NamedTuple):
-    """The text of one entry; `time` is what a console's log says of it."""
+    """The text of one entry; `time` is its timestamp in a console's log."""
 
     text: bytes
     time: str | None = None
@@ -23,8 +23,8 @@ class Line(NamedTuple):
 def split_lines(data: bytes, *, console: bool = False, inside: bool = False) -> list[Line]:
     """Lines without their ends, in pieces of at most MAX_LINE bytes that have the time of their line; none is empty.
 
-    A console's lines begin with their times, but for the first where the data begins `inside` of a line: what is there
-    the guest wrote, whatever it looks like.
+    A console's lines begin with their times, except for the first if the data begins `inside` a line: the guest wrote
+    all of that, whatever it looks like.
     """
     found: list[Line] = []
     for line in data.split(b"\n"):
@@ -45,7 +45,7 @@ def _pieces(text: bytes) -> Iterator[bytes]:
 
 
 def whole_characters(data: bytes) -> int:
-    """How many bytes of a block end with a whole character of UTF-8; all of them where its end is none."""
+    """The length of the block up to its last complete UTF-8 character; all of it if its end is not UTF-8."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]
         if byte >= 0xC0:
@@ -57,20 +57,20 @@ def whole_characters(data: bytes) -> int:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """What follows the first end of a line: the beginning of a block that was cut anywhere is part of a line."""
+    """What follows the first end of a line: a block that was cut at any byte begins with a part of a line."""
     return data.split(b"\n", 1)[-1]
 
 
 def log_entries(data: bytes, source: str, *, console: bool, last: int) -> list[dict[str, Any]]:
-    """The last entries of a block of a log. A console's lines carry their times, a program's have none."""
+    """The last entries of a block of a log. A console's lines have their times, a program's have none."""
     lines = split_lines(data, console=console)[-last:] if last else []
     return [log_entry(line, source, console=console) for line in lines]
 
 
 def log_entry(line: Line, source: str, *, console: bool, now: str | None = None) -> dict[str, Any]:
-    """Bytes that are no UTF-8 are replaced. A program's two streams share a log, so all of it is `stdout`.
+    """Bytes that are not UTF-8 are replaced. A program's two streams share a log, so all of it is `stdout`.
 
-    `now`: when the line came, where it has no time of its own.
+    `now`: the timestamp of a line without its own.
     """
     text, stream = line.text.decode("utf-8", errors="replace"), "console" if console else "stdout"
     return {"line": text, "message": text, "timestamp": line.time or now, "stream": stream, "source": source}

@@ -1,4 +1,4 @@
-"""From a log to its channel: one look after the other, each told in one step with the place it leads to."""
+"""From a log to its channel: changes are polled for, and published in one step with the position they lead to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from workspaces.logs.channels import log_events
 from workspaces.logs.follow import Follower, LogFiles, LogPosition, initial_position
 from workspaces.logs.sources import LogSource
 
-HELD_SECONDS = 0.2
+PAUSED_SECONDS = 0.2
 
 
 class LogPublisher:
-    """Writes one log's channel. After Superseded it begins again from the stored position."""
+    """Writes one log's channel. After Superseded it starts again from the stored position."""
 
     def __init__(self, replay: ReplayBuffer, channel: Channel, source: LogSource, files: LogFiles) -> None:
         self._replay = replay
@@ -24,9 +24,9 @@ class LogPublisher:
         self._position = ""
 
     async def step(self) -> bool:
-        """Look once, tell what came; returns whether anything did. Raises RedisError and what the files raise."""
+        """Poll once and publish; returns whether anything was new. Raises RedisError and the errors of the files."""
         try:
-            return await self._advance() if self._follower else await self._begin()
+            return await self._advance(self._follower) if self._follower else await self._begin()
         except Superseded:
             self._follower = None
             return True
@@ -34,23 +34,22 @@ class LogPublisher:
     async def _begin(self) -> bool:
         self._position = await self._replay.position(self._channel)
         if self._position == PAUSED:
-            await asyncio.sleep(HELD_SECONDS)
+            await asyncio.sleep(PAUSED_SECONDS)
             return False
         if self._position:
             self._follower = Follower(self._files, LogPosition.parse(self._position))
-            return await self._advance()
+            return await self._advance(self._follower)
         found = await initial_position(self._files)
-        await self._write(log_events(found, self._source, live=False), str(found.place))
-        self._follower = Follower(self._files, found.place)
+        await self._write(log_events(found, self._source, live=False), str(found.position))
+        self._follower = Follower(self._files, found.position)
         return True
 
-    async def _advance(self) -> bool:
-        assert self._follower is not None  # noqa: S101 `step` says so
-        look = await self._follower.look()
-        if look is None:
+    async def _advance(self, follower: Follower) -> bool:
+        changes = await follower.poll()
+        if changes is None:
             return False
-        await self._write(log_events(look, self._source, live=True), str(look.place))
-        self._follower.told(look)
+        await self._write(log_events(changes, self._source, live=True), str(changes.position))
+        follower.accept(changes)
         return True
 
     async def _write(self, events: list[tuple[str, str]], position: str) -> None:

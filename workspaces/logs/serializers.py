@@ -1,10 +1,13 @@
-"""Queries of the log routes."""
+"""Queries and responses of the log routes."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from rest_framework import serializers
 
 from common.openapi import Success
+from common.times import iso, moment
 
 MAX_TAIL_LINES = 10_000
 
@@ -15,22 +18,27 @@ class LogQuery(serializers.Serializer):
 
 
 class StreamQuery(serializers.Serializer):
-    """`tail_lines` 0: only what comes from now on. The stream holds at most the last 1,000 lines."""
+    """`tail_lines` 0: only new lines. The stream holds at most the last 1,000 lines."""
 
     tail_lines = serializers.IntegerField(min_value=0, max_value=MAX_TAIL_LINES, default=100)
 
 
 class LogEntry(serializers.Serializer):
+    """Of an entry that `lines.log_entry` makes, for responses and event streams alike; it is passed on as it is."""
+
     line = serializers.CharField()
     message = serializers.CharField(help_text="The same text.")
     timestamp = serializers.DateTimeField(
         allow_null=True,
-        help_text="When the platform read the line; null where it was there already (logs inside the guest).",
+        help_text="When the platform read the line; null if it was written before that (logs inside the guest).",
     )
     stream = serializers.ChoiceField(
         ["stdout", "stderr", "console"], help_text="A program's two streams share a log: stdout."
     )
     source = serializers.CharField()  # type: ignore[assignment]  # the contract's name
+
+    def to_representation(self, entry: dict[str, Any]) -> dict[str, Any]:
+        return entry
 
 
 class LogsResponse(Success):
@@ -38,14 +46,21 @@ class LogsResponse(Success):
     logs = LogEntry(many=True)
 
 
+class EpochField(serializers.DateTimeField):
+    """Seconds since the epoch, as a guest or a host gives them, as a time."""
+
+    def to_representation(self, value: Any) -> str:
+        return iso(moment(value))
+
+
 class LogFileObject(serializers.Serializer):
     name = serializers.CharField()
     size = serializers.IntegerField(help_text="Bytes.")
-    modified = serializers.DateTimeField()
+    modified = EpochField()
 
 
 class LogFilesResponse(Success):
     files = LogFileObject(many=True)
     complete = serializers.BooleanField(
-        help_text="False while the workspace does not run: its own disk is not looked into."
+        help_text="False while the workspace does not run: the logs on its own disk are not listed."
     )

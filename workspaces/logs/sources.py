@@ -1,4 +1,4 @@
-"""Which logs a workspace has, and where each lies."""
+"""Which logs a workspace has, and where they are."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from workspaces.models import Workspace
 
 BOOT, CMD = "boot", "cmd"
 FOLDER = "/var/log/workspace"
-# The guest's logger keeps so many older files, LOG.1 being the newest of them.
+# How many older files the guest's logger keeps; LOG.1 is the newest of them.
 OLD_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """`path` in the guest; None for the console, whose log lies on the host."""
+    """`path` in the guest; None for the console, whose log is on the host."""
 
     name: str
     path: str | None = None
@@ -26,7 +26,7 @@ class LogSource:
 
 
 def sources_of(workspace: Workspace) -> dict[str, LogSource]:
-    """By name. A workload that calls itself `boot` or `cmd` hides neither."""
+    """By name. A workload named `boot` or `cmd` does not replace these."""
     found = {
         item["name"]: LogSource(item["name"], item.get("log_path") or f"{FOLDER}/{item['name']}.log")
         for item in workspace.workloads
@@ -35,13 +35,13 @@ def sources_of(workspace: Workspace) -> dict[str, LogSource]:
 
 
 def names_of(workspace: Workspace) -> str:
-    """For sentences."""
+    """For error messages."""
     rest = sorted(set(sources_of(workspace)) - {BOOT, CMD})
     return ", ".join([BOOT, CMD, *rest])
 
 
 def find_source(workspace: Workspace, name: str) -> LogSource:
-    """Raises NotFound with a sentence that names the sources. `boot` and `cmd` need no decryption of the workloads."""
+    """Raises NotFound with a message that names the sources. `boot` and `cmd` need no decryption of the workloads."""
     if name == BOOT:
         return LogSource(BOOT)
     if name == CMD:
@@ -53,5 +53,5 @@ def find_source(workspace: Workspace, name: str) -> LogSource:
 
 
 def rotated_name(path: str, age: int) -> str:
-    """The name of an older file of a log; age 0 is the one that is written to."""
+    """The name of a log's file by age; 0 is the current one."""
     return f"{path}.{age}" if age else path

@@ -1,37 +1,32 @@
-"""`/workspace/:id/logs`: entries, files, deletion. The streams are in `workspaces.streams`."""
+"""`/workspace/:id/logs`: entries, files, deletion. The event streams are in `workspaces.streams`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from asgiref.sync import sync_to_async
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
-from accounts.authentication import ApiRequest, actor_of
-from accounts.permissions import RESOURCE_SCOPES, require
-from common.connections import release_connection
-from common.errors import MethodNotAllowed, NotFound, ValidationError
+from accounts.actors import Actor
+from accounts.authentication import ApiRequest
+from common.async_views import AsyncViewSet, entered_in_thread, in_request_thread, run_to_end
+from common.errors import NotFound, ValidationError
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
-from common.times import iso, moment
-from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress
-from workspaces.guests import guest_errors
-from workspaces.last_used import TransferUse
-from workspaces.logs import console, guest_logs, serializers
+from workspaces.guests import call_guest, open_file
+from workspaces.logs import guest_logs
 from workspaces.logs.channels import cleared_on_commit
+from workspaces.logs.console import NAMES, Console
 from workspaces.logs.guest_address import guest_log_address
 from workspaces.logs.lines import log_entries
-from workspaces.logs.serializers import LogQuery
+from workspaces.logs.serializers import LogFilesResponse, LogQuery, LogsResponse
 from workspaces.logs.sources import LogSource, find_source, sources_of
-from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.states import Status
 
@@ -42,110 +37,116 @@ NO_DISK = frozenset({Status.QUEUED, Status.CREATING, Status.FAILED, Status.DESTR
 PLAIN = "text/plain; charset=utf-8"
 
 
-class LogsViewSet(ViewSet):
+class LogsViewSet(AsyncViewSet):
     """Logs of one workspace."""
 
     @extend_schema(
         parameters=[LogQuery],
-        responses={200: serializers.LogsResponse, **refused({400: "`validation_error`", 409: "`vm_not_running`"})},
+        responses={200: LogsResponse, **refused({400: "`validation_error`", 409: "`vm_not_running`"})},
     )
-    def list(self, request: ApiRequest, workspace_id: str) -> Response:
+    async def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """The last lines of `boot` (the console), `cmd` (the main program) or a workload, by its name.
 
-        At most 1 MiB of a log is looked at. The console's log is there in every state, the others while the workspace
-        runs. A line of more than 8 KiB comes as several entries; bytes that are no UTF-8 are replaced.
+        At most 1 MiB of a log is read. The console's log can be read in every state, the others while the workspace
+        runs. A line of more than 8 KiB becomes several entries; bytes that are not UTF-8 are replaced.
         """
         query = validated_query(LogQuery, request)
-        workspace = requested_workspace(request.user, workspace_id, whole=True)
-        source = _named(workspace, query["source"])
-        data = _tail(workspace, source, query["tail_lines"])
-        found = log_entries(data, source.name, console=source.is_console, last=query["tail_lines"])
-        return ok(source=source.name, logs=found)
+        source, place = await in_request_thread(_find_log, request.user, workspace_id, query["source"])
+        data = await _tail(source, place, query["tail_lines"])
+        logs = log_entries(data, source.name, console=source.is_console, last=query["tail_lines"])
+        return Response(LogsResponse({"source": source.name, "logs": logs}).data)
 
-    @extend_schema(responses=serializers.LogFilesResponse)
-    def files(self, request: ApiRequest, workspace_id: str) -> Response:
+    @extend_schema(responses=LogFilesResponse)
+    async def files(self, request: ApiRequest, workspace_id: str) -> Response:
         """The log files, older ones (`.1` to `.3`) included."""
-        workspace = requested_workspace(request.user, workspace_id, whole=True)
-        found = console.console_files(workspace)
-        complete = workspace.status == Status.RUNNING
-        if complete:
-            sources = list(sources_of(workspace).values())
-            address = guest_log_address(workspace)
-            release_connection()
-            with guest_errors():
-                listed = guest_pool().call(address, lambda session: guest_logs.files(session, sources), CALL_SECONDS)
-            found += [{"name": file.name, "size": file.size, "modified": file.modified} for file in listed]
-        files = [{**file, "modified": iso(moment(file["modified"]))} for file in found]
-        return ok(files=files, complete=complete or workspace.status in NO_DISK)
+        logs = await in_request_thread(_all_logs, request.user, workspace_id, frozenset(Status) - {Status.RUNNING})
+        files = await logs.console.files()
+        if logs.guest is not None:
+            listed = await call_guest(logs.guest, lambda session: guest_logs.files(session, logs.sources), CALL_SECONDS)
+            files += [{"name": file.name, "size": file.size, "modified": file.modified} for file in listed]
+        complete = logs.guest is not None or logs.status in NO_DISK
+        return Response(LogFilesResponse({"files": files, "complete": complete}).data)
 
     @extend_schema(responses={200: MessageResponse, **refused({409: "`vm_not_running`: nothing was cleared"})})
-    def clear(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Empty all logs, on the host and in the workspace, which must run for that. Open streams are told."""
-        workspace = requested_workspace(request.user, workspace_id, whole=True)
-        sources = sources_of(workspace)
-        address = None if workspace.status in NO_DISK else guest_log_address(workspace)
-        release_connection()
-        with cleared_on_commit(workspace.pk, sources), guest_errors():
-            if address is not None:
-                inner = list(sources.values())
-                guest_pool().call(address, lambda session: guest_logs.clear(session, inner), CLEAR_SECONDS)
-            console.clear_console(workspace)
+    async def clear(self, request: ApiRequest, workspace_id: str) -> Response:
+        """Empty all logs, on the host and in the workspace, which must be running. Open streams get an event."""
+        logs = await in_request_thread(_all_logs, request.user, workspace_id, NO_DISK)
+        await run_to_end(_clear(logs))
         return ok(message="The logs were cleared.")
 
 
-def _named(workspace: Workspace, name: str) -> LogSource:
+class LogFileViewSet(AsyncViewSet):
+    """One log file."""
+
+    http_method_names = ["get"]
+
+    @extend_schema(
+        responses={
+            (200, "text/plain"): OpenApiTypes.STR,
+            **refused({404: "`not_found`; `path_not_found`", 409: "`vm_not_running`"}),
+        }
+    )
+    async def retrieve(self, request: ApiRequest, workspace_id: str, name: str) -> HttpResponseBase:
+        """One log file as it is. Lines of the console begin with the time at which they were read."""
+        place, path = await in_request_thread(_find_file, request.user, workspace_id, name)
+        if isinstance(place, Console):
+            return _plain(HttpResponse(await place.read(name), content_type=PLAIN))
+        body = await open_file(place, lambda session: session.read(path), CALL_SECONDS)
+        return _plain(StreamingHttpResponse(body, content_type=PLAIN))
+
+
+@dataclass(frozen=True, slots=True)
+class AllLogs:
+    """Where the logs of a workspace are. `guest` is None if those inside it are left out."""
+
+    status: str
+    console: Console
+    guest: GuestAddress | None
+    sources: Sequence[LogSource]
+
+
+def _all_logs(actor: Actor, workspace_id: str, without_guest: frozenset[Status]) -> AllLogs:
+    """Raises VmNotRunning where the workspace does not run, unless its status is one of `without_guest`."""
+    workspace = requested_workspace(actor, workspace_id, whole=True)
+    guest = None if workspace.status in without_guest else guest_log_address(workspace)
+    return AllLogs(workspace.status, Console.of(workspace), guest, list(sources_of(workspace).values()))
+
+
+def _find_log(actor: Actor, workspace_id: str, name: str) -> tuple[LogSource, Console | GuestAddress]:
+    workspace = requested_workspace(actor, workspace_id, whole=True)
     try:
-        return find_source(workspace, name)
+        source = find_source(workspace, name)
     except NotFound as exc:
         raise ValidationError(details={"source": [exc.message]}) from exc
+    return source, Console.of(workspace) if source.is_console else guest_log_address(workspace)
 
 
-def _tail(workspace: Workspace, source: LogSource, lines: int) -> bytes:
-    if source.path is None:
-        return console.console_tail(workspace, lines)
-    path, address = source.path, guest_log_address(workspace)
-    release_connection()
-    with guest_errors():
-        return guest_pool().call(address, lambda session: guest_logs.tail(session, path, lines), CALL_SECONDS)
-
-
-async def log_file(request: HttpRequest, workspace_id: str, name: str) -> HttpResponseBase:
-    """One file as it is, `text/plain`. An asynchronous view: the content flows through it."""
-    if request.method != "GET":
-        raise MethodNotAllowed(headers={"Allow": "GET"})
-    found = await _locate(request, workspace_id, name)
-    if isinstance(found, bytes):
-        return _plain(HttpResponse(found, content_type=PLAIN))
-    address, path = found
-    chunks = guest_pool().astream(address, lambda session: session.read(path), CALL_SECONDS)
-    with guest_errors():
-        first = await anext(chunks, b"")  # errors of opening the file come while they can still be answered
-    return _plain(StreamingHttpResponse(_joined(first, chunks, TransferUse(address.machine_id)), content_type=PLAIN))
-
-
-@sync_to_async
-def _locate(request: HttpRequest, workspace_id: str, name: str) -> bytes | tuple[GuestAddress, str]:
-    """A file of the console whole, as it is bounded; of another its place in the guest."""
-    actor = require(actor_of(request), RESOURCE_SCOPES)
+def _find_file(actor: Actor, workspace_id: str, name: str) -> tuple[Console | GuestAddress, str]:
+    """Where a file is, and its path there."""
     workspace = requested_workspace(actor, workspace_id, whole=True)
-    if name in console.NAMES:
-        return console.console_file(workspace, name)
+    if name in NAMES:
+        return Console.of(workspace), name
     path = guest_logs.path_of(name, sources_of(workspace).values())
     if path is None:
         raise NotFound("There is no such log file; /logs/list names them.")
-    address = guest_log_address(workspace)
-    release_connection()  # the content may flow for minutes
-    return address, path
+    return guest_log_address(workspace), path
 
 
-async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: TransferUse) -> AsyncIterator[bytes]:
-    async with aclosing(rest):
-        yield first
-        async for chunk in rest:
-            await use.arecord()
-            yield chunk
+async def _tail(source: LogSource, place: Console | GuestAddress, lines: int) -> bytes:
+    if isinstance(place, Console):
+        return await place.tail(lines)
+    path = source.path or ""
+    return await call_guest(place, lambda session: guest_logs.tail(session, path, lines), CALL_SECONDS)
 
 
-def _plain(response: Any) -> Any:
+async def _clear(logs: AllLogs) -> None:
+    names = [source.name for source in logs.sources]
+    async with entered_in_thread(cleared_on_commit(logs.console.workspace_id, names)):
+        if logs.guest is not None:
+            await call_guest(logs.guest, lambda session: guest_logs.clear(session, logs.sources), CLEAR_SECONDS)
+        await logs.console.clear()
+
+
+def _plain(response: HttpResponseBase) -> HttpResponseBase:
     response["X-Content-Type-Options"] = "nosniff"
     return response

@@ -9,11 +9,11 @@ from accounts.models import Account
 
 
 class Activity(models.Model):
-    """One entry of the audit log: something that happened to a workspace (specification, Usage objects, history).
+    """One entry of the audit log of a workspace (specification, Usage and activity).
 
-    Only added to, by `workspaces.audit.record`. `event` is a stable word for programs, `detail` a message for people,
-    `actor` who caused it: a credential's label, a member of staff, or `system`. Entries outlive the workspace, so they
-    hold its id and no foreign key; they are deleted with the account.
+    Only added to, by `workspaces.audit.record_activity`. `event` is a stable word for programs, `detail` a message for
+    people, `actor` who caused it: a credential's label, a member of staff, or `system`. Entries outlive the workspace,
+    so they hold its id and no foreign key; they are deleted with the account.
     """
 
     account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")

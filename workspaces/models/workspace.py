@@ -37,7 +37,7 @@ class Kind(models.TextChoices):
 
 
 class Mode(models.TextChoices):
-    """Specification, Lifecycle object: temporary ones have a TTL, permanent ones a restart and an idle policy."""
+    """A temporary workspace has a TTL, a permanent one restart and idle policies (specification, Lifecycle object)."""
 
     PERMANENT = "permanent"
     TEMPORARY = "temporary"

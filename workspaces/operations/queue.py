@@ -1,8 +1,7 @@
-"""Operation rows: every write to them is here, each a guarded update.
+"""Operation rows: every write of them is here, each a guarded update.
 
-Who may write what: `enqueue` the views' services; `claim`, `beat`, `step`, `note`, `finish` the vmhost that holds the
-claim; `requeue`, `expire` the reconcile loop. A holder whose claim was taken away finds out at its next write
-(Preempted).
+Services enqueue and cancel; the vmhost that owns the claim records heartbeats, steps and facts and finishes; reconcile
+requeues and takes over. A claim owner that lost its claim gets Preempted at its next write.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from workspaces.operations import waiting
 logger = logging.getLogger(__name__)
 
 RUN_TASK = "workspaces.tasks.run_operation"
-# A bell that was not heard for that long is rung again by the host's keeper.
+# The host's heartbeat thread notifies again of an operation that was not claimed for that long.
 NOTIFY_AGAIN_AFTER = timedelta(seconds=5)
 
 
 class Preempted(Exception):
-    """The operation is no longer this process's: it was cancelled, expired or given to another attempt."""
+    """This process no longer owns the operation: it was cancelled, expired or given to another attempt."""
 
 
-def enqueue(
+def enqueue_operation(
     workspace: Workspace, kind: OperationKind, *, actor: str, params: dict[str, Any] | None = None
 ) -> Operation:
-    """Queue an operation in the caller's transaction and ring for it when that commits.
+    """Queue an operation in the caller's transaction, and notify the host when that commits.
 
-    Raises OperationInProgress where one is live. The deadline starts now.
+    Raises OperationInProgress where one is live. The deadline runs from now.
     """
     now = timezone.now()
     env = settings.ENV
@@ -66,11 +65,11 @@ def enqueue(
 
 
 def notify_host(operation: Operation) -> None:
-    """Tell the host's vmhost. A bell that cannot ring (Redis is away) is rung again by the keeper."""
+    """Wake the host's vmhost by a task. Where that fails (Redis is down), its heartbeat thread repeats it."""
     try:
         current_app.send_task(RUN_TASK, args=[operation.pk], queue=operation.queue, expires=3600)
     except (OperationalError, redis.RedisError, OSError) as exc:
-        logger.warning("could not ring for %s: %s", operation.pk, exc)
+        logger.warning("could not notify the host of %s: %s", operation.pk, exc)
 
 
 def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | None:
@@ -80,14 +79,14 @@ def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | N
 
 
 def new_claim() -> str:
-    """A token by which one attempt of one process is known."""
+    """A token that identifies one attempt of one process."""
     return secrets.token_hex(16)
 
 
-def claim(operation_id: str, token: str) -> Operation | None:
-    """Take a queued operation under a token that the caller already beats for; None where it is not to be had.
+def claim_operation(operation_id: str, token: str) -> Operation | None:
+    """Claim a queued operation under a token whose heartbeat has begun; None where it is not available.
 
-    A delete is to be had only once nothing else is in flight on its workspace: it follows what it cancelled.
+    A delete is available only once nothing else is in flight on its workspace: it follows what it cancelled.
     """
     operation = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED).first()
     if operation is None:
@@ -111,62 +110,64 @@ def _others_live(operation: Operation) -> bool:
 
 
 def record_heartbeat(claims: Iterable[str]) -> None:
-    """The holder is alive: one update for all its claims."""
+    """The claim owner is alive: one update for all its claims."""
     Operation.objects.filter(claim__in=list(claims), state=OperationState.RUNNING).update(heartbeat_at=timezone.now())
 
 
 def record_step(operation: Operation, name: str) -> None:
-    """Record which step comes next. Raises Preempted where the claim is gone."""
-    held = _held(operation)
-    if not held.update(step=name, heartbeat_at=timezone.now()):
+    """Record which step comes next. Raises Preempted where the claim is lost."""
+    claimed = _claimed(operation)
+    if not claimed.update(step=name, heartbeat_at=timezone.now()):
         raise Preempted(operation.pk)
     operation.step = name
 
 
 def record_facts(operation: Operation, **facts: Any) -> None:
-    """Keep what later attempts, or who settles the end, must know. In the caller's transaction where there is one."""
+    """Add facts to the params, for later attempts and for the settlement of a machine's end."""
     with transaction.atomic():
-        kept = Operation.objects.select_for_update(of=("self",)).filter(pk=operation.pk).first()
-        if kept is not None:
-            operation.params = {**kept.params, **facts}
+        row = Operation.objects.select_for_update(of=("self",)).filter(pk=operation.pk).first()
+        if row is not None:
+            operation.params = {**row.params, **facts}
             Operation.objects.filter(pk=operation.pk).update(params=operation.params)
 
 
 def is_cancelled(operation: Operation) -> bool:
-    """Whether a delete wants this operation to end. Raises Preempted where the claim is gone."""
-    row = _held(operation).values_list("cancel_requested", flat=True).first()
+    """Whether a delete has requested the end of this operation. Raises Preempted where the claim is lost."""
+    row = _claimed(operation).values_list("cancel_requested", flat=True).first()
     if row is None:
         raise Preempted(operation.pk)
     return row
 
 
-def finish(operation: Operation, state: OperationState, *, code: str = "", sentence: str = "") -> None:
-    """End a claimed operation, in the transaction that moves its workspace. Raises Preempted; roll back then."""
-    changed = _held(operation).update(state=state, finished_at=timezone.now(), error_code=code, error_message=sentence)
+def finish_operation(operation: Operation, state: OperationState, *, code: str = "", message: str = "") -> None:
+    """End a claimed operation, in the transaction of its workspace's transition. Raises Preempted; roll back then."""
+    changed = _claimed(operation).update(
+        state=state, finished_at=timezone.now(), error_code=code, error_message=message
+    )
     if not changed:
         raise Preempted(operation.pk)
-    operation.state, operation.error_code, operation.error_message = state, code, sentence
+    operation.state, operation.error_code, operation.error_message = state, code, message
     announce_on_commit(operation)
 
 
-def _held(operation: Operation) -> QuerySet[Operation]:
+def _claimed(operation: Operation) -> QuerySet[Operation]:
     return Operation.objects.filter(pk=operation.pk, claim=operation.claim, state=OperationState.RUNNING)
 
 
 def announce_on_commit(operation: Operation) -> None:
-    """Wake the requests that wait, and ring for a delete that follows."""
+    """On commit, wake the waiting requests and notify the host of a delete that follows."""
     transaction.on_commit(lambda: waiting.announce_outcome(operation.pk))
     transaction.on_commit(lambda: notify_follower(operation.workspace_id))
 
 
 def notify_follower(workspace_id: str) -> None:
-    """Ring for what is queued on this workspace: a delete that waited for another operation's end."""
+    """Notify the host of what is queued on this workspace: a delete that waited for another operation's end."""
     for operation in Operation.objects.filter(workspace_id=workspace_id, state=OperationState.QUEUED):
         notify_host(operation)
 
 
-def cancel(workspace: Workspace) -> bool:
-    """Ask what is in flight to end. Queued ones end at once; a running one at its next step. True if one runs."""
+def cancel_operations(workspace: Workspace) -> bool:
+    """Cancel what is in flight: queued operations at once, a running one at its next step. Whether one is running."""
     others = Operation.objects.filter(workspace=workspace).exclude(kind=OperationKind.DELETE)
     for operation in others.filter(state=OperationState.QUEUED):
         ended = Operation.objects.filter(pk=operation.pk, state=OperationState.QUEUED).update(
@@ -177,22 +178,22 @@ def cancel(workspace: Workspace) -> bool:
     return bool(others.filter(state=OperationState.RUNNING).update(cancel_requested=True))
 
 
-def requeue(operation: Operation, *, because: str, after: float = 0) -> bool:
-    """Give a running operation to the next attempt, in `after` seconds. False where it moved on meanwhile.
+def requeue_operation(operation: Operation, *, because: str, after: float = 0) -> bool:
+    """Queue a running operation for the next attempt, in `after` seconds. False where the claim is lost.
 
-    A later attempt is rung by the host's keeper, which looks every few seconds.
+    The host's heartbeat thread notifies of a delayed attempt, to within a few seconds.
     """
     notified_at = timezone.now() + timedelta(seconds=after) - (NOTIFY_AGAIN_AFTER if after else timedelta())
-    changed = _held(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
+    changed = _claimed(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
     if changed:
-        logger.warning("%s %s is tried again: %s", operation.kind, operation.pk, because)
+        logger.warning("%s %s is retried: %s", operation.kind, operation.pk, because)
         if not after:
             transaction.on_commit(lambda: notify_host(operation))
     return bool(changed)
 
 
-def take_over(operation: Operation) -> Operation | None:
-    """Claim a live operation in order to fail it: past its deadline or out of attempts. None if it moved on."""
+def take_over_operation(operation: Operation) -> Operation | None:
+    """Claim a live operation in order to fail it: past its deadline or out of attempts. None where it has changed."""
     token = new_claim()
     taken = Operation.objects.filter(pk=operation.pk, state=operation.state, claim=operation.claim).update(
         state=OperationState.RUNNING, claim=token, heartbeat_at=timezone.now()
@@ -203,8 +204,8 @@ def take_over(operation: Operation) -> Operation | None:
     return operation
 
 
-def unnotified(queue: str, before: datetime) -> list[Operation]:
-    """Queued operations of a host whose bell was rung before that moment; marks them as rung now."""
+def mark_unnotified(queue: str, before: datetime) -> list[Operation]:
+    """Queued operations of a host that was notified of them before that time; marks them as notified now."""
     found = list(
         Operation.objects.filter(queue=queue, state=OperationState.QUEUED, notified_at__lt=before).order_by(
             "notified_at"

@@ -1,7 +1,7 @@
-"""Waiting for an operation's end: Redis rings, the row is the truth.
+"""Waiting for the outcome of an operation: Redis wakes the request, the row decides.
 
-A request that waits holds a thread of the api process, so there is a cap on how many wait in one process; past it the
-caller gets 202 at once. A waiter that misses the bell (Redis away, announced twice) reads the row every few seconds.
+A waiting request occupies a thread of the api process, so the number of waiting requests of a process is capped; beyond
+it the caller gets 202 at once. A request that misses its wake-up (Redis is down) reads the row every few seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANNOUNCEMENT_SECONDS = 600
 
 
 @lru_cache(maxsize=1)
-def _places() -> BoundedSemaphore:
+def _waiting_places() -> BoundedSemaphore:
     return BoundedSemaphore(settings.ENV.api_waiters)
 
 
@@ -36,7 +36,7 @@ def _key(operation_id: str) -> str:
 
 
 def announce_outcome(operation_id: str) -> None:
-    """Ring for everybody who waits. Losing it costs a waiter a few seconds, never the answer."""
+    """Wake the waiting requests. A lost wake-up delays a response by a few seconds."""
     try:
         with redis_client().pipeline() as pipe:
             pipe.rpush(_key(operation_id), b"1")
@@ -47,16 +47,16 @@ def announce_outcome(operation_id: str) -> None:
 
 
 def wait_for_outcome(operation: Operation, timeout: float) -> Operation | None:
-    """The operation as it ended, or None: still going after `timeout` seconds, or too many wait already.
+    """The operation as it ended, or None: still in flight after `timeout` seconds, or too many requests wait.
 
     An operation whose row is gone (its workspace was deleted) is returned as it was given, without a state of its own.
     """
-    if not _places().acquire(blocking=False):
+    if not _waiting_places().acquire(blocking=False):
         return None
     try:
         return _wait(operation, time.monotonic() + timeout)
     finally:
-        _places().release()
+        _waiting_places().release()
 
 
 def _wait(operation: Operation, until: float) -> Operation | None:
@@ -69,13 +69,13 @@ def _wait(operation: Operation, until: float) -> Operation | None:
         left = until - time.monotonic()
         if left <= 0:
             return None
-        _listen(operation.pk, min(left, CHUNK_SECONDS))
+        _wait_for_announcement(operation.pk, min(left, CHUNK_SECONDS))
 
 
-def _listen(operation_id: str, seconds: float) -> None:
+def _wait_for_announcement(operation_id: str, seconds: float) -> None:
     release_connection()
     try:
         if blocking_client(CHUNK_SECONDS).blpop([_key(operation_id)], timeout=seconds):
-            announce_outcome(operation_id)  # others may wait for the same end
+            announce_outcome(operation_id)  # other requests may wait for the same operation
     except redis.RedisError:
         time.sleep(min(seconds, WITHOUT_REDIS_SECONDS))

@@ -1,4 +1,4 @@
-"""Start, stop, restart, pause, resume, sleep, wake: guarded moves that queue an operation.
+"""Start, stop, restart, pause, resume, sleep, wake: guarded transitions that queue an operation.
 
 All raise InvalidState, OperationInProgress and VMUnavailable, and nothing has changed then.
 """
@@ -34,11 +34,11 @@ RUNS = frozenset({Status.RUNNING})
 def workspace_start(
     *, workspace: Workspace, actor: str, force: bool = False, by_policy: bool = False
 ) -> Operation | None:
-    """Queue a start, a resume (paused) or a wake (asleep); None where it runs already.
+    """Queue a start, a resume (paused) or a wake (asleep); None where it is running.
 
-    `force` skips the state checks (a failed creation is tried again), but what is in flight is respected. `by_policy`:
-    the restart policy asks, so its count goes on. Raises VmMissing (destroyed), NamespaceSuspended, QuotaExceeded,
-    RunningPoolReached beside the module's.
+    `force` skips the state checks (a failed creation is tried again), but not that of an operation in flight.
+    `by_policy`: requested by the restart policy, whose count is not reset. Raises VmMissing (destroyed),
+    NamespaceSuspended, QuotaExceeded, RunningPoolReached beside the module's.
     """
     account_lock(workspace.account)
     workspace.refresh_from_db()
@@ -70,7 +70,10 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
 
 
 def require_start_allowed(workspace: Workspace) -> None:
-    """Whether a machine that is off may be started with what the row wants; under the account's lock."""
+    """Whether a machine that is off may be started with the row's resources; under the account's lock.
+
+    Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable.
+    """
     wanted = quota.amount_of(workspace)
     namespaces.require_open(workspace.namespace)
     quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), wanted)
@@ -83,7 +86,7 @@ def require_start_allowed(workspace: Workspace) -> None:
 def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, because: str = "") -> Operation | None:
     """Queue a stop; None where it is stopped already. A sleeping one loses its memory. Ends a pending restart."""
     workspace.refresh_from_db()
-    if _no_restart(workspace) or workspace.status == Status.STOPPED:
+    if _cancel_restart(workspace) or workspace.status == Status.STOPPED:
         return None
     require_no_operation(workspace)
     require_status(workspace, STOPPABLE, "be stopped")
@@ -94,8 +97,8 @@ def workspace_stop(*, workspace: Workspace, actor: str, by_user: bool = True, be
     return begin_operation(workspace, Status.STOPPING, OperationKind.STOP, actor, params, **fields)
 
 
-def _no_restart(workspace: Workspace) -> bool:
-    """The owner wants it stopped, and it waits to be started again by its policy: whether that was so."""
+def _cancel_restart(workspace: Workspace) -> bool:
+    """Cancel a planned restart, as the workspace is to stay stopped; False where there is none."""
     restart_pending = Q(status__in=[Status.STOPPED, Status.LOST], restart_due_at__isnull=False)
     return update_if(workspace, restart_pending, restart_due_at=None, user_requested_stop=True)
 
@@ -118,7 +121,7 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
 
 
 def sizes_of(workspace: Workspace, names: Iterable[str]) -> dict[str, int]:
-    """What an operation puts back where the machine never comes to have the new ones."""
+    """The current sizes, which the operation restores where the new ones cannot be applied."""
     return {name: getattr(workspace, name) for name in names}
 
 
@@ -136,7 +139,7 @@ def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
 
 @transaction.atomic
 def workspace_pause(*, workspace: Workspace, actor: str, because: str = "", by_ttl: bool = False) -> Operation:
-    """Queue a pause: processes stand still and keep their memory. `by_ttl`: the TTL is used up by it."""
+    """Queue a pause: the machine keeps its memory and uses no CPU. `by_ttl`: it consumes the TTL."""
     workspace.refresh_from_db()
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be paused")
@@ -226,7 +229,7 @@ def begin_operation(
     params: dict[str, Any] | None = None,
     **fields: Any,
 ) -> Operation:
-    """The guarded move and its operation, in the caller's transaction. Raises OperationInProgress.
+    """The guarded transition and its operation, in the caller's transaction. Raises OperationInProgress.
 
     The operation's params say `from` which status.
     """
@@ -235,4 +238,4 @@ def begin_operation(
         transition(workspace, to, **fields)
     except TransitionLost:
         raise OperationInProgress(details={"status": workspace.status}) from None
-    return queue.enqueue(workspace, kind, actor=actor, params=params)
+    return queue.enqueue_operation(workspace, kind, actor=actor, params=params)

@@ -1,4 +1,4 @@
-"""What the edge calls for a request to a workspace's port: note the use, and wake the workspace where it sleeps."""
+"""Waking a workspace for a request to one of its ports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ ACTOR = "request"
 
 
 def ensure_running(workspace: Workspace, timeout: float) -> bool:
-    """True once the workspace runs, its clock and random pool renewed; at most `timeout` seconds from now.
+    """Record the use, and wake the workspace where it sleeps; at most `timeout` seconds. True once it runs.
 
-    However many requests come at once, there is one wake; one that is just falling asleep is woken after that. False
-    where it did not wake in time or the wake failed. Raises InvalidState (it is stopped, paused, ...),
-    NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (something else is going
-    on).
+    Concurrent requests share one wake; a workspace that is falling asleep is woken after that. False where it did not
+    wake in time or the wake failed. Raises InvalidState (it is stopped, paused, ...), NamespaceSuspended,
+    QuotaExceeded, RunningPoolReached, VMUnavailable, OperationInProgress (another operation is in flight).
     """
     last_used.record_use(workspace.pk)
     if workspace.status == Status.RUNNING and workspace.ready:

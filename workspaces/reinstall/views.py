@@ -43,7 +43,7 @@ class ReinstallViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_reinstall(workspace=workspace, actor=request.user.label)
         ended = wait_until_finished(operation)
-        current = selectors.get(request.user, workspace.pk)
+        current = selectors.get_workspace(request.user, workspace.pk)
         return respond(
             serializers.ReinstallResponse,
             200 if ended else 202,

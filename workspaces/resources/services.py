@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from accounts.services import account_lock
 from workspaces import quota, rows
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.errors import InvalidResources, OperationInProgress, VmMissing
 from workspaces.images import choice
 from workspaces.models import Operation, Workspace
@@ -50,7 +50,7 @@ def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int
         return _resize(workspace, actor, wanted, wanted, was_running=True)
     rows.update_row(workspace, **changes, updated_at=timezone.now())
     workspace.refresh_from_db()
-    record(workspace, "resources_changed", "New resources were saved for the next start.", actor=actor)
+    record_activity(workspace, "resources_changed", "New resources were saved for the next start.", actor=actor)
     return None
 
 

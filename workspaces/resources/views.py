@@ -58,7 +58,7 @@ class ResourcesViewSet(ViewSet):
             workspace=workspace, actor=request.user.label, changes=changes, apply=apply
         )
         ended = operation is None or wait_until_finished(operation)
-        updated, body = selectors.get(request.user, workspace.pk), serializers.ResourcesUpdated
+        updated, body = selectors.get_workspace(request.user, workspace.pk), serializers.ResourcesUpdated
         if not ended:
             return respond(body, 202, accepted=True, updated=updated, relaunched=False)
         return respond(body, updated=updated, relaunched=operation is not None)

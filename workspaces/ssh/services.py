@@ -13,7 +13,7 @@ from django.db import transaction
 
 from common.connections import release_connection
 from common.errors import DomainError
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.errors import SshKeyLimit, SshKeyNotFound, VmMissing
 from workspaces.guests import configure_ssh
 from workspaces.models import Workspace
@@ -106,7 +106,7 @@ def renew_access(row: Workspace) -> None:
         configure_ssh(row)
         mark_applied(row)
     except DomainError as exc:
-        record(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
+        record_activity(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 
 
 def _access(workspace: Workspace) -> tuple[bool, list[str]]:

@@ -1,4 +1,4 @@
-"""Who may go on reading a stream. Asked once a second for all streams of a process, in two queries."""
+"""Which streams may stay open. Checked once a second for all streams of a process, in two queries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workspaces.models import Workspace
 
 logger = logging.getLogger(__name__)
 
-# Below the number of variables that any SQLite takes.
+# Below the number of variables that every SQLite accepts.
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class StreamGrant:
-    """What an actor was let in by. Streams with equal tickets stand or fall together."""
+    """What authorized a stream. Streams with equal grants are revoked together."""
 
     workspace_id: str
     account_id: str
@@ -49,60 +49,60 @@ def grant_of(actor: Actor, workspace: Workspace) -> StreamGrant:
     )
 
 
-def revoked_grants(tickets: Sequence[StreamGrant]) -> dict[StreamGrant, str]:
-    """The tickets that are good no more, with a reason for the client.
+def revoked_grants(grants: Sequence[StreamGrant]) -> dict[StreamGrant, str]:
+    """The revoked grants, each with a reason for the client.
 
-    While the database does not answer only time ends a stream: who was let in stays until it can be asked again.
+    While the database does not answer, only expiry ends a stream; the others stay open until it can be checked again.
     """
     now = time.time()
-    found = {ticket: "the access token has expired" for ticket in tickets if ticket.expires and ticket.expires <= now}
+    found = {grant: "the access token has expired" for grant in grants if grant.expires and grant.expires <= now}
     try:
-        credentials, workspaces = _credentials(tickets), _workspaces(tickets)
+        credentials, workspaces = _credentials(grants), _workspaces(grants)
     except DatabaseError as exc:
-        logger.warning("the rights of open streams cannot be checked: %s", exc)
+        logger.warning("the grants of open streams cannot be checked: %s", exc)
         return found
-    for ticket in tickets:
-        reason = _reason(ticket, credentials, workspaces)
+    for grant in grants:
+        reason = _reason(grant, credentials, workspaces)
         if reason:
-            found.setdefault(ticket, reason)
+            found.setdefault(grant, reason)
     return found
 
 
 def _reason(
-    ticket: StreamGrant, credentials: dict[str, tuple[int, str, str, str]], workspaces: dict[str, tuple[str, str]]
+    grant: StreamGrant, credentials: dict[str, tuple[int, str, str, str]], workspaces: dict[str, tuple[str, str]]
 ) -> str:
-    held = credentials.get(ticket.credential_id)
-    # A token has its own scope and pin, for its life.
-    own = (ticket.scope, ticket.namespace_id, ticket.pinned_to)
-    if held is None or held[0] != ticket.epoch or (ticket.via == "credential" and held[1:] != own):
-        return "the credential is valid no more"
-    account, namespace = workspaces.get(ticket.workspace_id, ("", ""))
-    pinned_elsewhere = ticket.scope == Scope.NAMESPACE and namespace != ticket.namespace_id
-    if account != ticket.account_id or pinned_elsewhere:
-        return "the workspace is gone"
+    current = credentials.get(grant.credential_id)
+    # A token keeps its own scope and binding until it expires.
+    granted = (grant.scope, grant.namespace_id, grant.pinned_to)
+    if current is None or current[0] != grant.epoch or (grant.via == "credential" and current[1:] != granted):
+        return "the credential is not valid any more"
+    account, namespace = workspaces.get(grant.workspace_id, ("", ""))
+    pinned_elsewhere = grant.scope == Scope.NAMESPACE and namespace != grant.namespace_id
+    if account != grant.account_id or pinned_elsewhere:
+        return "the workspace does not exist any more"
     return ""
 
 
-def _credentials(tickets: Sequence[StreamGrant]) -> dict[str, tuple[int, str, str, str]]:
+def _credentials(grants: Sequence[StreamGrant]) -> dict[str, tuple[int, str, str, str]]:
     rows = Credential.objects.filter(account__is_active=True)
     columns = ("id", "epoch", "scope", "namespace_id", "workspace_id")
     return {
         row[0]: row[1:]
-        for ids in batches({ticket.credential_id for ticket in tickets})
+        for ids in batches({grant.credential_id for grant in grants})
         for row in rows.filter(id__in=ids).values_list(*columns)
     }
 
 
-def _workspaces(tickets: Sequence[StreamGrant]) -> dict[str, tuple[str, str]]:
+def _workspaces(grants: Sequence[StreamGrant]) -> dict[str, tuple[str, str]]:
     return {
         row[0]: row[1:]
-        for ids in batches({ticket.workspace_id for ticket in tickets})
+        for ids in batches({grant.workspace_id for grant in grants})
         for row in Workspace.objects.filter(pk__in=ids).values_list("pk", "account_id", "namespace_id")
     }
 
 
 def batches(ids: Iterable[str]) -> Iterator[list[str]]:
-    """In parts that one query takes."""
+    """In parts small enough for one query."""
     listed = sorted(ids)
     for start in range(0, len(listed), BATCH):
         yield listed[start : start + BATCH]

@@ -1,4 +1,4 @@
-"""What writes the channels of a workspace. Each runs in one process at a time, however many clients read."""
+"""The writers of a workspace's channels. Each runs in one process at a time, however many clients read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from workspaces.models import Workspace
 from workspaces.selectors import SHOWN
 from workspaces.streams.grants import batches
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 BUSY_SECONDS = 0.25
-# Between two notes that a console is read; a second comes to it.
+# Between two announcements of a console's reader, plus up to a second.
 HOST_SECONDS = WATCH_SECONDS / 3
-# How long a guest is read before its row is looked at again, which also notes that the workspace is in use.
-REACH_SECONDS = 20.0
-AGAIN_SECONDS = 1.0
+# How long a guest is read before its row is read again, which also records that the workspace is in use.
+RECHECK_SECONDS = 20.0
+RETRY_SECONDS = 1.0
 CALL_SECONDS = 10.0
 
 
@@ -61,13 +61,13 @@ def stats_source(workspace_id: str) -> Source:
 
 
 def _stats(ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    # Without the encrypted columns, whose decryption costs more than the rest.
+    # Without the encrypted columns, whose decryption costs more than everything else.
     rows = Workspace.objects.only(*SHOWN)
     return {row.pk: stats_of(row) for part in batches(ids) for row in rows.filter(pk__in=part)}
 
 
 def boot_source(workspace_id: str) -> Source:
-    """The host that the workspace is on is told that its console is read; that host's vmhost writes the channel."""
+    """Announces to the workspace's host that the console has a reader; that host's vmhost writes the channel."""
 
     async def run(replay: ReplayBuffer) -> None:
         loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ def _hosts(ids: Sequence[str]) -> dict[str, str | None]:
 
 
 def guest_source(workspace_id: str, source: LogSource) -> Source:
-    """A log inside the guest, followed while the workspace runs; it goes on when the workspace does."""
+    """A log inside the guest, followed while the workspace runs, and again after its next start."""
 
     async def run(replay: ReplayBuffer) -> None:
         channel = log_channel(workspace_id, source.name)
@@ -98,22 +98,22 @@ def guest_source(workspace_id: str, source: LogSource) -> Source:
                 await _follow(LogPublisher(replay, channel, source, files))
             await replay.extend_ttl(channel)
             if address is None:
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     return run
 
 
 async def _follow(publisher: LogPublisher) -> None:
-    """For a while, or until the guest does not answer."""
+    """For RECHECK_SECONDS, or until the guest does not answer."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + REACH_SECONDS
+    until = loop.time() + RECHECK_SECONDS
     while loop.time() < until:
         try:
-            came = await publisher.step()
+            is_new = await publisher.step()
         except BackendError:
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
             return
-        await asyncio.sleep(BUSY_SECONDS if came else LOOK_SECONDS)
+        await asyncio.sleep(BUSY_SECONDS if is_new else POLL_SECONDS)
 
 
 def _address(workspace_id: str) -> GuestAddress | None:
@@ -126,7 +126,7 @@ def _address(workspace_id: str) -> GuestAddress | None:
 
 
 class GuestFiles:
-    """A log inside a guest as a follower reads it."""
+    """The files of a log inside a guest, for a follower."""
 
     oldest = OLD_FILES
     console = False

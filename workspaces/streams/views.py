@@ -1,16 +1,15 @@
-"""The event stream routes. Asynchronous views; errors before a stream begins are the ordinary ones."""
+"""The event stream routes. Errors before a stream begins are ordinary error responses."""
 
 from __future__ import annotations
 
-from asgiref.sync import sync_to_async
-from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
-from accounts.authentication import actor_of
-from accounts.permissions import RESOURCE_SCOPES, require
-from common.connections import release_connection
-from common.errors import MethodNotAllowed, ValidationError
-from common.responses import field_messages
+from accounts.authentication import ApiRequest
+from common.async_views import AsyncViewSet, in_request_thread
+from common.openapi import refused
+from common.requests import validated_query
 from common.sse.response import event_stream, last_event_id
 from common.sse.runtime import Reader
 from workspaces.logs.channels import log_channel
@@ -22,63 +21,76 @@ from workspaces.requested import requested_workspace
 from workspaces.streams.grants import grant_of, revoked_grants
 from workspaces.streams.sources import boot_source, guest_source, stats_channel, stats_source
 
-
-async def stats_stream(request: HttpRequest, workspace_id: str) -> HttpResponseBase:
-    """The stats object once a second."""
-    _require_get(request)
-    return event_stream(await _stats_reader(request, workspace_id))
-
-
-async def log_stream(request: HttpRequest, workspace_id: str, source: str) -> HttpResponseBase:
-    """The last lines of a log, then each new one."""
-    _require_get(request)
-    return event_stream(await _log_reader(request, workspace_id, source))
-
-
-def _require_get(request: HttpRequest) -> None:
-    if request.method != "GET":
-        raise MethodNotAllowed(headers={"Allow": "GET"})
+EVENTS = "text/event-stream"
+LAST_ID = OpenApiParameter(
+    "Last-Event-ID",
+    str,
+    OpenApiParameter.HEADER,
+    description="The last id that the client received. The events after it are sent, or else `event: gap`.",
+)
+FRAMES = (
+    "Server-sent events: `retry: 2000`, then `event: message` with an `id` and one JSON object on one line of `data`. "
+    "A comment `: heartbeat` every 15 seconds. `event: gap` where events are missing. Ends when the credential or "
+    "token that opened it is revoked or expires, and when the workspace is deleted."
+)
 
 
-@sync_to_async
-def _stats_reader(request: HttpRequest, workspace_id: str) -> Reader:
-    actor = require(actor_of(request), RESOURCE_SCOPES)
-    workspace = requested_workspace(actor, workspace_id)
-    release_connection()
+class StreamsViewSet(AsyncViewSet):
+    """Event streams of one workspace."""
+
+    http_method_names = ["get"]
+
+    @extend_schema(
+        parameters=[LAST_ID],
+        responses={
+            (200, EVENTS): OpenApiResponse(OpenApiTypes.STR, description=FRAMES),
+            **refused({429: "`rate_limited`"}),
+        },
+    )
+    async def stats(self, request: ApiRequest, workspace_id: str) -> HttpResponseBase:
+        """The stats object once a second; zeros while the workspace does not run."""
+        return event_stream(await in_request_thread(_stats_reader, request, workspace_id))
+
+    @extend_schema(
+        parameters=[StreamQuery, LAST_ID],
+        responses={
+            (200, EVENTS): OpenApiResponse(OpenApiTypes.STR, description=FRAMES),
+            **refused({409: "`vm_not_running`, for logs inside the workspace", 429: "`rate_limited`"}),
+        },
+    )
+    async def logs(self, request: ApiRequest, workspace_id: str, source: str) -> HttpResponseBase:
+        """A log entry for each line of `boot`, `cmd` or a workload: the last ones (1,000 at most), then each new one.
+
+        A stream stays open while the workspace stops and starts. `{"cleared": true}` says that the log was emptied.
+        """
+        return event_stream(await in_request_thread(_log_reader, request, workspace_id, source))
+
+
+def _stats_reader(request: ApiRequest, workspace_id: str) -> Reader:
+    workspace = requested_workspace(request.user, workspace_id)
     return Reader(
         channel=stats_channel(workspace.pk),
         source=stats_source(workspace.pk),
-        grant=grant_of(actor, workspace),
+        grant=grant_of(request.user, workspace),
         revoked=revoked_grants,
         after=last_event_id(request),
-        owner=actor.account.pk,
+        owner=request.user.account.pk,
         tail=1,
     )
 
 
-@sync_to_async
-def _log_reader(request: HttpRequest, workspace_id: str, name: str) -> Reader:
-    actor = require(actor_of(request), RESOURCE_SCOPES)
-    workspace = requested_workspace(actor, workspace_id, whole=True)
-    lines = _tail_lines(request)
+def _log_reader(request: ApiRequest, workspace_id: str, name: str) -> Reader:
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    lines: int = validated_query(StreamQuery, request)["tail_lines"]
     source = find_source(workspace, name)
     if not source.is_console:
         guest_log_address(workspace)
-    release_connection()
     return Reader(
         channel=log_channel(workspace.pk, source.name),
         source=boot_source(workspace.pk) if source.is_console else guest_source(workspace.pk, source),
-        grant=grant_of(actor, workspace),
+        grant=grant_of(request.user, workspace),
         revoked=revoked_grants,
         after=last_event_id(request),
-        owner=actor.account.pk,
+        owner=request.user.account.pk,
         tail=min(lines, SEED_LINES),
     )
-
-
-def _tail_lines(request: HttpRequest) -> int:
-    query = StreamQuery(data=request.GET)
-    if not query.is_valid():
-        raise ValidationError(details=field_messages(query.errors))
-    lines: int = query.validated_data["tail_lines"]
-    return lines

@@ -1,1 +1,1 @@
-"""What workspaces use: measured every second by the host that has them, kept in tiers, and metered for billing."""
+"""Usage of workspaces: totals, the series in tiers, and the credits chart. `host.metering` measures and writes it."""

@@ -1,4 +1,4 @@
-"""Amounts of use: differences of counters, and the points of a series."""
+"""Amounts of usage: differences of counters, and points of a series."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Amounts:
         self.net_rx_bytes += other.net_rx_bytes
         self.net_tx_bytes += other.net_tx_bytes
 
-    def take(self, other: Amounts) -> None:
+    def subtract(self, other: Amounts) -> None:
         """The opposite of `add`."""
         self.cpu_time_ns -= other.cpu_time_ns
         self.disk_read_bytes -= other.disk_read_bytes
@@ -38,10 +38,7 @@ class Amounts:
 
 
 def amounts_between(before: Sample | None, now: Sample) -> Amounts:
-    """What was used between two samples; never negative.
-
-    Counters of another process began at zero, so all of them count.
-    """
+    """What was used between two samples; never negative. Counters of another process began at zero, so all count."""
     if before is None or _is_another_process(before, now):
         return Amounts(now.cpu_time_ns, now.disk_read_bytes, now.disk_write_bytes, now.net_rx_bytes, now.net_tx_bytes)
     return Amounts(
@@ -54,7 +51,7 @@ def amounts_between(before: Sample | None, now: Sample) -> Amounts:
 
 
 def _is_another_process(before: Sample, now: Sample) -> bool:
-    """By its name. Where the backend could not name one of the two, one counter that went down tells of another."""
+    """By the generation; where the backend does not know it, a counter that decreased indicates another process."""
     if before.generation and now.generation:
         return before.generation != now.generation
     return (
@@ -103,12 +100,12 @@ class Point:
 
     @property
     def cpu_percent(self) -> float:
-        """Of the CPUs that the workspace has; bursts within a quota's period are not shown beyond all of them."""
+        """Of the CPUs that the workspace has; capped at 100, as bursts within a quota period may exceed it."""
         return percent(self.cpu_time_ns, self.cpu_capacity_ns)
 
     @property
     def memory_bytes(self) -> int:
-        """In use on the average."""
+        """Average memory in use."""
         return self.memory_kib_ms * KIB // self.observed_ms if self.observed_ms else 0
 
     def pack(self, reset_count: int) -> bytes:
@@ -116,7 +113,7 @@ class Point:
 
     @classmethod
     def unpack(cls, raw: bytes, reset_count: int) -> Self | None:
-        """None for a point of before the usage was deleted, and for what is none."""
+        """None for a point from before a deletion of usage, and for malformed bytes."""
         if len(raw) != _PACKED.size:
             return None
         start, mark, *sums = _PACKED.unpack(raw)

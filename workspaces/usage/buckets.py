@@ -1,4 +1,4 @@
-"""The stored buckets of the series: how one is written, and how far each tier is made."""
+"""The stored buckets of the series: how they are written, and how far each tier is rolled up."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workspaces.usage.tiers import Tier
 
 
 def newest_bucket(tier: Tier, now: float) -> int | None:
-    """The start of the newest bucket there is. A clock that was ahead may have left later ones: they wait."""
-    there = UsagePoint.objects.filter(tier=tier.number, start__lte=int(now))
-    found: int | None = there.aggregate(at=Max("start"))["at"]
-    return found
+    """The start of the newest bucket up to `now`; later ones, of a clock that was ahead, are ignored until then."""
+    buckets = UsagePoint.objects.filter(tier=tier.number, start__lte=int(now))
+    newest: int | None = buckets.aggregate(at=Max("start"))["at"]
+    return newest
 
 
 def sql_points(*, adding: bool) -> str:
-    """Insert buckets; one that is there already grows by the new sums (`adding`), or is replaced by them."""
+    """SQL that inserts buckets; an existing one is increased by the new sums (`adding`), or replaced."""
     table = UsagePoint._meta.db_table
     columns = ("usage_id", "tier", "start", *SUMS)
     before = f"{table}.{{0}} + " if adding else ""
@@ -29,6 +29,6 @@ def sql_points(*, adding: bool) -> str:
 
 
 def rolled_until(tier: Tier, now: float) -> int:
-    """Up to when a tier is made from the finer one; 0: nothing is."""
+    """Up to when a tier is rolled up from the finer one; 0: not at all."""
     start = newest_bucket(tier, now)
     return start + tier.resolution if start is not None else 0

@@ -1,4 +1,4 @@
-"""The credits chart (specification, Usage objects): what a workspace burned lately, at most seven points."""
+"""The credits chart (specification, Usage objects): recent charges of a workspace, at most seven points."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workspaces.usage.tiers import DAY, HOUR, MINUTE
 logger = logging.getLogger(__name__)
 
 POINTS = 7
-KEPT_SECONDS = 60
+CACHE_SECONDS = 60
 MICRO, MICROSECOND = 1_000_000, timedelta(microseconds=1)
 _SUMS = ("cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
 
@@ -40,26 +40,26 @@ GRANULARITIES = (Granularity("minute", MINUTE), Granularity("hour", HOUR), Granu
 
 
 def credits_chart(workspace_id: str, now: float | None = None) -> dict[str, Any]:
-    """As it was at most a minute ago."""
+    """The chart, at most a minute old."""
     key = redis_key(f"usage:{workspace_id}:chart")
     try:
-        kept = latest_samples.cached_value(key)
+        cached = latest_samples.cached_value(key)
     except redis.RedisError:
-        return draw(workspace_id, time.time() if now is None else now)
-    if kept is not None:
-        return dict(json.loads(kept))
-    made = draw(workspace_id, time.time() if now is None else now)
+        return compute_chart(workspace_id, time.time() if now is None else now)
+    if cached is not None:
+        return dict(json.loads(cached))
+    made = compute_chart(workspace_id, time.time() if now is None else now)
     try:
-        latest_samples.cache_value(key, json.dumps(made).encode(), KEPT_SECONDS)
+        latest_samples.cache_value(key, json.dumps(made).encode(), CACHE_SECONDS)
     except redis.RedisError as exc:
         logger.warning("chart of %s: %s", workspace_id, exc)
     return made
 
 
-def draw(workspace_id: str, now: float) -> dict[str, Any]:
-    """The finest granularity of which seven points hold all that was metered; of days the last seven.
+def compute_chart(workspace_id: str, now: float) -> dict[str, Any]:
+    """The finest granularity of which seven points cover all metering records; of days the last seven.
 
-    Buckets begin with the first that has anything; later ones without use are zero. Three queries.
+    The first bucket is the first that is not empty; later empty ones are zero. Three queries.
     """
     first = _first(workspace_id, GRANULARITIES[-1].floor(now) - (POINTS - 1) * DAY, now)
     if first is None:
@@ -72,7 +72,7 @@ def draw(workspace_id: str, now: float) -> dict[str, Any]:
 
 
 def _first(workspace_id: str, since: int, now: float) -> float | None:
-    """What a clock that is ahead metered later than `now` waits."""
+    """The time of the first record. Records later than `now`, of a clock that is ahead, are ignored until then."""
     tick = _metered(workspace_id, since * MICRO, int(now * MICRO) + 1).aggregate(first=Min("tick"))["first"]
     return None if tick is None else tick / MICRO
 
@@ -94,5 +94,5 @@ def _burned(workspace_id: str, starts: list[int], size: int) -> dict[int, Decima
 
 
 def _metered(workspace_id: str, since: int, until: int) -> QuerySet[MeterRecord]:
-    """In microseconds."""
+    """Records between two times in microseconds."""
     return MeterRecord.objects.filter(metered__workspace_id=workspace_id, tick__gte=since, tick__lt=until)

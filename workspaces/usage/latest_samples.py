@@ -1,7 +1,7 @@
-"""The newest samples, in Redis: tiers 0 and 1, and the last look at each machine.
+"""The newest samples, in Redis: tiers 0 and 1, and the latest sample of each machine.
 
-For each workspace two lists of bounded length and one value. Each expires by itself, so nothing stays of a workspace
-that is gone or of a host that fell silent. One script call writes a few hundred machines.
+For each workspace two lists of bounded length and one value. Each expires, so nothing remains of a deleted workspace or
+of a host that no longer reports. `host.metering.sample_publisher` writes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HAS_MEMORY, HAS_DISK = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class LatestSample:
-    """The last look at a machine, at most 15 seconds old. Network counters are of its process, since its start."""
+    """The latest sample of a machine, at most 15 seconds old. Network counters are of its process, since its start."""
 
     at: float
     tick: int
@@ -38,7 +38,7 @@ class LatestSample:
     disk_read_bytes: int
     disk_write_bytes: int
     process_cpu_time_ns: int
-    # Counted and not yet in the rows: everything after `tick`, of the totals and of the points.
+    # Counted and not yet in the rows: what follows `tick`, of the totals and of the points.
     unwritten: Amounts
     unwritten_points: Point
 
@@ -48,7 +48,7 @@ def samples_key(workspace_id: str) -> str:
 
 
 def latest_samples(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
-    """The last looks at these machines, of those that were looked at lately. Raises redis.RedisError."""
+    """The latest samples of these machines, as far as there are any. Raises redis.RedisError."""
     if not workspace_ids:
         return {}
     found = redis_client().mget([f"{samples_key(workspace_id)}:now" for workspace_id in workspace_ids])
@@ -103,7 +103,7 @@ def _unpacked(raw: Any) -> LatestSample:
 
 
 def cached_value(key: str) -> bytes | None:
-    """What `keep` put there, while it lasts. Raises redis.RedisError."""
+    """What `cache_value` stored, until it expires. Raises redis.RedisError."""
     found: Any = redis_client().get(key)
     return found if found is None else bytes(found)
 
@@ -114,6 +114,6 @@ def cache_value(key: str, value: bytes, seconds: int) -> None:
 
 
 def latest_sample_and_counter(workspace_id: str, counter: str) -> tuple[LatestSample | None, int]:
-    """The last look at a machine and a counter, in one round trip. Raises redis.RedisError."""
+    """The latest sample of a machine and a counter, in one round trip. Raises redis.RedisError."""
     raw, count = redis_client().mget([f"{samples_key(workspace_id)}:now", counter])
     return _unpacked(raw) if raw and len(raw) == PACKED_SAMPLE.size else None, int(count or 0)

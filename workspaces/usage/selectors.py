@@ -1,7 +1,7 @@
 """Reading usage: totals, series, and sums over a window.
 
-What the rows hold is up to a tick old; what came since is in Redis with the tick that it came after, so that the two
-add up to each thing once. Without Redis the rows alone are told.
+The rows are up to a tick old; what was metered since is in Redis, with the tick that it follows, so that the sum of
+both counts everything once. Without Redis the rows alone are returned.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def totals_of(workspace: Workspace) -> Totals:
 
 
 def totals_by_workspace(actor: Actor) -> dict[str, Totals]:
-    """Of every workspace that the actor may know of. One query."""
+    """Of every workspace that the actor may see. One query."""
     columns = ("pk", "status", "usage__tick", "usage__reset_count", *(f"usage__{name}" for name in TOTALS))
-    rows = list(_reached(actor).values_list(*columns))
-    looks = latest_of([row[0] for row in rows if row[1] in HOLDS_PROCESS])
+    rows = list(_visible(actor).values_list(*columns))
+    latest = latest_of([row[0] for row in rows if row[1] in HOLDS_PROCESS])
     return {
-        key: _with_unwritten(tuple(total or 0 for total in stored), tick or 0, reset_count or 0, looks.get(key))
+        key: _with_unwritten(tuple(total or 0 for total in stored), tick or 0, reset_count or 0, latest.get(key))
         for key, _, tick, reset_count, *stored in rows
     }
 
@@ -60,7 +60,7 @@ def summed_totals(each: Iterable[Totals]) -> Totals:
 
 
 def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
-    """The last looks at machines; none where Redis does not answer."""
+    """The latest samples of machines; none where Redis does not answer."""
     try:
         return latest_samples.latest_samples(workspace_ids)
     except redis.RedisError as exc:
@@ -68,8 +68,8 @@ def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
         return {}
 
 
-def _with_unwritten(stored: Sequence[int], tick: int, reset_count: int, look: LatestSample | None) -> Totals:
-    fresh = look.unwritten if look and (look.tick, look.reset_count) == (tick, reset_count) else Amounts()
+def _with_unwritten(stored: Sequence[int], tick: int, reset_count: int, sample: LatestSample | None) -> Totals:
+    fresh = sample.unwritten if sample and (sample.tick, sample.reset_count) == (tick, reset_count) else Amounts()
     return {name: total + amount for name, total, amount in zip(TOTALS, stored, _in_order(fresh), strict=True)}
 
 
@@ -78,24 +78,24 @@ def _in_order(used: Amounts | Point) -> tuple[int, ...]:
 
 
 class Series:
-    """The points of one workspace, tier by tier. A tier's newest buckets are made from the finer one.
+    """The points of one workspace, tier by tier. The newest buckets of a tier are computed from the finer tier.
 
-    At most one query for each stored tier and one look at Redis, however many tiers are asked for.
+    At most one query for each stored tier and one round trip to Redis, however many tiers are read.
     """
 
     def __init__(self, workspace: Workspace, now: float | None = None) -> None:
         self.now = time.time() if now is None else now
         self._row = Usage.objects.filter(workspace=workspace).first() or Usage(workspace=workspace)
-        self._held: dict[int, dict[int, Point]] = {}
+        self._cached: dict[int, dict[int, Point]] = {}
 
     def points(self, number: int, since: float, until: float) -> list[Point]:
-        """Buckets of a tier that reach beyond `since` and begin before `until`, oldest first. Gaps are left out."""
-        found = self._whole(number, since)
+        """Buckets of a tier that reach beyond `since` and begin before `until`, oldest first. Gaps have no buckets."""
+        found = self._complete(number, since)
         floor = TIERS[number].floor(since)
         return [found[start] for start in sorted(found) if floor <= start < until]
 
-    def _whole(self, number: int, since: float) -> dict[int, Point]:
-        tier, found = TIERS[number], dict(self._kept(number))
+    def _complete(self, number: int, since: float) -> dict[int, Point]:
+        tier, found = TIERS[number], dict(self._recorded(number))
         if number == 0:
             return found
         begin = max([tier.floor(since), *(start + tier.resolution for start in found)])
@@ -105,13 +105,13 @@ class Series:
                 found.setdefault(start, Point(start)).add(point)
         return found
 
-    def _kept(self, number: int) -> dict[int, Point]:
-        if number not in self._held:
+    def _recorded(self, number: int) -> dict[int, Point]:
+        if number not in self._cached:
             if number < MINUTES.number:
-                self._held[0], self._held[1] = self._recent()
+                self._cached[0], self._cached[1] = self._recent()
             else:
-                self._held[number] = self._stored(number)
-        return self._held[number]
+                self._cached[number] = self._stored(number)
+        return self._cached[number]
 
     def _stored(self, number: int) -> dict[int, Point]:
         if self._row.pk is None:
@@ -129,7 +129,7 @@ class Series:
         return self._merged(0, seconds), self._merged(1, tens)
 
     def _merged(self, number: int, points: Iterable[Point]) -> dict[int, Point]:
-        """A bucket may have been written in parts. What a clock that was ahead wrote is left out."""
+        """Points by bucket; several may belong to one. Those of a clock that was ahead are ignored."""
         oldest = self.now - TIERS[number].window
         found: dict[int, Point] = {}
         for point in points:
@@ -139,11 +139,11 @@ class Series:
 
 
 def window_by_workspace(actor: Actor, since: float, until: float, now: float) -> dict[str, dict[str, int]]:
-    """Totals within a window, and the seconds that each workspace was seen running, of all the actor may know of.
+    """Totals within a window, and the seconds that each workspace was observed, of all that the actor may see.
 
-    As fine as the tier that reaches back to `since`. A constant number of queries.
+    In the resolution of the tier that covers `since`. A constant number of queries.
     """
-    reached = _reached(actor)
+    reached = _visible(actor)
     rows = {row[0]: row for row in reached.values_list("pk", "status", "usage__tick", "usage__reset_count")}
     sums: dict[str, tuple[int, ...]] = {key: (0,) * (len(TOTALS) + 1) for key in rows}
     points = UsagePoint.objects.filter(_segments(since, until, now), usage__workspace__in=reached.values("pk"))
@@ -151,10 +151,10 @@ def window_by_workspace(actor: Actor, since: float, until: float, now: float) ->
     for key, *found in points.order_by().values_list("usage__workspace_id").annotate(*(Sum(name) for name in fields)):
         sums[key] = tuple(int(value) for value in found)
     up = [key for key, row in rows.items() if row[1] in HOLDS_PROCESS]
-    looks = latest_of(up) if until > now - MINUTES.resolution else {}
-    for key, look in looks.items():
-        if (look.tick, look.reset_count) == (rows[key][2] or 0, rows[key][3] or 0):
-            fresh = (*_in_order(look.unwritten_points), look.unwritten_points.observed_ms)
+    latest = latest_of(up) if until > now - MINUTES.resolution else {}
+    for key, sample in latest.items():
+        if (sample.tick, sample.reset_count) == (rows[key][2] or 0, rows[key][3] or 0):
+            fresh = (*_in_order(sample.unwritten_points), sample.unwritten_points.observed_ms)
             sums[key] = tuple(one + other for one, other in zip(sums[key], fresh, strict=True))
     return {
         key: {**dict(zip(TOTALS, found, strict=False)), "uptime_seconds": found[-1] // 1000}
@@ -163,7 +163,7 @@ def window_by_workspace(actor: Actor, since: float, until: float, now: float) ->
 
 
 def _segments(since: float, until: float, now: float) -> Q:
-    """Which stored points make up a window: of the coarse tier what is rolled up, of finer ones what is not yet."""
+    """The stored points of a window: the rolled-up ones of the coarse tier, and the newer ones of finer tiers."""
     number = max(tier_reaching(now - since).number, MINUTES.number)
     begin, wanted = TIERS[number].floor(since), Q(pk__in=[])
     for tier in reversed(TIERS[MINUTES.number : number + 1]):
@@ -174,17 +174,17 @@ def _segments(since: float, until: float, now: float) -> Q:
     return wanted
 
 
-def history(actor: Actor, since: datetime, until: datetime) -> tuple[list[Activity], bool]:
-    """What happened to the actor's workspaces, newest first; for an account those that are gone, too. Bounded, and
-    whether there is more.
+def activity_history(actor: Actor, since: datetime, until: datetime) -> tuple[list[Activity], bool]:
+    """Audit entries of the actor's workspaces, newest first, at most HISTORY_LIMIT; and whether there are more. For an
+    account scope, deleted workspaces are included.
     """
     found = Activity.objects.filter(account=actor.account, at__gte=since, at__lte=until)
     if actor.scope is not Scope.ACCOUNT:
-        found = found.filter(workspace_id__in=_reached(actor).values("pk"))
+        found = found.filter(workspace_id__in=_visible(actor).values("pk"))
     entries = list(found.order_by("-at", "-id")[: HISTORY_LIMIT + 1])
     return entries[:HISTORY_LIMIT], len(entries) > HISTORY_LIMIT
 
 
-def _reached(actor: Actor) -> QuerySet[Workspace]:
-    """As `workspaces.selectors.visible`, without its columns."""
+def _visible(actor: Actor) -> QuerySet[Workspace]:
+    """As `workspaces.selectors.visible_workspaces`, without its columns."""
     return Workspace.objects.filter(pk__in=workspaces.visible_workspaces(actor).order_by().values("pk")).order_by()

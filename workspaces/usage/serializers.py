@@ -186,7 +186,7 @@ class WindowTotals(UsageTotals):
 class ActivityResponse(FromBeforeTo, Success):
     to = Timestamp()
     history = serializers.DictField(child=HistoryEntry(many=True), help_text="By workspace id, newest first.")
-    truncated = serializers.BooleanField(help_text="Whether the history holds the newest 1000 entries of more.")
+    truncated = serializers.BooleanField(help_text="Whether there are more than the 1000 entries returned.")
     window_aggregated = serializers.DictField(child=WindowTotals(), help_text="By workspace id.")
 
     def from_field(self) -> serializers.Field:

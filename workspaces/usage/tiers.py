@@ -1,4 +1,4 @@
-"""The tiers of workspace usage (specification, Usage objects): how far back each reaches and how finely."""
+"""The tiers of workspace usage (specification, Usage objects): resolution and time covered by each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """Seconds. Each tier is kept for `window`, from now back, so that the coarser ones hold the newest time too."""
+    """Durations in seconds. Each tier covers `window`, from now back, the newest time included."""
 
     number: int
     resolution: int
     window: int
 
     def floor(self, at: float) -> int:
-        """The start of the bucket that holds that moment."""
+        """The start of the bucket that contains that time."""
         return int(at // self.resolution) * self.resolution
 
     def starts(self, since: float, until: float, now: float) -> Iterator[int]:
-        """Starts of the buckets that begin before `until` and reach beyond `since`, as far as the tier is kept."""
+        """Starts of the buckets that begin before `until` and end after `since`, as far as the tier covers them."""
         first = self.floor(max(since, now - self.window))
         yield from range(first, int(min(until, now)) + 1, self.resolution)
 
@@ -34,11 +34,11 @@ TIERS = (
     Tier(4, HOUR, 3 * DAY),
     Tier(5, DAY, 90 * DAY),
 )
-# 0 and 1 are in Redis; these are in the database, written by the sampler (2) or rolled up from the one below.
+# 0 and 1 are in Redis; these are in the database, written by the sampler (2) or rolled up from the finer tier.
 STORED = TIERS[2:]
 MINUTES = TIERS[2]
 
 
 def tier_reaching(age: float) -> Tier:
-    """The finest tier that reaches back that many seconds; the coarsest where none does."""
+    """The finest tier that covers that many seconds; the coarsest where none does."""
     return next((tier for tier in TIERS if tier.window >= age), TIERS[-1])

@@ -37,7 +37,7 @@ class AllUsageViewSet(ViewSet):
         Sums use the finest tier that reaches back to `from`: the bucket that contains `from` counts as a whole.
         """
         begin, end = serializers.activity_window(request)
-        entries, truncated = usage.history(request.user, begin, end)
+        entries, truncated = usage.activity_history(request.user, begin, end)
         sums = usage.window_by_workspace(request.user, begin.timestamp(), end.timestamp(), timezone.now().timestamp())
         history: dict[str, list[Activity]] = {}
         for entry in entries:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from asgiref.sync import SyncToAsync
 from django.http import HttpRequest, StreamingHttpResponse
 
+from common.connections import release_thread
 from common.sse.frames import EventId, parse_id
 from common.sse.runtime import Reader, require_capacity, shared_runtime
 
@@ -32,17 +32,3 @@ async def _body(reader: Reader) -> AsyncIterator[bytes]:
     async with shared_runtime() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
         async for text in body:
             yield text
-
-
-def release_thread() -> None:
-    """End the thread in which this request's synchronous code ran.
-
-    Under ASGI, Django keeps one for each request until the response ends (its signals alone start it), which for a
-    stream is hours. Synchronous code that follows gets a new thread.
-    """
-    context = SyncToAsync.thread_sensitive_context.get(None)
-    if context is None:
-        return
-    executor = SyncToAsync.context_to_thread_executor.pop(context, None)
-    if executor is not None:
-        executor.shutdown(wait=False)

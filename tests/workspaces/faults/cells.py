@@ -102,12 +102,12 @@ def machine(host: FakeHost, account: Account, status: Status = RUNNING, **fields
 
 def begin(host: FakeHost, account: Account, case: Case) -> str:
     """A workspace with the operation of the case queued and its bell held; returns its id."""
-    host.hold()
+    host.hold_tasks()
     if case.begins is None:
         row = make_workspace(
             account, host=make_host(), ip="10.200.1.1", status=Status.QUEUED, started_at=None, **NOT_PROVISIONED
         )
-        queue.enqueue(row, OperationKind.CREATE, actor=ACTOR)
+        queue.enqueue_operation(row, OperationKind.CREATE, actor=ACTOR)
     else:
         row = machine(host, account, case.begins)
         assert case.ask is not None
@@ -117,11 +117,11 @@ def begin(host: FakeHost, account: Account, case: Case) -> str:
 
 def come_to_rest(host: FakeHost) -> None:
     """At most two passes of reconcile, with what they ring for."""
-    host.live()
+    host.settle_across_deaths()
     for _ in range(2):
-        mended = reconcile(host.side)
-        host.live()
-        if not mended:
+        repaired = reconcile(host.runtime)
+        host.settle_across_deaths()
+        if not repaired:
             return
 
 

@@ -49,10 +49,10 @@ def test_a_death_in_a_cancelled_creation_is_followed_by_the_delete(
 
     def die() -> None:
         workspace_delete(workspace=Workspace.objects.get(pk=made), actor="test")
-        raise vmhost.dead()
+        raise vmhost.begin_death()
 
     scene.before(die)
-    vmhost.release()
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     assert (scene.happened, status_of(made), cells.leftovers(vmhost, made)) == (1, None, [])
 
@@ -70,7 +70,7 @@ def test_a_delete_that_comes_as_an_operation_fails_need_not_wait_for_reconcile(
         raise error
 
     scene.before(delete_and_fail, times=engine.MAX_ATTEMPTS)
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     assert (status_of(made), cells.leftovers(vmhost, made)) == (None, [])
 
@@ -80,10 +80,10 @@ def test_operations_that_a_living_process_holds_are_not_taken_from_it(
 ) -> None:
     made = begin("start")
     vmhost.driver.delays = {"start": 0.4}
-    vmhost.release()
+    vmhost.release_tasks()
     time.sleep(0.15)
     for _ in range(3):
-        reconcile(vmhost.side)
+        reconcile(vmhost.runtime)
     vmhost.settle()
     assert Operation.objects.get(kind="start").attempt == 1
     assert (status_of(made), cells.leftovers(vmhost, made)) == ("running", [])
@@ -98,7 +98,7 @@ def test_two_engines_run_one_operation_once(vmhost: FakeHost, begin: Callable[[s
 
     def run(_: int) -> None:
         try:
-            engine.run_operation(operation.pk, vmhost.side)
+            engine.run_operation(operation.pk, vmhost.runtime)
         finally:
             connections.close_all()
 
@@ -112,13 +112,13 @@ def test_two_engines_run_one_operation_once(vmhost: FakeHost, begin: Callable[[s
 
 def test_a_bell_that_nobody_heard_is_rung_again(vmhost: FakeHost, begin: Callable[[str], str]) -> None:
     made = begin("create")
-    assert vmhost.held is not None
-    vmhost.held.clear()  # lost
-    vmhost.release()
-    vmhost.side.beat()
+    assert vmhost.held_tasks is not None
+    vmhost.held_tasks.clear()  # lost
+    vmhost.release_tasks()
+    vmhost.runtime.send_heartbeat()
     assert status_of(made) == "queued"  # not yet: it may be on its way
     Operation.objects.update(notified_at=timezone.now() - timedelta(seconds=6))
-    vmhost.side.beat()
+    vmhost.runtime.send_heartbeat()
     vmhost.settle()
     assert (status_of(made), cells.leftovers(vmhost, made)) == ("running", [])
 
@@ -131,7 +131,7 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     made = cells.begin(vmhost, api.account, case)
     operation = Operation.objects.get(kind=case.kind)
     if claimed:
-        assert queue.claim(operation.pk, "a-token")
+        assert queue.claim_operation(operation.pk, "a-token")
     Operation.objects.filter(pk=operation.pk).update(deadline_at=timezone.now() - timedelta(seconds=1))
     assert (expire_operations(), expire_operations()) == (1, 0)
     row = Workspace.objects.get(pk=made)
@@ -140,7 +140,7 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
         assert Status(row.status) in cells.MACHINE_OF  # before the host was heard
     operation.refresh_from_db()
     assert (operation.state, operation.error_code) == (OperationState.FAILED, "deadline_exceeded")
-    vmhost.release()
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     assert cells.leftovers(vmhost, made) == []
     assert cells.act(vmhost, made) == []
@@ -157,7 +157,7 @@ def test_a_holder_that_comes_too_late_changes_nothing(
             expire_operations()
 
     monkeypatch.setattr(faults, "fault_point", overtake)
-    vmhost.release()
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     assert (status_of(made), cells.leftovers(vmhost, made)) == ("stopped", [])
     assert Workspace.objects.get().error_code == "deadline_exceeded"
@@ -172,10 +172,10 @@ def test_what_an_attempt_did_is_known_to_the_next(
 
     def die() -> None:
         vmhost.driver.fail_next("shutdown", BackendUnavailable("The hypervisor is away."), times=3)
-        raise vmhost.dead()
+        raise vmhost.begin_death()
 
     scene.before(die)
-    vmhost.release()
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     row = Workspace.objects.get(pk=made)
     assert (row.status, row.error_code) == ("stopped", "relaunch_failed")
@@ -188,8 +188,8 @@ def test_sizes_that_an_attempt_applied_stay(
     made = begin("resize running")
     before = Operation.objects.get().params["before"]["disk_size_mb"]
     scene = Scene(vmhost, monkeypatch, "resize", "wait_ready", made)
-    scene.before(raiser(vmhost.dead()), times=engine.MAX_ATTEMPTS)
-    vmhost.release()
+    scene.before(raiser(vmhost.begin_death()), times=engine.MAX_ATTEMPTS)
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     row = Workspace.objects.get(pk=made)
     assert vmhost.driver.definition(made)["disk_mb"] == row.disk_size_mb == row.applied_disk_size_mb == before * 2
@@ -201,7 +201,7 @@ def test_sizes_that_an_attempt_applied_stay(
 def test_a_bell_that_cannot_ring_raises_nothing(api: Caller, vmhost: FakeHost) -> None:
     vmhost.redis_away = True
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
-    operation = queue.enqueue(row, OperationKind.START, actor="test")
+    operation = queue.enqueue_operation(row, OperationKind.START, actor="test")
     assert Operation.objects.get(pk=operation.pk).state == OperationState.QUEUED
     waiting.announce_outcome(operation.pk)
     assert waiting.wait_for_outcome(operation, 0.2) is None
@@ -214,7 +214,7 @@ def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.
     places.acquire()
     monkeypatch.setattr(waiting, "_places", lambda: places)
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
-    operation = queue.enqueue(row, OperationKind.START, actor="test")
+    operation = queue.enqueue_operation(row, OperationKind.START, actor="test")
     began = time.monotonic()
     assert waiting.wait_for_outcome(operation, 30) is None
     assert time.monotonic() - began < 1

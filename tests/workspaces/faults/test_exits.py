@@ -86,7 +86,7 @@ def test_what_happened_while_vmhost_was_away_is_found_at_its_start(
     vmhost: FakeHost, running: Callable[..., str], happens: str, status: str
 ) -> None:
     made = running()
-    vmhost.side.stop()
+    vmhost.runtime.stop()
     getattr(vmhost.driver, happens)(made)
     vmhost.start()
     row = Workspace.objects.get(pk=made)
@@ -99,7 +99,7 @@ def test_an_event_that_a_later_start_has_overtaken_changes_nothing(
     """Events come at least once, and may come late."""
     made = running()
     for reason in (StopReason.SHUTDOWN, StopReason.CRASHED, StopReason.LOST, StopReason.SAVED):
-        vmhost.side._events.put(Event(made, EventKind.STOPPED, reason))
+        vmhost.runtime._events.put(Event(made, EventKind.STOPPED, reason))
     vmhost.driver.exit(other := running(cmd=["x"]), 0)
     eventually(other, "stopped")  # so the ones before it were taken
     row = Workspace.objects.get(pk=made)
@@ -135,7 +135,7 @@ def test_remove_on_exit_removes_after_an_exit_and_a_crash_but_not_after_a_stop_o
 
 
 def test_events_of_machines_that_are_nobodys_are_ignored(vmhost: FakeHost, running: Callable[..., str]) -> None:
-    vmhost.side._events.put(Event("ws_nobody", EventKind.STOPPED, StopReason.CRASHED))
+    vmhost.runtime._events.put(Event("ws_nobody", EventKind.STOPPED, StopReason.CRASHED))
     made = running()
     vmhost.driver.kill(made)
     eventually(made, "stopped")
@@ -168,12 +168,12 @@ def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
         time.sleep(0.05)  # its event is told before the operation ends
 
     scene.before(end)
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     row = eventually(made, "stopped")
     assert (row.last_exit_reason, row.restart_count) == ({"kill": "crashed", "panic": "panicked"}[happens], 1)
     assert row.restart_due_at is not None
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert cells.leftovers(vmhost, made) == []
 
 
@@ -184,7 +184,7 @@ def test_a_command_that_fails_at_once_counts_as_a_failure(
     Workspace.objects.update(restart_policy=RestartPolicy.ON_FAILURE, cmd=["false"])
     scene = Scene(vmhost, monkeypatch, "create", "wait_ready", made)
     scene.before(lambda: vmhost.driver.exit(made, 1))
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     row = eventually(made, "stopped")
     assert (row.last_exit_reason, row.last_exit_code, row.restart_count) == ("exited", 1, 1)
@@ -196,7 +196,7 @@ def test_remove_on_exit_holds_for_a_machine_that_ends_while_it_is_paused(
     made = cells.begin(vmhost, api.account, CASE["pause"])
     Workspace.objects.update(remove_on_exit=True)
     Scene(vmhost, monkeypatch, "pause", "pause_machine", made).before(lambda: vmhost.driver.kill(made))
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.settle()
     eventually(made, "gone")
     vmhost.settle()

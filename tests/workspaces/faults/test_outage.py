@@ -45,9 +45,9 @@ def test_a_request_is_answered_by_the_row_without_redis(
     vmhost.settle()
     answer = api.get(f"{path}/logs")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    for bell in vmhost.rung:
+    for bell in vmhost.submitted:
         assert bell.exception(timeout=10)  # the host could not send the log either
-    vmhost.rung.clear()
+    vmhost.submitted.clear()
     assert api.delete(path).status_code == 200
     assert time.monotonic() - began < 10
     assert api.client.get("/healthz").json() == {"success": True, "database": True, "redis": False}
@@ -60,8 +60,8 @@ def test_an_operation_goes_on_while_redis_is_really_away(
     made = cells.begin(vmhost, api.account, case)
     stop_redis()
     vmhost.redis_away = True  # the bell of these tests is a thread, which an outage does not stop
-    vmhost.release()
-    vmhost.live()
+    vmhost.release_tasks()
+    vmhost.settle_across_deaths()
     environment._redis.append(environment.start_redis())
     vmhost.redis_away = False
     cells.come_to_rest(vmhost)
@@ -72,8 +72,8 @@ def test_an_operation_goes_on_while_redis_is_really_away(
 
 def test_a_hypervisor_that_does_not_answer_is_told_before_anything_is_made(api: Caller, vmhost: FakeHost) -> None:
     vmhost.driver.fail_next("state", BackendUnavailable("The hypervisor is not connected."))
-    vmhost.side.beat()
+    vmhost.runtime.send_heartbeat()
     answer = api.post("/workspace", {})
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    vmhost.side.beat()
+    vmhost.runtime.send_heartbeat()
     assert api.post("/workspace", {}).status_code == 201

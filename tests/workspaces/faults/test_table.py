@@ -38,8 +38,8 @@ def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case
     scene = Scene(host, patch, case.kind, step)
     scene.made = cells.begin(host, account, case)
     fault.arrange(scene)
-    host.release()
-    host.live()
+    host.release_tasks()
+    host.settle_across_deaths()
     host.redis_away = False
     cells.come_to_rest(host)
     if not scene.happened:
@@ -91,7 +91,7 @@ def points_of(account: Account, host: FakeHost, case: Case) -> list[str]:
     made = cells.begin(host, account, case)
     passed: list[str] = []
     host.driver.crash_hook = passed.append
-    host.release()
+    host.release_tasks()
     host.settle()
     host.driver.crash_hook = None
     cells.act(host, made, move=False)
@@ -104,7 +104,7 @@ def dies_at(host: FakeHost, point: str) -> None:
     def hook(at: str) -> None:
         if at in left:
             left.remove(at)
-            raise host.dead()
+            raise host.begin_death()
 
     host.driver.crash_hook = hook
 
@@ -126,7 +126,7 @@ def test_nothing_is_left_over_in_the_middle_of_the_drivers_work(
     for point in points_of(api.account, vmhost, case):
         made = cells.begin(vmhost, api.account, case)
         happens(vmhost, point)
-        vmhost.release()
+        vmhost.release_tasks()
         cells.come_to_rest(vmhost)
         wrong = cells.leftovers(vmhost, made)
         differs = outcome(case, made)
@@ -150,7 +150,7 @@ def test_a_death_while_dying_is_survived(api: Caller, vmhost: FakeHost, monkeypa
         raise Died
 
     scene.before(die, times=2)
-    vmhost.release()
+    vmhost.release_tasks()
     cells.come_to_rest(vmhost)
     assert scene.happened == 2
     assert outcome(CASES[0], made) is None

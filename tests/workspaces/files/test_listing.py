@@ -17,7 +17,9 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.files.calls import FILES, LISTING, ask, run, write
 from tests.workspaces.rows import make_workspace
-from workspaces.files import serializers, views
+from vmbackend.guest.session import DiskUsage, Entry
+from workspaces.files import serializers
+from workspaces.files.serializers import FileEntry, UsageResponse
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -146,7 +148,13 @@ def test_usage_is_that_of_the_disk(api: Caller, made: str) -> None:
 
 
 def test_usage_of_a_disk_without_size_is_no_error() -> None:
-    assert views.usage_body(views.DiskUsage(0, 0, 0))["percent"] == 0.0
+    assert UsageResponse(DiskUsage(0, 0, 0)).data["percent"] == 0.0
+
+
+def test_an_entry_has_the_documented_fields() -> None:
+    """`FileEntry` makes its objects itself, without a call for each field."""
+    entry = Entry("a\udcff", "/a\udcff", "symlink", 1, 0o100644, 0.0, target="b")
+    assert set(FileEntry(entry).data) == set(FileEntry().fields)
 
 
 def test_sync_says_that_it_is_done(api: Caller, made: str) -> None:

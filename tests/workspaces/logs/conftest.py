@@ -1,4 +1,4 @@
-"""A running workspace with logs, and streams that do not take their time."""
+"""A running workspace with logs, and streams with short intervals."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from workspaces.streams import sources
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks, checks and second tries come sooner."""
+    """Shorter intervals of polls, checks and retries."""
     monkeypatch.setattr(runtime, "CHECK_SECONDS", 0.1)
     monkeypatch.setattr(leaders, "RETRY_SECONDS", 0.1)
-    for name in ("LOOK_SECONDS", "BUSY_SECONDS", "AGAIN_SECONDS"):
+    for name in ("POLL_SECONDS", "BUSY_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(sources, name, 0.05)
 
 
@@ -34,7 +34,7 @@ def made(api: Caller, vmhost: FakeHost) -> str:
 
 @pytest.fixture
 def console(made: str) -> Callable[[bytes], None]:
-    """What the machine says on its console."""
+    """Writes to the machine's console log."""
     return BootLog(machines_dir() / "directories" / made / "boot.log", 1 << 20).append
 
 

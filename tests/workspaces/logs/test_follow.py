@@ -53,46 +53,46 @@ def log(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def looked(follower: Follower) -> LogChanges | None:
-    """One look, told."""
-    look = asyncio.run(follower.look())
-    if look is not None:
-        follower.told(look)
-    return look
+def polled(follower: Follower) -> LogChanges | None:
+    """Poll once, and accept what is new."""
+    changes = asyncio.run(follower.poll())
+    if changes is not None:
+        follower.accept(changes)
+    return changes
 
 
 def everything(follower: Follower) -> tuple[list[bytes], int]:
     """Looks until nothing comes: the lines, and how many gaps were told of."""
     lines, gaps = [], 0
-    while (look := looked(follower)) is not None:
-        lines += texts(look)
-        gaps += look.gap
+    while (changes := polled(follower)) is not None:
+        lines += texts(changes)
+        gaps += changes.gap
     return lines, gaps
 
 
 def begun(log: Folder) -> tuple[Follower, list[bytes]]:
     found = asyncio.run(initial_position(log))
-    return Follower(log, found.place), texts(found)
+    return Follower(log, found.position), texts(found)
 
 
-def texts(look: LogChanges) -> list[bytes]:
-    return [line.text for line in look.lines]
+def texts(changes: LogChanges) -> list[bytes]:
+    return [line.text for line in changes.lines]
 
 
 def test_lines_come_once_they_are_whole(log: Folder) -> None:
     follower, before = begun(log)
-    assert (before, looked(follower)) == ([], None)
+    assert (before, polled(follower)) == ([], None)
     log.write(b"one\ntw")
     assert everything(follower) == ([b"one"], 0)
     log.write(b"o\r\n\nthree\n")
     assert everything(follower) == ([b"two", b"three"], 0)
-    assert looked(follower) is None
+    assert polled(follower) is None
 
 
 def test_a_line_without_an_end_comes_when_nothing_follows(log: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     follower, _ = begun(log)
     log.write(b"Password: ")
-    assert looked(follower) is None
+    assert polled(follower) is None
     monkeypatch.setattr(follow, "PARTIAL_SECONDS", 0.0)
     assert everything(follower) == ([b"Password: "], 0)
     log.write(b"ok\n")
@@ -102,9 +102,9 @@ def test_a_line_without_an_end_comes_when_nothing_follows(log: Folder, monkeypat
 def test_a_quiet_log_is_not_read(log: Folder) -> None:
     log.write(b"x\n")
     follower, _ = begun(log)
-    looked(follower)
+    polled(follower)
     reads = log.reads
-    assert [looked(follower) for _ in range(5)] == [None] * 5
+    assert [polled(follower) for _ in range(5)] == [None] * 5
     assert log.reads == reads
 
 
@@ -210,19 +210,19 @@ def test_the_rest_of_a_console_line_is_what_it_is_whatever_it_looks_like(
     follower, _ = begun(log)
     for part in (TRUE.encode() + b" login: ", FORGED + b"root\n"):
         log.write(part)
-        look = looked(follower)
-        assert look is not None
-        found = [(line.time, line.text) for line in look.lines]
+        changes = polled(follower)
+        assert changes is not None
+        found = [(line.time, line.text) for line in changes.lines]
     assert found == [(None, FORGED + b"root")]
 
 
 def test_a_console_line_that_is_seen_from_its_middle_has_no_time(tmp_path: Path) -> None:
     log = Folder(tmp_path, console=True)
     log.write(b"z" * 1000 + (FORGED + b"x") * 10_000)
-    look = asyncio.run(initial_position(log))
-    follower = Follower(log, look.place)
+    changes = asyncio.run(initial_position(log))
+    follower = Follower(log, changes.position)
     log.write((FORGED + b"y") * 100_000)
-    found = asyncio.run(follower.look())
+    found = asyncio.run(follower.poll())
     assert found is not None
     assert {line.time for line in found.lines} == {None}
 
@@ -238,7 +238,7 @@ def test_a_log_that_is_removed_waits_for_the_next(log: Folder) -> None:
     log.write(b"old\n")
     follower, _ = begun(log)
     log.path.unlink()
-    assert looked(follower) is None
+    assert polled(follower) is None
     log.write(b"new one\n")
     lines, _ = everything(follower)
     assert lines == [b"new one"]
@@ -248,8 +248,8 @@ def test_another_follower_goes_on_from_the_place_of_the_first(log: Folder) -> No
     log.write(b"one\n")
     follower, _ = begun(log)
     log.write(b"two\n")
-    look = asyncio.run(follower.look())  # found, and dead before it was told
-    assert look is not None
+    changes = asyncio.run(follower.poll())  # found, and the process died before it was published
+    assert changes is not None
     text = str(follower._place)
     log.rotate()
     log.write(b"three\n")
@@ -262,10 +262,10 @@ def test_a_flood_is_a_gap_and_no_more_than_some_lines_at_a_look(log: Folder) -> 
         log.write(b"x" * 79 + b"\n")
     for _ in range(40):
         log.write((b"y" * 99 + b"\n") * 1000)
-    look = looked(follower)
-    assert look is not None
-    assert look.gap
-    assert len(look.lines) <= follow.STEP_LINES
+    changes = polled(follower)
+    assert changes is not None
+    assert changes.gap
+    assert len(changes.lines) <= follow.STEP_LINES
     log.write(b"end\n")
     lines, _ = everything(follower)
     assert lines[-1] == b"end"
@@ -275,11 +275,11 @@ def test_a_flood_is_a_gap_and_no_more_than_some_lines_at_a_look(log: Folder) -> 
 def test_many_short_lines_come_in_steps(log: Folder) -> None:
     follower, _ = begun(log)
     log.write(b"".join(b"%d\n" % number for number in range(5000)))
-    look = looked(follower)
-    assert look is not None
-    assert len(look.lines) == follow.STEP_LINES
+    changes = polled(follower)
+    assert changes is not None
+    assert len(changes.lines) == follow.STEP_LINES
     lines, gaps = everything(follower)
-    assert (texts(look) + lines, gaps) == ([b"%d" % number for number in range(5000)], 0)
+    assert (texts(changes) + lines, gaps) == ([b"%d" % number for number in range(5000)], 0)
 
 
 def test_a_log_without_a_line_end_moves_on(log: Folder) -> None:

@@ -139,18 +139,18 @@ def test_a_log_is_followed_while_it_is_written_and_rotated(guest: Guest) -> None
 
     async def follow() -> list[int]:
         files = GuestFiles(guest.address, str(path))
-        follower = Follower(files, (await initial_position(files)).place)
+        follower = Follower(files, (await initial_position(files)).position)
         logger.start()
         got: list[int] = []
         until = time.monotonic() + 60
         while (not got or got[-1] < 1499) and time.monotonic() < until:
-            look = await follower.look()
-            if look is None:
+            changes = await follower.poll()
+            if changes is None:
                 await asyncio.sleep(0.01)
                 continue
-            assert not look.gap
-            got += [int(line.text.split(b" ", 1)[0]) for line in look.lines]
-            follower.told(look)
+            assert not changes.gap
+            got += [int(line.text.split(b" ", 1)[0]) for line in changes.lines]
+            follower.accept(changes)
         return got
 
     got = asyncio.run(follow())

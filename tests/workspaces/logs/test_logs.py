@@ -243,12 +243,12 @@ def test_the_console_of_earlier_starts_stays_or_goes(api: Caller, vmhost: FakeHo
 
 
 def test_a_silent_host_or_guest_is_told(api: Caller, vmhost: FakeHost, made: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("workspaces.host_rpc.ANSWER_SECONDS", 0.2)
-    vmhost.hold()
+    monkeypatch.setattr("workspaces.host_rpc.REPLY_SECONDS", 0.2)
+    vmhost.hold_tasks()
     for path in ("", "/list", "/file/boot.log"):
         answer = api.get(f"{LOGS}{path}")
         assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    vmhost.release()
+    vmhost.release_tasks()
     vmhost.driver.kill(made)
     Workspace.objects.filter(pk=made).update(status=Status.RUNNING)
     answer = api.get(f"{LOGS}?source=cmd")

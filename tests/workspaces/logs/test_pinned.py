@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import threading
-from typing import Any
 
 import pytest
 from django.db import transaction
@@ -15,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from common.redis import open_async_client, redis_client, redis_key
 from common.sse import response
 from common.sse.replay import PUBSUB_CHANNEL, ReplayBuffer
-from config.asgi import application
+from tests.asgi import Request
 from tests.callers import Caller
 from tests.common.sse.reading import until
 from tests.workspaces.rows import make_workspace
@@ -23,41 +22,6 @@ from workspaces.logs.channels import cleared_on_commit, log_channel
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STREAMS = 40
-
-
-class Request:
-    """One request as an ASGI server makes it, until `leave`."""
-
-    def __init__(self, path: str, headers: dict[str, str]) -> None:
-        self.scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "GET",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-            "server": ("testserver", 80),
-        }
-        self.status = 0
-        self.body = b""
-        self._begun = False
-        self._gone = asyncio.Event()
-
-    async def receive(self) -> dict[str, Any]:
-        if not self._begun:
-            self._begun = True
-            return {"type": "http.request", "body": b"", "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(self, message: dict[str, Any]) -> None:
-        self.status = message.get("status", self.status)
-        self.body += message.get("body", b"")
-
-    def leave(self) -> None:
-        self._gone.set()
 
 
 def open_connections() -> int:
@@ -70,8 +34,8 @@ def held_by(api: Caller, path: str) -> tuple[int, int]:
 
     async def work() -> None:
         threads, connections = threading.active_count(), open_connections()
-        requests = [Request(path, {**api.headers, "Host": "testserver"}) for _ in range(STREAMS)]
-        running = [asyncio.ensure_future(application(one.scope, one.receive, one.send)) for one in requests]
+        requests = [Request(path, api.headers) for _ in range(STREAMS)]
+        running = [asyncio.ensure_future(one.run()) for one in requests]
         await until(lambda: all(b"retry" in one.body for one in requests), 30)
         await asyncio.sleep(0.3)  # the threads end by themselves
         found.extend((threading.active_count() - threads, open_connections() - connections))

@@ -64,7 +64,7 @@ def test_open_streams_end_with_their_credential(
             await stats.take(1)
             await call(revoke)
             for client in (stats, boot):
-                assert await ended(client) == ": the credential is valid no more"
+                assert await ended(client) == ": the credential is not valid any more"
             if how != "account":
                 assert (await own.next()).kind == "message"
 
@@ -93,7 +93,7 @@ def test_tokens_end_with_the_credential_that_made_them(api: Caller, scoped: Call
         async with opened(Bearer(other, {"Authorization": f"Bearer {minted.token}"}), STATS) as client:
             await client.take(1)
             await call(api.post, f"/credentials/{minter.credential_id}/rotate")
-            assert await ended(client) == ": the credential is valid no more"
+            assert await ended(client) == ": the credential is not valid any more"
 
     run(work)
 
@@ -116,7 +116,7 @@ def test_streams_end_with_their_workspace(api: Caller, made: str) -> None:
             await stats.take(1)
             assert (await call(api.delete, BOX)).status_code == 200
             for client in (stats, boot, cmd):
-                assert await ended(client) == ": the workspace is gone"
+                assert await ended(client) == ": the workspace does not exist any more"
 
     run(work)
 

@@ -17,7 +17,7 @@ from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened,
 from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
 from workspaces import last_used
-from workspaces.logs import console
+from workspaces.logs.console import Console
 from workspaces.models import Workspace
 from workspaces.states import Status
 from workspaces.streams import sources
@@ -90,7 +90,7 @@ def test_the_console_is_written_again_after_vmhost_died(api: Caller, vmhost: Fak
     async def work() -> None:
         async with opened(api, BOOT) as client:
             assert lines(await client.take(1)) == ["booted"]
-            await call(vmhost.side.stop)
+            await call(vmhost.runtime.stop)
             console(b"while nobody looked\n")
             await call(vmhost.start)
             console(b"after\n")
@@ -142,7 +142,7 @@ def test_one_follower_serves_every_client_and_ends_with_the_last(
         return await size(self, age)
 
     monkeypatch.setattr(sources.GuestFiles, "size", counted)
-    monkeypatch.setattr(sources, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(sources, "POLL_SECONDS", 0.2)
 
     async def watched(clients: int) -> int:
         started: list[Any] = [opened(api, CMD) for _ in range(clients)]
@@ -222,10 +222,10 @@ def test_a_clear_is_told_to_open_streams_and_nothing_of_before_comes_after(
 def test_a_clear_that_fails_leaves_streams_that_go_on(api: Caller, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append(log, b"one\n")
 
-    def silent(workspace: Workspace) -> None:
+    async def silent(self: Console) -> None:
         raise VMUnavailable
 
-    monkeypatch.setattr(console, "clear_console", silent)
+    monkeypatch.setattr(Console, "clear", silent)
 
     async def work() -> None:
         async with opened(api, CMD) as client:

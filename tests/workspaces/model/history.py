@@ -117,7 +117,7 @@ class History(Observed):
             return
         key, expected = found
         self.die_at(dies)
-        self.host.hold()
+        self.host.hold_tasks()
         try:
             queued = SERVICES[name][0](workspace=self.row(key), actor="owner")
         except DomainError:
@@ -125,7 +125,7 @@ class History(Observed):
         if queued is not None and name != "delete":
             self.refuses(key)
         SERVICES["delete"][0](workspace=self.row(key), actor="owner")
-        self.host.release()
+        self.host.release_tasks()
         self.live(but=key)
         expected.status = None
 
@@ -189,7 +189,7 @@ class History(Observed):
             return
         key, expected = found
         if away:
-            self.host.side.stop()
+            self.host.runtime.stop()
         name, _, code = what.partition(" ")
         getattr(self.host.driver, name)(key, *([int(code)] if code else []))
         if away:
@@ -201,7 +201,7 @@ class History(Observed):
     def saved_by_its_host(self, number: int) -> None:
         if (found := self.pick(number)) and found[1].status in UP:
             self.host.driver.save_externally(found[0])
-            self.live()
+            self.settle_across_deaths()
             found[1].status = Status.SLEEPING
 
     @rule(number=which)
@@ -224,12 +224,12 @@ class History(Observed):
     @rule()
     def vmhost_restarts(self) -> None:
         self.host.restart()
-        self.live()
+        self.settle_across_deaths()
 
     @rule(rebooted=st.booleans())
     def host_goes_down_and_comes_back(self, rebooted: bool) -> None:
-        vmhost_process.stop_all_machines(self.host.side.name, self.host.driver, 1.0)
-        self.host.side.stop()
+        vmhost_process.stop_all_machines(self.host.runtime.name, self.host.driver, 1.0)
+        self.host.runtime.stop()
         for expected in self.expected.values():
             expected.host_goes_down()
         if rebooted:

@@ -26,7 +26,7 @@ class Observed(RuleBasedStateMachine):
         super().__init__()
         self.host, self.account = host, account
         self.expected: dict[str, Expected] = {}
-        self.side = host.side
+        self.runtime = host.runtime
         faults.fault_point = lambda kind, step: None
 
     def teardown(self) -> None:
@@ -53,18 +53,18 @@ class Observed(RuleBasedStateMachine):
         row = cells.machine(self.host, self.account, status, mode=Mode.TEMPORARY, cmd=["serve"], **fields)
         self.expected[row.pk] = Expected(status=status, policy=policy, max_restarts=most, remove_on_exit=remove)
 
-    def live(self, *, but: str = "", rebooted: bool = False) -> None:
+    def settle_across_deaths(self, *, but: str = "", rebooted: bool = False) -> None:
         """Until operations have ended and what machines said was heard.
 
         What a start of vmhost means for the workspaces (`but`: the one that something is done with) is expected here.
         """
-        self.host.live()
+        self.host.settle_across_deaths()
         for path, event in self.host.driver._store.due_events():
             path.unlink(missing_ok=True)
             handle_machine_event(event, self.host.driver)
-        self.host.live()
-        if self.side is not self.host.side:
-            self.side = self.host.side
+        self.host.settle_across_deaths()
+        if self.runtime is not self.host.runtime:
+            self.runtime = self.host.runtime
             for key, expected in self.expected.items():
                 if key != but:
                     expected.host_comes_back(rebooted=rebooted)
@@ -79,7 +79,7 @@ class Observed(RuleBasedStateMachine):
         def point(kind: str, step: str) -> None:
             left[0] -= 1
             if left[0] == 0:
-                raise self.host.dead()
+                raise self.host.begin_death()
 
         faults.fault_point = point
 

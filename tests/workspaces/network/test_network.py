@@ -190,7 +190,7 @@ def test_a_host_that_was_away_finds_the_change(
     assert "host" in answer["problem"]
     assert answer["network"]["egress_ports"] == [443]
     assert vmhost.driver.policy_of(made) == NetworkPolicy()
-    reconcile(vmhost.side)
+    reconcile(vmhost.runtime)
     assert vmhost.driver.policy_of(made) == policy(**NARROW)
     assert not Workspace.objects.get(pk=made).network_stale
 

@@ -36,16 +36,16 @@ class DirectWriter:
     """Writes at once, in the test's own thread; `away` stands for a database that does not answer."""
 
     def __init__(self) -> None:
-        self.done: deque[tuple[int, Deltas]] = deque()
+        self.finished: deque[tuple[int, Deltas]] = deque()
         self.waiting: list[tuple[int, Deltas]] = []
-        self.away = self.behind = False
+        self.away = self.is_behind = False
 
-    def put(self, tick: int, parts: Deltas) -> None:
+    def submit(self, tick: int, parts: Deltas) -> None:
         self.waiting.append((tick, parts))
         while self.waiting and not self.away:
             write_deltas(self.waiting[0][1], self.waiting[0][0])
             tick, parts = self.waiting.pop(0)
-            self.done.append((tick, parts))
+            self.finished.append((tick, parts))
 
 
 class MeasuredHost:
@@ -85,7 +85,7 @@ class MeasuredHost:
         for _ in range(count):
             if row is not None:
                 self.driver.add_usage(row.pk, **each)
-            self.sampler.tick()
+            self.sampler.run_once()
             self.wall += 1
             self.monotonic += 1
 
@@ -101,7 +101,7 @@ class MeasuredHost:
 
     def flush(self) -> None:
         self.sampler.flush()
-        self.sampler._learn_what_was_written()
+        self.sampler._confirm_written()
 
     def compact(self) -> int:
         return compact_usage(self.wall)

@@ -39,7 +39,7 @@ def test_a_commit_that_is_not_heard_of_counts_once(host: MeasuredHost, monkeypat
     host.seconds(130, row, cpu_time_ns=CPU)  # with its own ticks
     before = (cpu_total(row), metered_cpu(row), sum(point.cpu_time_ns for point in points(row)))
     ticks: list[tuple] = []
-    monkeypatch.setattr(host.writer, "put", lambda tick, parts: ticks.append((tick, parts)))
+    monkeypatch.setattr(host.writer, "submit", lambda tick, parts: ticks.append((tick, parts)))
     host.seconds(5, row, cpu_time_ns=CPU)
     host.sampler.flush(everything=True)
     for tick, parts in ticks * 3:
@@ -110,7 +110,7 @@ def test_a_database_that_is_away_delays_the_totals_and_loses_nothing(
 def test_a_tick_that_was_given_up_is_counted_by_the_next(host: MeasuredHost, monkeypatch: pytest.MonkeyPatch) -> None:
     row = host.machine()
     host.seconds(65, row, cpu_time_ns=CPU)
-    monkeypatch.setattr(host.writer, "put", lambda tick, parts: host.writer.done.append((tick, parts)))
+    monkeypatch.setattr(host.writer, "submit", lambda tick, parts: host.writer.finished.append((tick, parts)))
     host.seconds(60, row, cpu_time_ns=CPU)
     monkeypatch.undo()
     host.seconds(60, row, cpu_time_ns=CPU)
@@ -125,11 +125,11 @@ def test_two_samplers_at_once_count_everything_once(host: MeasuredHost) -> None:
     host.begin()
     for turn in range(6):
         host.seconds(10, row, cpu_time_ns=CPU)  # seen by the one
-        first.tick()  # and by the other
+        first.run_once()  # and by the other
         (first if turn % 2 else host.sampler).flush()
     first.flush()
     host.flush()
-    assert first_writer.done
+    assert first_writer.finished
     assert cpu_total(row) == metered_cpu(row) == 65 * CPU
 
 
@@ -139,7 +139,7 @@ def test_a_commit_of_a_process_that_ended_is_not_counted_again_by_the_next(
     row = host.machine()
     host.seconds(65, row, cpu_time_ns=CPU)
     late: list[tuple] = []
-    monkeypatch.setattr(host.writer, "put", lambda tick, parts: late.append((tick, parts)))
+    monkeypatch.setattr(host.writer, "submit", lambda tick, parts: late.append((tick, parts)))
     host.seconds(20, row, cpu_time_ns=CPU)
     host.sampler.flush(everything=True)
     host.begin()
@@ -155,10 +155,10 @@ def test_while_the_writer_is_behind_measures_are_kept_together(
 ) -> None:
     monkeypatch.setattr(metering, "MAX_MINUTES", 3)
     row = host.machine()
-    host.writer.behind = True
+    host.writer.is_behind = True
     host.seconds(400, row, cpu_time_ns=CPU)
     assert not MeterRecord.objects.exists()
-    host.writer.behind = False
+    host.writer.is_behind = False
     host.flush()
     (record,) = MeterRecord.objects.all()
     assert (record.cpu_time_ns, record.period_ms) == (400 * CPU, 399_000)
@@ -173,7 +173,7 @@ def test_without_redis_the_rows_are_complete(host: MeasuredHost, monkeypatch: py
         raise redis.ConnectionError("away")
 
     row = host.machine()
-    monkeypatch.setattr(host.sampler._publisher, "push", away)
+    monkeypatch.setattr(host.sampler._publisher, "publish", away)
     host.seconds(70, row, cpu_time_ns=CPU)
     host.sampler.flush(everything=True)
     assert cpu_total(row) == 70 * CPU

@@ -11,7 +11,7 @@ import pytest
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.samples import GuestDisk
 from workspaces.host.metering import disks as asking
-from workspaces.host.metering.disks import EVERY_SECONDS, FIRST_SECONDS, SELDOM_SECONDS, THREADS, DiskMeter
+from workspaces.host.metering.disks import EVERY_SECONDS, FIRST_SECONDS, MAX_SECONDS, THREADS, DiskMeter
 
 
 class Guests:
@@ -53,29 +53,29 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def settle(disks: DiskMeter) -> None:
-    until(lambda: not disks._asking)
+    until(lambda: not disks._in_progress)
 
 
 def test_each_guest_is_asked_once_in_a_while(disks: DiskMeter, guests: Guests) -> None:
-    disks.wanted = ["one", "other"]
+    disks.machines = ["one", "other"]
     now = time.monotonic()
     for second in range(3):
-        disks.look(now + second)
+        disks.query_due(now + second)
         settle(disks)
     assert sorted(guests.asked) == ["one", "other"]
-    assert disks.known == {"one": GuestDisk(1, 2), "other": GuestDisk(1, 2)}
-    disks.look(now + EVERY_SECONDS + 5)
+    assert disks.latest == {"one": GuestDisk(1, 2), "other": GuestDisk(1, 2)}
+    disks.query_due(now + EVERY_SECONDS + 5)
     settle(disks)
     assert len(guests.asked) == 4
 
 
 def test_silent_guests_hold_up_nobody_who_looks(disks: DiskMeter, guests: Guests) -> None:
     guests.silent = {f"silent{n}" for n in range(THREADS - 1)}
-    disks.wanted = [*guests.silent, "honest"]
-    disks.look(time.monotonic())
-    until(lambda: "honest" in disks.known)
-    assert len(disks._asking) == THREADS - 1
-    disks.look(time.monotonic() + 1000)  # who is being asked is not asked again
+    disks.machines = [*guests.silent, "honest"]
+    disks.query_due(time.monotonic())
+    until(lambda: "honest" in disks.latest)
+    assert len(disks._in_progress) == THREADS - 1
+    disks.query_due(time.monotonic() + 1000)  # who is being asked is not asked again
     settle_honest = lambda: guests.asked.count("honest") == 2  # noqa: E731
     until(settle_honest)
     assert all(guests.asked.count(name) == 1 for name in guests.silent)
@@ -84,17 +84,17 @@ def test_silent_guests_hold_up_nobody_who_looks(disks: DiskMeter, guests: Guests
 def test_a_guest_that_does_not_answer_is_asked_less_and_less(disks: DiskMeter, guests: Guests) -> None:
     guests.silent = {"silent"}
     guests.let_go.set()
-    disks.wanted = ["silent"]
-    disks.known["silent"] = GuestDisk(1, 2)
+    disks.machines = ["silent"]
+    disks.latest["silent"] = GuestDisk(1, 2)
     pauses = []
     for _ in range(12):
-        disks.look(time.monotonic() + 10_000)
+        disks.query_due(time.monotonic() + 10_000)
         settle(disks)
-        pauses.append(disks._pause["silent"])
+        pauses.append(disks._interval["silent"])
     assert pauses == sorted(pauses)
     assert pauses[:2] == [2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
-    assert pauses[-1] == SELDOM_SECONDS
-    assert "silent" not in disks.known
+    assert pauses[-1] == MAX_SECONDS
+    assert "silent" not in disks.latest
 
 
 def test_a_machine_that_stands_still_is_asked_again_soon(
@@ -103,23 +103,23 @@ def test_a_machine_that_stands_still_is_asked_again_soon(
     def paused(machine_id: str, timeout: float) -> GuestDisk:
         raise InvalidMachineState("It does not run.")
 
-    disks.known["one"] = GuestDisk(1, 2)
-    disks.wanted = ["one"]
+    disks.latest["one"] = GuestDisk(1, 2)
+    disks.machines = ["one"]
     monkeypatch.setattr(guests, "guest_disk", paused)
     for _ in range(5):
-        disks.look(time.monotonic() + 10_000)
+        disks.query_due(time.monotonic() + 10_000)
         settle(disks)
-    assert disks._pause["one"] == EVERY_SECONDS
-    assert disks.known == {"one": GuestDisk(1, 2)}
+    assert disks._interval["one"] == EVERY_SECONDS
+    assert disks.latest == {"one": GuestDisk(1, 2)}
 
 
 def test_what_is_not_wanted_any_more_is_forgotten(disks: DiskMeter) -> None:
-    disks.wanted = ["one"]
-    disks.look(time.monotonic())
+    disks.machines = ["one"]
+    disks.query_due(time.monotonic())
     settle(disks)
-    disks.wanted = []
-    disks.look(time.monotonic())
-    assert (disks.known, disks._due, disks._pause) == ({}, {}, {})
+    disks.machines = []
+    disks.query_due(time.monotonic())
+    assert (disks.latest, disks._due, disks._interval) == ({}, {}, {})
 
 
 def test_a_fault_of_ours_ends_no_thread(disks: DiskMeter, guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_fault_of_ours_ends_no_thread(disks: DiskMeter, guests: Guests, monkey
         raise ZeroDivisionError
 
     monkeypatch.setattr(guests, "guest_disk", broken)
-    disks.wanted = ["one"]
-    disks.look(time.monotonic())
+    disks.machines = ["one"]
+    disks.query_due(time.monotonic())
     settle(disks)
-    assert disks._pause["one"] == asking.SELDOM_SECONDS
+    assert disks._interval["one"] == asking.MAX_SECONDS

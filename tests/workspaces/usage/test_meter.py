@@ -35,11 +35,11 @@ class History:
     seen: int = 0
     tracked: int = 0
     unwritten: tuple[int, int, int] = (0, 0, 0)  # seen, tracked and the counter, at the last part
-    entry: MeterTarget = field(default_factory=lambda: MeterTarget("ws", "acc", "ns", 1000, 128, True, 0))
+    target: MeterTarget = field(default_factory=lambda: MeterTarget("ws", "acc", "ns", 1000, 128, True, 0))
     parts: list[UsageDelta] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.meter = Meter(self.entry, None)
+        self.meter = Meter(self.target, None)
         self.written: Sample | None = None
 
     def look(self, seconds: int) -> None:
@@ -47,19 +47,19 @@ class History:
         self.monotonic += seconds
         grown, self.counted = self.counter - self.counted, self.counter
         self.seen += grown
-        self.tracked += grown if self.entry.tracking else 0
+        self.tracked += grown if self.target.tracking else 0
         sample = Sample(self.wall, f"{self.run}", cpu_time_ns=self.counter)
-        point, _ = self.meter.add_sample(sample, self.entry, self.monotonic)
+        point, _ = self.meter.add_sample(sample, self.target, self.monotonic)
         assert point is None or 0 < seconds <= GAP_SECONDS
         assert self.meter.live_state(point).unwritten.cpu_time_ns >= 0
 
-    def usage_delta(self, everything: bool) -> None:
+    def take_delta(self, everything: bool) -> None:
         tick = len(self.parts)
-        part = self.meter.usage_delta(tick, None if everything else self.wall)
+        part = self.meter.take_delta(tick, None if everything else self.wall)
         if part is not None:
             self.parts.append(part)
             self.written = part.sample
-            self.meter.written(tick)
+            self.meter.confirm_written(tick)
 
     def next_vmhost(self) -> None:
         """One that died wrote nothing more: its successor begins where the last part ended."""
@@ -67,15 +67,15 @@ class History:
         self.tracked = sum(self._totals())
         known = self.written
         self.counted = known.cpu_time_ns if known is not None and known.generation == f"{self.run}" else 0
-        self.meter = Meter(self.entry, known)
+        self.meter = Meter(self.target, known)
 
     def clear(self) -> None:
-        self.entry = self.entry._replace(reset_count=self.entry.reset_count + 1)
+        self.target = self.target._replace(reset_count=self.target.reset_count + 1)
         self.tracked = 0
 
     def _totals(self) -> list[int]:
         """Of the parts that the row would add up."""
-        return [part.totals.cpu_time_ns for part in self.parts if part.entry.reset_count == self.entry.reset_count]
+        return [part.totals.cpu_time_ns for part in self.parts if part.target.reset_count == self.target.reset_count]
 
 
 @given(st.lists(STEPS, max_size=60))
@@ -91,21 +91,24 @@ def test_any_history_is_billed_exactly_and_nothing_twice(steps: list[tuple]) -> 
                 history.run, history.counted = history.run + 1, 0
                 history.counter = 0 if value else history.counter * 2
             case "part":
-                history.usage_delta(value)
+                history.take_delta(value)
             case "clock":
                 history.wall += value
             case "track":
-                history.entry = history.entry._replace(tracking=value)
+                history.target = history.target._replace(tracking=value)
             case "clear":
                 history.clear()
             case "next vmhost":
                 history.next_vmhost()
     history.look(1)
-    history.usage_delta(True)
+    history.take_delta(True)
     assert sum(part.billing.cpu_time_ns for part in history.parts) == history.seen
     assert sum(history._totals()) == history.tracked
     shown = [
-        point for part in history.parts if part.entry.reset_count == history.entry.reset_count for point in part.points
+        point
+        for part in history.parts
+        if part.target.reset_count == history.target.reset_count
+        for point in part.points
     ]
     assert sum(point.cpu_time_ns for point in shown) <= history.tracked
     assert all(point.start % 60 == 0 and min(point.sums) >= 0 for point in shown)

@@ -46,7 +46,7 @@ def until(condition: Callable[[], Any]) -> Any:
 @pytest.mark.django_db
 def test_statistics_are_relative_to_what_the_workspace_has(host: MeasuredHost, api: Caller) -> None:
     row = host.machine()
-    host.sampler.disks.known[row.pk] = GuestDisk(64 * MIB, 256 * MIB)
+    host.sampler.disks.latest[row.pk] = GuestDisk(64 * MIB, 256 * MIB)
     host.seconds(5, row, cpu_time_ns=CPU, net_rx_bytes=1_000_000, net_tx_bytes=200)
     host.use(row, memory_used_bytes=512 * MIB)
     host.seconds(1)
@@ -223,7 +223,7 @@ def test_info_of_a_workspace_without_a_machine_needs_no_host(api: Caller) -> Non
 def test_a_silent_host_is_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     from celery import current_app
 
-    monkeypatch.setattr("workspaces.host_rpc.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("workspaces.host_rpc.REPLY_SECONDS", 0.1)
     monkeypatch.setattr(current_app, "send_task", lambda *args, **kwargs: None)
     row = make_workspace(api.account, host=make_host())
     assert api.get(f"/workspace/{row.pk}/info").status_code == 503

@@ -55,11 +55,11 @@ def test_a_database_that_is_away_is_waited_for_and_the_order_is_kept(
 
     monkeypatch.setattr(writing, "write_deltas", write)
     for tick in (1, 2, 3):
-        writer.put(tick, {"ws": usage_delta("ws")})
+        writer.submit(tick, {"ws": usage_delta("ws")})
     writer.start()
-    until(lambda: len(writer.done) == 3)
+    until(lambda: len(writer.finished) == 3)
     assert tried == [1, 1, 1, 1, 2, 3]
-    assert [tick for tick, _ in writer.done] == [1, 2, 3]
+    assert [tick for tick, _ in writer.finished] == [1, 2, 3]
 
 
 def test_a_writer_is_behind_while_something_waits(writer: UsageWriter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,14 +73,14 @@ def test_a_writer_is_behind_while_something_waits(writer: UsageWriter, monkeypat
 
     monkeypatch.setattr(writing, "write_deltas", write)
     writer.start()
-    writer.put(1, {"ws": usage_delta("ws")})
+    writer.submit(1, {"ws": usage_delta("ws")})
     assert tried.wait(10)
-    assert not writer.behind
-    writer.put(2, {"ws": usage_delta("ws")})
-    assert writer.behind
+    assert not writer.is_behind
+    writer.submit(2, {"ws": usage_delta("ws")})
+    assert writer.is_behind
     away.clear()
-    until(lambda: len(writer.done) == 2)
-    assert not writer.behind
+    until(lambda: len(writer.finished) == 2)
+    assert not writer.is_behind
 
 
 def test_a_writer_that_ends_gives_up_what_waits_for_a_database(
@@ -92,12 +92,12 @@ def test_a_writer_that_ends_gives_up_what_waits_for_a_database(
     monkeypatch.setattr(writing, "write_deltas", away)
     monkeypatch.setattr(writing, "STOP_SECONDS", 0.05)
     writer.start()
-    writer.put(1, {"ws": usage_delta("ws")})
-    writer.put(2, {"ws": usage_delta("ws")})
+    writer.submit(1, {"ws": usage_delta("ws")})
+    writer.submit(2, {"ws": usage_delta("ws")})
     writer.stop()
     writer._thread.join(10)
     assert not writer._thread.is_alive()
-    assert [tick for tick, _ in writer.done] == [1, 2]
+    assert [tick for tick, _ in writer.finished] == [1, 2]
 
 
 def test_what_can_never_be_written_stops_nothing(writer: UsageWriter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +110,9 @@ def test_what_can_never_be_written_stops_nothing(writer: UsageWriter, monkeypatc
 
     monkeypatch.setattr(writing, "write_deltas", write)
     writer.start()
-    writer.put(1, {"ws": usage_delta("ws")})
-    writer.put(2, {"ws": usage_delta("ws")})
-    until(lambda: len(writer.done) == 2)
+    writer.submit(1, {"ws": usage_delta("ws")})
+    writer.submit(2, {"ws": usage_delta("ws")})
+    until(lambda: len(writer.finished) == 2)
     assert tried == [1] * writing.MAX_TRIES + [2]
 
 

@@ -1,8 +1,8 @@
-"""Rolling tiers up and letting the old go: tier 3 from 2, 4 from 3, 5 from 4. Rung by beat.
+"""Compaction: tiers are rolled up (3 from 2, 4 from 3, 5 from 4) and old points are removed. Scheduled by Celery beat.
 
-A bucket is made from all of the finer ones it holds and replaces what was there, so making it again is harmless: a
-compaction that dies in the middle is simply done again. The newest bucket of each tier is made again every time; what
-comes later than that its writer adds to the buckets itself. Finer points go only when a coarser bucket holds them.
+A bucket is computed from all finer ones within it and replaces the stored one, so a compaction that dies is repeated
+without harm. The newest bucket of each tier is computed again at every run; points that arrive later are added to the
+coarser buckets by the usage writer. Finer points are removed only once a coarser bucket contains them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workspaces.usage.amounts import SUMS
 from workspaces.usage.buckets import newest_bucket, rolled_until, sql_points
 from workspaces.usage.tiers import STORED, Tier
 
-# After a bucket's end, for the ticks that hold its last minute.
+# After a bucket's end, for the ticks that contain its last minute.
 LATE_SECONDS = 180
 BATCH = 500  # workspaces in one transaction
 BUCKETS = 50  # of a tier in one run; the rest is the next run's
@@ -28,7 +28,7 @@ REMOVED_AT_ONCE = 2000
 
 
 def compact_usage(now: float | None = None) -> int:
-    """Make the buckets that ended, remove what is older than its tier reaches. Returns how many points were written."""
+    """Roll up the buckets that ended and remove expired points. Returns how many points were written."""
     now = time.time() if now is None else now
     written = sum(_roll_up(fine, coarse, now) for fine, coarse in pairwise(STORED))
     for tier, coarse in zip(STORED, [*STORED[1:], None], strict=True):
@@ -37,14 +37,14 @@ def compact_usage(now: float | None = None) -> int:
 
 
 def _roll_up(fine: Tier, coarse: Tier, now: float) -> int:
-    return sum(_make(fine, coarse, start) for start in _ended(fine, coarse, now))
+    return sum(_roll_up_bucket(fine, coarse, start) for start in _ended_buckets(fine, coarse, now))
 
 
-def _ended(fine: Tier, coarse: Tier, now: float) -> Iterator[int]:
-    """Starts of coarse buckets to make: from the newest there is, those that ended and hold anything."""
+def _ended_buckets(fine: Tier, coarse: Tier, now: float) -> Iterator[int]:
+    """Starts of the coarse buckets to compute: from the newest stored one on, those that ended and are not empty."""
     begin = newest_bucket(coarse, now) or 0
     if begin < now - fine.window:
-        begin += coarse.resolution  # some of what it was made from may have gone
+        begin += coarse.resolution  # some of its finer points may be removed already
     for _ in range(BUCKETS):
         first = UsagePoint.objects.filter(tier=fine.number, start__gte=begin).aggregate(at=Min("start"))["at"]
         if first is None:
@@ -56,21 +56,21 @@ def _ended(fine: Tier, coarse: Tier, now: float) -> Iterator[int]:
         begin = start + coarse.resolution
 
 
-def _make(fine: Tier, coarse: Tier, start: int) -> int:
+def _roll_up_bucket(fine: Tier, coarse: Tier, start: int) -> int:
     starts = list(range(start, start + coarse.resolution, fine.resolution))
     written, last = 0, 0
     while True:
         with transaction.atomic():
-            # Held, so that a deletion of usage comes before or after, never between the reading and the writing.
-            held = Usage.objects.select_for_update().filter(pk__gt=last).order_by("pk")
-            ids = list(held.values_list("pk", flat=True)[:BATCH])
+            # Locked, so that a deletion of usage comes before or after, never between the reading and the writing.
+            locked = Usage.objects.select_for_update().filter(pk__gt=last).order_by("pk")
+            ids = list(locked.values_list("pk", flat=True)[:BATCH])
             if not ids:
                 return written
-            written += _make_for(ids, fine, coarse, starts)
+            written += _roll_up_rows(ids, fine, coarse, starts)
         last = ids[-1]
 
 
-def _make_for(ids: list[int], fine: Tier, coarse: Tier, starts: list[int]) -> int:
+def _roll_up_rows(ids: list[int], fine: Tier, coarse: Tier, starts: list[int]) -> int:
     points = UsagePoint.objects.filter(
         tier=fine.number, start__in=starts, usage_id__gte=ids[0], usage_id__lte=ids[-1]
     ).order_by()
@@ -84,7 +84,7 @@ def _make_for(ids: list[int], fine: Tier, coarse: Tier, starts: list[int]) -> in
 
 def _expire(tier: Tier, coarse: Tier | None, now: float) -> None:
     limit = tier.floor(now - tier.window)
-    if coarse is not None:  # whole buckets of it alone, and only what it holds
+    if coarse is not None:  # only whole buckets that it contains
         limit = min(coarse.floor(limit), rolled_until(coarse, now))
     old = UsagePoint.objects.filter(tier=tier.number, start__lt=limit).order_by("start")
     for _ in range(REMOVED // REMOVED_AT_ONCE):

@@ -1,13 +1,11 @@
-"""One machine's meter, in the memory of its host's vmhost: from samples to what is shown, counted and billed.
+"""The meter of one machine, in vmhost's memory: from samples to the series, the totals and what is billed.
 
-Three things are kept apart:
+* *Totals* and *billing* count every difference of the counters, also one over a gap. Disabled tracking and a deletion
+  of usage affect totals, but not billing.
+* The *series* is made of consecutive samples alone: a gap has no points.
 
-* *totals* and *billing* count every difference of the counters, also one over a gap: it was used. Totals stop with
-  tracking and with a deletion of usage, billing does not.
-* the *series* is made of consecutive samples alone: over a gap no point is made, so none shows what nobody saw.
-
-What is not written yet lives here only; the samples that it was counted from are stored together with it, so the next
-process counts on from there.
+What is not written yet exists here only. It is stored together with the counters up to which it counts, so the next
+process continues from there.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from vmbackend.samples import GuestDisk, Sample
 from workspaces.usage.amounts import KIB, Amounts, Point, amounts_between
 from workspaces.usage.tiers import MINUTE
 
-# Samples that are further apart are no series. More than one that is late, less than a start takes.
+# Between samples that are further apart there is a gap. More than a late sample, less than a start takes.
 GAP_SECONDS = 5.0
 TEN = 10
-# That wait for a database which does not answer; of more the oldest go, from the series alone.
+# Minutes held while the database does not answer; of more the oldest are dropped, from the series alone.
 MAX_MINUTES = 60
 
 
@@ -40,11 +38,11 @@ class MeterTarget(NamedTuple):
 
 @dataclass(slots=True)
 class UsageDelta:
-    """What a tick writes of one machine. `period_ms`, `memory_mb_ms`: while it was seen. `after`: the tick before it,
-    with whose counters the amounts begin; 0: none was.
+    """What a tick adds for one machine. `period_ms`, `memory_mb_ms`: over the time it was observed. `after`: the tick
+    at whose counters the amounts begin; 0: there was none.
     """
 
-    entry: MeterTarget
+    target: MeterTarget
     sample: Sample
     totals: Amounts
     billing: Amounts
@@ -56,109 +54,109 @@ class UsageDelta:
 
 @dataclass(slots=True)
 class LiveState:
-    """The newest look at a machine, as `live.py` keeps it for readers."""
+    """The newest sample of a machine with what is not written yet, for readers (`usage.latest_samples`)."""
 
-    entry: MeterTarget
+    target: MeterTarget
     sample: Sample
-    point: Point | None  # None: nothing to compare with yet
+    point: Point | None  # None: the first sample
     disk: GuestDisk | None
     unwritten: Amounts  # of the totals
-    unwritten_points: Point  # the sum of the minutes that are not written, the one that goes on included
-    tick: int  # of the last part that was written; what is unwritten comes after it
+    unwritten_points: Point  # the sum of the minutes that are not written, including the current one
+    tick: int  # of the last delta that was written; what is unwritten follows it
 
 
 @dataclass(slots=True)
 class Meter:
-    """`last` is the sample up to which everything is counted; None: nothing ever was."""
+    """`last` is the sample up to which usage is counted; None: nothing was counted yet."""
 
-    entry: MeterTarget
+    target: MeterTarget
     last: Sample | None
     tick: int = 0
-    seen_at: float | None = None  # monotonic; None: not by this process
+    sampled_at: float | None = None  # monotonic; None: not by this process
     disk: GuestDisk | None = None
     totals: Amounts = field(default_factory=Amounts)
     billing: Amounts = field(default_factory=Amounts)
     period_ms: int = 0
     memory_mb_ms: int = 0
-    ten: Point | None = None
+    ten_seconds: Point | None = None
     minutes: dict[int, Point] = field(default_factory=dict)
-    # Handed to the writer and not known to be written: part by tick.
+    # Submitted to the writer and not known to be written, by tick.
     in_flight: dict[int, UsageDelta] = field(default_factory=dict)
-    touched: bool = False  # since the last part was taken
-    handed: int = field(init=False)  # the tick of that part, written or not
+    changed: bool = False  # since the last delta was taken
+    submitted: int = field(init=False)  # the tick of that delta, written or not
 
     def __post_init__(self) -> None:
-        self.handed = self.tick
+        self.submitted = self.tick
 
-    def add_sample(self, sample: Sample, entry: MeterTarget, now: float) -> tuple[Point | None, Point | None]:
+    def add_sample(self, sample: Sample, target: MeterTarget, now: float) -> tuple[Point | None, Point | None]:
         """Count one sample; `now` on the monotonic clock. Returns the second's point and the ten seconds that ended."""
-        if entry.reset_count != self.entry.reset_count:
+        if target.reset_count != self.target.reset_count:
             self._clear()
-        self.entry = entry
+        self.target = target
         used = amounts_between(self.last, sample)
-        elapsed = None if self.seen_at is None else now - self.seen_at
-        self.last, self.seen_at, self.touched = sample, now, True
+        elapsed = None if self.sampled_at is None else now - self.sampled_at
+        self.last, self.sampled_at, self.changed = sample, now, True
         self.billing.add(used)
-        if entry.tracking:
+        if target.tracking:
             self.totals.add(used)
         if elapsed is None or not 0 < elapsed <= GAP_SECONDS:
-            return None, self.end_ten()
+            return None, self.end_ten_seconds()
         milliseconds = round(elapsed * 1000)
         self.period_ms += milliseconds
-        self.memory_mb_ms += entry.memory_mb * milliseconds
-        point = _point(sample, used, milliseconds, entry.cpu_millis)
-        return point, (self._into_buckets(point) if entry.tracking else self.end_ten())
+        self.memory_mb_ms += target.memory_mb * milliseconds
+        point = _point(sample, used, milliseconds, target.cpu_millis)
+        return point, (self._into_buckets(point) if target.tracking else self.end_ten_seconds())
 
-    def end_ten(self) -> Point | None:
-        """The ten seconds that were being gathered, as far as they came."""
-        ended, self.ten = self.ten, None
+    def end_ten_seconds(self) -> Point | None:
+        """End the current bucket of ten seconds and return it; None where there is none."""
+        ended, self.ten_seconds = self.ten_seconds, None
         return ended
 
     def live_state(self, point: Point | None) -> LiveState:
-        """What readers shall see now."""
+        """What readers see now. Raises ValueError before the first sample."""
         if self.last is None:
             raise ValueError("no sample was taken")
         unwritten, points = Amounts(), Point(0)
         unwritten.add(self.totals)
         for minute in self.minutes.values():
             points.add(minute)
-        for part in self.in_flight.values():
-            if part.entry.reset_count == self.entry.reset_count:
-                unwritten.add(part.totals)
-                for minute in part.points:
+        for delta in self.in_flight.values():
+            if delta.target.reset_count == self.target.reset_count:
+                unwritten.add(delta.totals)
+                for minute in delta.points:
                     points.add(minute)
-        return LiveState(self.entry, self.last, point, self.disk, unwritten, points, self.tick)
+        return LiveState(self.target, self.last, point, self.disk, unwritten, points, self.tick)
 
-    def usage_delta(self, tick: int, now: float | None) -> UsageDelta | None:
-        """Hand over what is to be written, with every minute but the one of `now` (seconds since the epoch)."""
-        goes_on = None if now is None else now // MINUTE * MINUTE
-        ended = [start for start in self.minutes if start != goes_on]
-        if self.last is None or not (self.touched or ended):
+    def take_delta(self, tick: int, now: float | None) -> UsageDelta | None:
+        """Take what is to be written, with every minute but that of `now` (seconds since the epoch); None: nothing."""
+        current = None if now is None else now // MINUTE * MINUTE
+        ended = [start for start in self.minutes if start != current]
+        if self.last is None or not (self.changed or ended):
             return None
         points = [self.minutes.pop(start) for start in sorted(ended)]
-        part = UsageDelta(
-            self.entry, self.last, self.totals, self.billing, self.period_ms, self.memory_mb_ms, points, self.handed
+        delta = UsageDelta(
+            self.target, self.last, self.totals, self.billing, self.period_ms, self.memory_mb_ms, points, self.submitted
         )
         self.totals, self.billing = Amounts(), Amounts()
         self.period_ms = self.memory_mb_ms = 0
-        self.touched, self.handed = False, tick
-        self.in_flight[tick] = part
-        return part
+        self.changed, self.submitted = False, tick
+        self.in_flight[tick] = delta
+        return delta
 
-    def written(self, tick: int) -> None:
-        """A part is in the database, or was given up."""
+    def confirm_written(self, tick: int) -> None:
+        """The delta of that tick was written, or given up."""
         if self.in_flight.pop(tick, None) is not None:
             self.tick = tick
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing would be lost by forgetting this meter."""
-        return not (self.touched or self.minutes or self.in_flight or self.ten)
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost by dropping this meter."""
+        return not (self.changed or self.minutes or self.in_flight or self.ten_seconds)
 
     def _clear(self) -> None:
-        """The owner deleted the usage. What was measured before is not shown any more; it is billed all the same."""
+        """The owner deleted the usage: what was measured before is billed, but no longer shown."""
         self.totals = Amounts()
-        self.ten = None
+        self.ten_seconds = None
         self.minutes.clear()
 
     def _into_buckets(self, point: Point) -> Point | None:
@@ -167,11 +165,11 @@ class Meter:
         if len(self.minutes) > MAX_MINUTES:
             del self.minutes[next(iter(self.minutes))]
         start, ended = point.start // TEN * TEN, None
-        if self.ten is not None and self.ten.start != start:
-            ended, self.ten = self.ten, None
-        if self.ten is None:
-            self.ten = Point(start)
-        self.ten.add(point)
+        if self.ten_seconds is not None and self.ten_seconds.start != start:
+            ended, self.ten_seconds = self.ten_seconds, None
+        if self.ten_seconds is None:
+            self.ten_seconds = Point(start)
+        self.ten_seconds.add(point)
         return ended
 
 

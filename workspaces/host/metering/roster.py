@@ -1,4 +1,4 @@
-"""Which machines of a host are measured now."""
+"""Which machines of a host are metered now, and up to which counters."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _COLUMNS = (
 
 
 def meter_targets(host_name: str) -> dict[str, MeterTarget]:
-    """Machines that run and are ready, or stand still; without those that an operation is at work on.
+    """Machines that run and are ready, or are paused; without those that have an operation in flight.
 
-    Asking the hypervisor for one that is being saved or ended would delay the samples of all. Two queries.
+    Sampling one that is being saved or ended would delay the samples of all. Two queries.
     """
     up = Q(status=Status.RUNNING, ready=True) | Q(status=Status.PAUSED)
     rows = list(Workspace.objects.filter(up, host_id=host_name).order_by().values_list(*_COLUMNS))
-    # After the rows: an operation that was queued between the two looks is seen.
+    # After the rows, so that an operation that was queued between the two queries is seen.
     busy = set(
         Operation.objects.filter(queue=f"host.{host_name}", state__in=LIVE).values_list("workspace_id", flat=True)
     )
@@ -37,13 +37,13 @@ def meter_targets(host_name: str) -> dict[str, MeterTarget]:
 
 
 def counted_samples(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:
-    """Up to where these workspaces' use is counted, and by which tick; None: nothing ever was."""
+    """The counters up to which these workspaces' usage is counted, and the tick; None: nothing was counted yet."""
     found = {row.workspace_id: row for row in Usage.objects.filter(workspace_id__in=list(workspace_ids))}
     return {key: (row_sample(found[key]), found[key].tick) if key in found else (None, 0) for key in workspace_ids}
 
 
 def row_sample(row: Usage) -> Sample | None:
-    """The counters up to which a row counts; None: it never did."""
+    """The counters up to which a row counts; None: nothing was counted yet."""
     if not row.tick:
         return None
     return Sample(

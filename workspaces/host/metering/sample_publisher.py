@@ -13,7 +13,7 @@ from workspaces.usage.latest_samples import HAS_DISK, HAS_MEMORY, PACKED_SAMPLE,
 CHUNK = 250  # machines in one script call: it blocks Redis for everything else
 SAMPLER_SECONDS = 0.5  # a Redis that hangs makes one sample late, not the thread
 
-# Entries and seconds: a few buckets more than the tiers reach, for the reader whose clock differs.
+# Lengths and expiry: a few buckets more than the tiers cover, for readers whose clocks differ.
 _WRITE = """
 for i = 1, #KEYS do
     local at = 3 * i
@@ -35,13 +35,13 @@ end
 
 @dataclass(slots=True)
 class SampleUpdate:
-    """What the sampler writes of one machine: the last look, the second's point, the ten seconds that ended."""
+    """What the sampler publishes for one machine: its latest state, the second's point, ten seconds that ended."""
 
     workspace_id: str
     reset_count: int
-    now: LiveState | None = None
+    latest: LiveState | None = None
     second: Point | None = None
-    ten: Point | None = None
+    ten_seconds: Point | None = None
 
 
 class SamplePublisher:
@@ -51,15 +51,15 @@ class SamplePublisher:
         self._redis = open_client(SAMPLER_SECONDS)
         self._script = self._redis.register_script(_WRITE)
 
-    def push(self, pushed: Sequence[SampleUpdate]) -> None:
-        for first in range(0, len(pushed), CHUNK):
-            chunk = pushed[first : first + CHUNK]
+    def publish(self, updates: Sequence[SampleUpdate]) -> None:
+        for first in range(0, len(updates), CHUNK):
+            chunk = updates[first : first + CHUNK]
             keys = [samples_key(item.workspace_id) for item in chunk]
             arguments: list[bytes] = []
             for item in chunk:
                 arguments.append(item.second.pack(item.reset_count) if item.second else b"")
-                arguments.append(item.ten.pack(item.reset_count) if item.ten else b"")
-                arguments.append(_packed(item.now) if item.now else b"")
+                arguments.append(item.ten_seconds.pack(item.reset_count) if item.ten_seconds else b"")
+                arguments.append(_packed(item.latest) if item.latest else b"")
             self._script(keys=keys, args=arguments)
 
     def close(self) -> None:
@@ -73,9 +73,9 @@ def _packed(live: LiveState) -> bytes:
     return PACKED_SAMPLE.pack(
         sample.at,
         live.tick,
-        live.entry.reset_count & 0xFFFFFFFF,
+        live.target.reset_count & 0xFFFFFFFF,
         (HAS_MEMORY if has_memory else 0) | (HAS_DISK if disk else 0),
-        live.entry.memory_mb,
+        live.target.memory_mb,
         point.observed_ms if point else 0,
         point.cpu_time_ns if point else 0,
         point.cpu_capacity_ns if point else 0,

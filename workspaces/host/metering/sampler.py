@@ -1,7 +1,7 @@
-"""The sampler of a host: once a second, on a thread of its own, over the machines that are up and left alone.
+"""The sampler of a host: once a second, in a thread of its own, it meters the machines that are up.
 
-One call to the hypervisor for all of them, then arithmetic (`meter.py`), then Redis; the database is another thread's
-(`writer.py`), the guests a third's (`disks.py`). Nothing that fails here ends the thread: the next second tries again.
+One call to the hypervisor for all of them, then the meters (`meter.py`), then Redis. Other threads write to the
+database (`writer.py`) and query the guests (`disks.py`). No failure ends the thread: the next second is the retry.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from workspaces.host.metering.writer import UsageWriter
 
 logger = logging.getLogger(__name__)
 
-MIDDLE, TOO_SOON = 0.5, 0.1  # of a second
-PER_TRANSACTION = 250  # machines; others may write between two of them
-REDIS_REST_SECONDS = 5.0  # after it failed
+MIDDLE, MIN_WAIT = 0.5, 0.1  # of a second
+PER_TRANSACTION = 250  # machines; other writers get the lock between two transactions
+REDIS_RETRY_SECONDS = 5.0  # after a failure
 STOP_SECONDS = 5.0
 
 
 class FailureLog:
-    """Tells of a failure when it begins and when it ends, not every second."""
+    """Logs a failure when it begins and when it ends, not every second."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -56,7 +56,7 @@ def until_next_round(wall: float) -> float:
     One that took too long is followed by a later one, never by two at once.
     """
     wait = (MIDDLE - wall) % 1.0
-    return wait if wait > TOO_SOON else wait + 1.0
+    return wait if wait > MIN_WAIT else wait + 1.0
 
 
 class Sampler:
@@ -75,12 +75,12 @@ class Sampler:
         self._monotonic = monotonic
         self._wall = wall
         self._meters: dict[str, Meter] = {}
-        self._entries: dict[str, MeterTarget] = {}
+        self._targets: dict[str, MeterTarget] = {}
         self._tick = 0
         self._flush_at = monotonic() + settings.ENV.metering_seconds
         self._no_redis_until = 0.0
         self._publisher = SamplePublisher()
-        self._troubles = {what: FailureLog(f"sampler, {what}") for what in ("database", "hypervisor", "redis")}
+        self._failures = {what: FailureLog(f"sampler, {what}") for what in ("database", "hypervisor", "redis")}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
         self.writer = UsageWriter()
@@ -92,7 +92,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop measuring and write what was measured; harmless where it was never started."""
+        """Stop metering and write what was metered; harmless where it was never started."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -101,94 +101,94 @@ class Sampler:
             self.writer.stop()
         self._publisher.close()
 
-    def tick(self) -> None:
-        """One round: who is up, one look at all of them, and what follows from it."""
-        self._learn_what_was_written()
+    def run_once(self) -> None:
+        """One round: which machines are up, their samples, the updates for readers; every tick the writes."""
+        self._confirm_written()
         self._refresh()
         now = self._monotonic()
         self._publish(self._measure(self._samples(), now), now)
         if now >= self._flush_at:
-            if not self.writer.behind:
+            if not self.writer.is_behind:
                 self.flush()
             self._flush_at = now + settings.ENV.metering_seconds
 
     def flush(self, *, everything: bool = False) -> None:
-        """Hand what was measured to the writer; `everything`: also the minute that goes on."""
+        """Submit what was metered to the writer; `everything`: including the current minute."""
         wall = self._wall()
         keys = list(self._meters)
         for first in range(0, len(keys), PER_TRANSACTION):
             self._tick = max(self._tick + 1, int(wall * 1_000_000))
-            parts: dict[str, UsageDelta] = {}
+            deltas: dict[str, UsageDelta] = {}
             for key in keys[first : first + PER_TRANSACTION]:
-                part = self._meters[key].usage_delta(self._tick, None if everything else wall)
-                if part is not None:
-                    parts[key] = part
-            if parts:
-                self.writer.put(self._tick, parts)
-        self._forget_idle()
+                delta = self._meters[key].take_delta(self._tick, None if everything else wall)
+                if delta is not None:
+                    deltas[key] = delta
+            if deltas:
+                self.writer.submit(self._tick, deltas)
+        self._drop_idle_meters()
 
     def _work(self) -> None:
         while not self._ended.wait(until_next_round(self._wall())):
             try:
                 close_old_connections()
-                self.tick()
+                self.run_once()
             except Exception:
                 logger.exception("sampler")
         connections.close_all()
 
     def _refresh(self) -> None:
-        """The machines to measure, and up to where each is counted. Without the database: those of before."""
+        """Read the machines to meter, and the counters of new ones. Without the database the former ones stay."""
         try:
-            entries = meter_targets(self._host_name)
-            new = [key for key in entries if key not in self._meters]
+            targets = meter_targets(self._host_name)
+            new = [key for key in targets if key not in self._meters]
             for key, (last, tick) in (counted_samples(new) if new else {}).items():
-                self._meters[key] = Meter(entries[key], last, tick)
-            self._entries = entries
-            self.disks.wanted = entries
-            self._troubles["database"].end()
+                self._meters[key] = Meter(targets[key], last, tick)
+            self._targets = targets
+            self.disks.machines = targets
+            self._failures["database"].end()
         except DatabaseError as exc:
-            self._troubles["database"].begin(exc)
+            self._failures["database"].begin(exc)
 
     def _samples(self) -> dict[str, Sample]:
         try:
-            samples = self._driver.samples(self._entries) if self._entries else {}
-            self._troubles["hypervisor"].end()
+            samples = self._driver.samples(self._targets) if self._targets else {}
+            self._failures["hypervisor"].end()
         except BackendError as exc:
-            self._troubles["hypervisor"].begin(exc)
+            self._failures["hypervisor"].begin(exc)
             return {}
         return samples
 
     def _measure(self, samples: dict[str, Sample], now: float) -> list[SampleUpdate]:
-        pushed = []
+        updates = []
         for key, sample in samples.items():
-            entry, meter = self._entries[key], self._meters[key]
-            point, ten = meter.add_sample(sample, entry, now)
-            meter.disk = self.disks.known.get(key)
-            second = point if entry.tracking else None
-            pushed.append(SampleUpdate(key, entry.reset_count, meter.live_state(point), second, ten))
+            target, meter = self._targets[key], self._meters[key]
+            point, ten_seconds = meter.add_sample(sample, target, now)
+            meter.disk = self.disks.latest.get(key)
+            second = point if target.tracking else None
+            updates.append(SampleUpdate(key, target.reset_count, meter.live_state(point), second, ten_seconds))
         for key, meter in self._meters.items():
-            if meter.ten is not None and key not in samples and (ten := meter.end_ten()):
-                pushed.append(SampleUpdate(key, meter.entry.reset_count, ten=ten))
-        return pushed
+            if meter.ten_seconds is not None and key not in samples and (ten_seconds := meter.end_ten_seconds()):
+                updates.append(SampleUpdate(key, meter.target.reset_count, ten_seconds=ten_seconds))
+        return updates
 
-    def _publish(self, pushed: list[SampleUpdate], now: float) -> None:
-        if not pushed or now < self._no_redis_until:
+    def _publish(self, updates: list[SampleUpdate], now: float) -> None:
+        if not updates or now < self._no_redis_until:
             return
         try:
-            self._publisher.push(pushed)
-            self._troubles["redis"].end()
+            self._publisher.publish(updates)
+            self._failures["redis"].end()
         except redis.RedisError as exc:
-            self._no_redis_until = now + REDIS_REST_SECONDS
-            self._troubles["redis"].begin(exc)
+            self._no_redis_until = now + REDIS_RETRY_SECONDS
+            self._failures["redis"].begin(exc)
 
-    def _learn_what_was_written(self) -> None:
-        while self.writer.done:
-            tick, parts = self.writer.done.popleft()
-            for key in parts:
+    def _confirm_written(self) -> None:
+        while self.writer.finished:
+            tick, deltas = self.writer.finished.popleft()
+            for key in deltas:
                 if key in self._meters:
-                    self._meters[key].written(tick)
+                    self._meters[key].confirm_written(tick)
 
-    def _forget_idle(self) -> None:
-        """Meters of machines that are gone; one that comes back is counted on from its row."""
-        for key in [key for key, meter in self._meters.items() if meter.idle and key not in self._entries]:
+    def _drop_idle_meters(self) -> None:
+        """Drop the meters of machines that are gone; one that comes back continues from its row."""
+        for key in [key for key, meter in self._meters.items() if meter.is_idle and key not in self._targets]:
             del self._meters[key]

@@ -1,8 +1,8 @@
-"""From meters to the database: totals, the minutes of the series, what is billed; some machines in one transaction.
+"""Writing deltas of meters: totals, minutes of the series and metering records; some machines in one transaction.
 
-A row of totals holds the counters up to which it counts and the tick that wrote it, all in the same commit. So a
-process that dies before the commit has counted nothing, one that does not learn of its commit and writes the same tick
-again changes nothing, and a part that does not begin where the row ends is counted from the row.
+A row of totals is written with the counters up to which it counts and with the tick, in one commit. So a process that
+dies before the commit has counted nothing, a tick that is written again changes nothing, and a delta that does not
+begin where the row ends is replaced by the difference to the row's counters.
 """
 
 from __future__ import annotations
@@ -60,62 +60,66 @@ def _sql_meter() -> str:
 
 
 @transaction.atomic
-def write_deltas(parts: Deltas, tick: int) -> None:
-    """Count these parts, once, however often it is called with the same tick. Raises DatabaseError; nothing is counted.
+def write_deltas(deltas: Deltas, tick: int) -> None:
+    """Count these deltas. Idempotent for a tick. Raises DatabaseError; nothing is counted then.
 
-    Of a workspace that was deleted meanwhile only the billing is left to write.
+    Of a workspace that has been deleted only the metering record is written.
     """
-    rows = _rows(parts)
+    rows = _rows(deltas)
     fresh = {key: row for key, row in rows.items() if row.tick != tick}
-    parts = {key: _from_row(fresh[key], part) if key in fresh else part for key, part in parts.items()}
-    costly = {key: part for key, part in parts.items() if (key in fresh or key not in rows) and _costs(part)}
-    ids = _metered_ids(part.entry for part in costly.values())
+    deltas = {key: _from_row(fresh[key], delta) if key in fresh else delta for key, delta in deltas.items()}
+    billable = {
+        key: delta for key, delta in deltas.items() if (key in fresh or key not in rows) and _is_billable(delta)
+    }
+    ids = _metered_ids(delta.target for delta in billable.values())
     with connection.cursor() as cursor:
         if fresh:
-            cursor.executemany(_sql_update(), [_changes(row, parts[key], tick) for key, row in fresh.items()])
-        made = _made() if any(part.points for part in parts.values()) else []
-        if points := [values for key, row in fresh.items() for values in _points(row, parts[key], made)]:
+            cursor.executemany(_sql_update(), [_changes(row, deltas[key], tick) for key, row in fresh.items()])
+        made = _newest_coarse_buckets() if any(delta.points for delta in deltas.values()) else []
+        if points := [values for key, row in fresh.items() for values in _points(row, deltas[key], made)]:
             cursor.executemany(sql_points(adding=True), points)
-        if costly:
-            cursor.executemany(_sql_meter(), [_metered(ids[_who(part.entry)], part, tick) for part in costly.values()])
+        if billable:
+            cursor.executemany(
+                _sql_meter(), [_metered(ids[_owner_key(delta.target)], delta, tick) for delta in billable.values()]
+            )
 
 
-def _rows(parts: Deltas) -> dict[str, Usage]:
-    """The workspaces' rows, locked; made where a workspace has none yet."""
-    held = (
+def _rows(deltas: Deltas) -> dict[str, Usage]:
+    """The workspaces' rows, locked; created where a workspace has none yet."""
+    locked = (
         Usage.objects.select_for_update()
         .only("tick", "reset_count", "workspace_id", "generation", *_COUNTERS)
         .order_by("pk")
     )
-    rows = {row.workspace_id: row for row in held.filter(workspace_id__in=list(parts))}
-    missing = [key for key in parts if key not in rows]
+    rows = {row.workspace_id: row for row in locked.filter(workspace_id__in=list(deltas))}
+    missing = [key for key in deltas if key not in rows]
     if missing:
-        there = Workspace.objects.filter(pk__in=missing).values_list("pk", flat=True)
-        Usage.objects.bulk_create([Usage(workspace_id=key) for key in there], ignore_conflicts=True)
-        rows |= {row.workspace_id: row for row in held.filter(workspace_id__in=missing)}
+        existing = Workspace.objects.filter(pk__in=missing).values_list("pk", flat=True)
+        Usage.objects.bulk_create([Usage(workspace_id=key) for key in existing], ignore_conflicts=True)
+        rows |= {row.workspace_id: row for row in locked.filter(workspace_id__in=missing)}
     return rows
 
 
-def _from_row(row: Usage, part: UsageDelta) -> UsageDelta:
-    """The part, or where a tick before it was given up or another process wrote: what was used since the row's own
-    counters, so that nothing is lost and nothing counts twice.
+def _from_row(row: Usage, delta: UsageDelta) -> UsageDelta:
+    """The delta; where a tick before it was given up or another process wrote, the difference to the row's counters, so
+    that nothing is lost and nothing counts twice.
     """
-    if row.tick == part.after:
-        return part
-    used = amounts_between(row_sample(row), part.sample)
-    return replace(part, billing=used, totals=used if part.entry.tracking else Amounts())
+    if row.tick == delta.after:
+        return delta
+    used = amounts_between(row_sample(row), delta.sample)
+    return replace(delta, billing=used, totals=used if delta.target.tracking else Amounts())
 
 
-def _changes(row: Usage, part: UsageDelta, tick: int) -> tuple[int | str, ...]:
-    totals = part.totals if row.reset_count == part.entry.reset_count else Amounts()
-    sample = part.sample
+def _changes(row: Usage, delta: UsageDelta, tick: int) -> tuple[int | str, ...]:
+    totals = delta.totals if row.reset_count == delta.target.reset_count else Amounts()
+    sample = delta.sample
     added = (getattr(totals, name) for name in _COUNTERS)
     return *added, *(getattr(sample, name) for name in _COUNTERS), sample.generation[:64], tick, row.pk
 
 
-def _made() -> list[int]:
-    """Where the newest buckets of the coarser tiers begin, as far as those have any. Under the lock of the rows: what
-    is made of these rows beyond that is made after this commit.
+def _newest_coarse_buckets() -> list[int]:
+    """Starts of the newest buckets of the coarser tiers that have any. Read under the lock of the rows: later buckets
+    are computed from these rows after this commit.
     """
     starts, now = [], time.time()
     for tier in COARSER:
@@ -126,12 +130,12 @@ def _made() -> list[int]:
     return starts
 
 
-def _points(row: Usage, part: UsageDelta, made: Sequence[int]) -> list[tuple[int, ...]]:
-    """A minute, and of one that comes late all buckets that were made without it: they may not be made again."""
-    if row.reset_count != part.entry.reset_count:
+def _points(row: Usage, delta: UsageDelta, made: Sequence[int]) -> list[tuple[int, ...]]:
+    """The buckets to add: the minutes, and for late ones the coarser buckets that were computed without them."""
+    if row.reset_count != delta.target.reset_count:
         return []
     found = []
-    for point in part.points:
+    for point in delta.points:
         found.append((row.pk, MINUTES.number, point.start, *point.sums))
         for tier, last in zip(COARSER, made, strict=False):
             if tier.floor(point.start) > last:
@@ -140,44 +144,44 @@ def _points(row: Usage, part: UsageDelta, made: Sequence[int]) -> list[tuple[int
     return found
 
 
-def _costs(part: UsageDelta) -> bool:
-    return bool(part.period_ms or any(getattr(part.billing, name) for name in _COUNTERS))
+def _is_billable(delta: UsageDelta) -> bool:
+    return bool(delta.period_ms or any(getattr(delta.billing, name) for name in _COUNTERS))
 
 
-def _who(entry: MeterTarget) -> tuple[str, str, str]:
-    return entry.workspace_id, entry.namespace_id, entry.account_id
+def _owner_key(target: MeterTarget) -> tuple[str, str, str]:
+    return target.workspace_id, target.namespace_id, target.account_id
 
 
-def _metered_ids(entries: Iterable[MeterTarget]) -> dict[tuple[str, str, str], int]:
-    """Whose use it is, by id; made where it was never metered before. One query where all are known."""
-    wanted = sorted(_who(entry) for entry in entries)
-    known = Metered.objects.filter(workspace_id__in=[who[0] for who in wanted])
+def _metered_ids(targets: Iterable[MeterTarget]) -> dict[tuple[str, str, str], int]:
+    """Ids of the rows of Metered, created where one is missing. One query where all exist."""
+    wanted = sorted(_owner_key(target) for target in targets)
+    known = Metered.objects.filter(workspace_id__in=[key[0] for key in wanted])
     found = {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known}
-    if all(who in found for who in wanted):
+    if all(key in found for key in wanted):
         return found
     new = [Metered(workspace_id=one, namespace_id=two, account_id=three) for one, two, three in wanted]
     Metered.objects.bulk_create(new, ignore_conflicts=True)
     return {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known.all()}
 
 
-def _metered(metered_id: int, part: UsageDelta, tick: int) -> tuple[int, ...]:
-    used = part.billing
+def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
+    used = delta.billing
     return (
         metered_id,
-        part.period_ms,
+        delta.period_ms,
         tick,
         used.cpu_time_ns,
-        part.memory_mb_ms,
+        delta.memory_mb_ms,
         used.disk_read_bytes + used.disk_write_bytes,
         used.net_rx_bytes + used.net_tx_bytes,
     )
 
 
 class UsageWriter:
-    """The thread that writes, so that a slow database delays no sample. `done` gets each tick with its machines."""
+    """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas."""
 
     def __init__(self) -> None:
-        self.done: deque[tuple[int, Deltas]] = deque()
+        self.finished: deque[tuple[int, Deltas]] = deque()
         self._waiting: queue.Queue[tuple[int, Deltas] | None] = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="usage-writer", daemon=True)
@@ -186,44 +190,44 @@ class UsageWriter:
         self._thread.start()
 
     @property
-    def behind(self) -> bool:
-        """Something waits for a database that does not answer: what is measured meanwhile is better kept together."""
+    def is_behind(self) -> bool:
+        """Deltas wait for a database that does not answer: what is metered until then is better written together."""
         return not self._waiting.empty()
 
-    def put(self, tick: int, parts: Deltas) -> None:
-        self._waiting.put((tick, parts))
+    def submit(self, tick: int, deltas: Deltas) -> None:
+        self._waiting.put((tick, deltas))
 
     def stop(self) -> None:
-        """Write what waits, as far as it can be written within a few seconds."""
+        """Write the waiting deltas as far as a few seconds allow, and end the thread."""
         self._waiting.put(None)
         self._thread.join(STOP_SECONDS)
         self._ended.set()
 
     def _work(self) -> None:
         while (item := self._waiting.get()) is not None:
-            tick, parts = item
-            if not self._written(tick, parts):
+            tick, deltas = item
+            if not self._write(tick, deltas):
                 logger.error(
-                    "a tick of %d machines could not be written; the next one counts from before it", len(parts)
+                    "a tick of %d machines could not be written; the next one counts from before it", len(deltas)
                 )
-            self.done.append((tick, parts))
+            self.finished.append((tick, deltas))
         connections.close_all()
 
-    def _written(self, tick: int, parts: Deltas) -> bool:
-        """False where it never will be: the process ends, or it is wrong in itself."""
+    def _write(self, tick: int, deltas: Deltas) -> bool:
+        """Write with retries; False where it is given up: the process ends, or the database refuses the deltas."""
         tries = 0
         while not self._ended.is_set():
             tries += 1
             try:
                 close_old_connections()
-                write_deltas(parts, tick)
+                write_deltas(deltas, tick)
                 return True
             except (OperationalError, InterfaceError) as exc:
                 if tries == 1:
-                    logger.warning("usage waits for the database: %s", exc)
+                    logger.warning("writing usage waits for the database: %s", exc)
             except DatabaseError:
-                # A workspace that was deleted within the transaction; it is not there the next time.
-                logger.warning("usage", exc_info=True)
+                # A workspace that was deleted during the transaction; the next attempt finds no row of it.
+                logger.warning("writing usage", exc_info=True)
                 if tries >= MAX_TRIES:
                     return False
             self._ended.wait(RETRY_SECONDS)

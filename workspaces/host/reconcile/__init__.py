@@ -1,1 +1,1 @@
-"""Rows against machines, and operations whose owner died: at the start of vmhost and every minute."""
+"""Reconcile: rows with machines, and operations whose claim owner died; at the start of vmhost and every minute."""

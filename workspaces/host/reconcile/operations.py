@@ -1,14 +1,13 @@
-"""Operations whose holder died, and operations past their deadline."""
+"""Operations whose claim owner died, and operations past their deadline."""
 
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.host import restarts
 from workspaces.host.context import recorded_facts
 from workspaces.host.engine import MAX_ATTEMPTS
@@ -24,22 +23,21 @@ from workspaces.transitions import TransitionLost, transition
 
 logger = logging.getLogger(__name__)
 
-SILENT_AFTER = timedelta(seconds=20)
 BATCH = 100
 
 
-def settle_orphaned_operations(side: HostRuntime) -> int:
-    """Running operations of this host that this process does not hold: their holder is dead.
+def settle_orphaned_operations(runtime: HostRuntime) -> int:
+    """Running operations of this host that this process does not own: their claim owner is dead.
 
-    One vmhost runs on a host at a time (the hypervisor's own lock sees to it), so no waiting is needed.
+    Only one vmhost runs on a host at a time (the hypervisor's lock ensures it), so no waiting is needed.
     """
-    orphans = Operation.objects.filter(queue=side.queue_name, state=OperationState.RUNNING).exclude(
-        claim__in=side.claims
+    orphans = Operation.objects.filter(queue=runtime.queue_name, state=OperationState.RUNNING).exclude(
+        claim__in=runtime.claims
     )
     settled = 0
     for operation in list(orphans[:BATCH]):
         # Claimed by this process between the query and now?
-        if operation.claim not in side.claims:
+        if operation.claim not in runtime.claims:
             settled += _settle(operation, "the process that ran it ended")
     return settled
 
@@ -47,14 +45,14 @@ def settle_orphaned_operations(side: HostRuntime) -> int:
 def _settle(operation: Operation, because: str) -> bool:
     if operation.attempt < MAX_ATTEMPTS or operation.kind == OperationKind.DELETE:
         with transaction.atomic():
-            return queue.requeue(operation, because=because)
+            return queue.requeue_operation(operation, because=because)
     return fail_abandoned(
         operation, "internal_error", f"It was tried {operation.attempt} times and {because} each time."
     )
 
 
 def expire_operations() -> int:
-    """Fail operations past their deadline; the workspace goes to a state that its owner can act on."""
+    """Fail operations past their deadline; the workspace takes a status that its owner can act on."""
     overdue = Operation.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now())
     return sum(
         fail_abandoned(operation, "deadline_exceeded", "It did not finish in time.")
@@ -62,43 +60,43 @@ def expire_operations() -> int:
     )
 
 
-def fail_abandoned(operation: Operation, code: str, sentence: str) -> bool:
-    """End an operation from outside its holder, and move its workspace. False where it moved on meanwhile."""
+def fail_abandoned(operation: Operation, code: str, message: str) -> bool:
+    """Fail an operation in place of its claim owner. False where it has changed since it was read."""
     with transaction.atomic():
         workspace = find_and_lock(operation.workspace_id)
-        taken = queue.take_over(operation)
-        if taken is None or workspace is None:
+        owned = queue.take_over_operation(operation)
+        if owned is None or workspace is None:
             return False
         try:
-            _release(workspace, taken, code, sentence)
+            _fail_workspace(workspace, owned, code, message)
         except TransitionLost:
-            logger.info("%s had moved on already", workspace.pk)
-        queue.finish(taken, OperationState.FAILED, code=code, sentence=sentence)
-        record(workspace, f"{taken.kind}_failed", sentence)
+            logger.info("%s has changed its status already", workspace.pk)
+        queue.finish_operation(owned, OperationState.FAILED, code=code, message=message)
+        record_activity(workspace, f"{owned.kind}_failed", message)
     return True
 
 
-def _release(workspace: Workspace, operation: Operation, code: str, sentence: str) -> None:
-    """The state after a failure that nobody looked into: reconcile corrects it by what the host says."""
+def _fail_workspace(workspace: Workspace, operation: Operation, code: str, message: str) -> None:
+    """The status after a failure whose machine was not observed: reconcile corrects it later."""
     if operation.kind == OperationKind.CREATE:
-        mark_failed(workspace, code, sentence)
+        mark_failed(workspace, code, message)
     elif operation.kind != OperationKind.DELETE:  # stays `deleting`; the next reconcile queues another delete
-        if _took_no_sizes(operation):
+        if _applied_no_sizes(operation):
             restore_sizes(workspace, operation.params)
         to = rest_status(workspace, assumed_status(operation))
         fields = {
             **rest_fields(workspace, to),
-            **_error(code, sentence),
+            **_error(code, message),
             **restarts.replan_restart(workspace, operation),
         }
         transition(workspace, to, leaving=TRANSITIONAL - {Status.DELETING}, **fields)
 
 
-def _took_no_sizes(operation: Operation) -> bool:
+def _applied_no_sizes(operation: Operation) -> bool:
     if operation.kind == OperationKind.RESIZE:
         return "applied" not in recorded_facts(operation)
     return operation.attempt == 0 and "before" in operation.params
 
 
-def _error(code: str, sentence: str) -> dict[str, str]:
-    return {"error_code": code, "error_message": sentence}
+def _error(code: str, message: str) -> dict[str, str]:
+    return {"error_code": code, "error_message": message}

@@ -1,1 +1,1 @@
-"""The steps of each kind of operation. A step can be run again after a death in the middle of it."""
+"""The steps of each kind of operation. Every step may run again after the process died in the middle of it."""

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from vmbackend.errors import BackendError, MachineExited
 from vmbackend.images.types import Image, ImageCancelled
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.host import network_policy as network
 from workspaces.host.context import MAX_MESSAGE, Cancelled, Context, finish_cancelled
 from workspaces.host.machine_spec import image_reference, machine_spec
@@ -25,7 +25,7 @@ from workspaces.ssh.services import mark_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
 
-# How progress runs from 0 to 100 over the phases.
+# The progress, 0 to 100, at which each phase begins.
 PULL_FROM, PULL_TO, PREPARE_AT, START_AT, INIT_AT = 5, 70, 75, 85, 90
 PROGRESS_EVERY = 0.5
 
@@ -54,7 +54,7 @@ def ensure_image(context: Context, progress: _PullProgress | None = None) -> Non
     workspace = context.workspace
     image = context.images.get(workspace.image_digest) if workspace.image_digest else None
     if image is None:
-        image = _pull(context, progress or (lambda percent, sentence: None))
+        image = _pull(context, progress or (lambda percent, message: None))
     context.facts["image"] = image
     if workspace.image_digest != image.digest:
         update_row(workspace, image_digest=image.digest)
@@ -73,52 +73,56 @@ def _pull(context: Context, progress: Callable[[int, str], None]) -> Image:
 
 
 class _PullProgress:
-    """Writes the row at most twice a second, however chatty the pull is."""
+    """Writes the progress of a pull to the row, at most twice a second."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.written = 0.0
 
-    def __call__(self, percent: int, sentence: str) -> None:
+    def __call__(self, percent: int, message: str) -> None:
         if time.monotonic() - self.written < PROGRESS_EVERY:
             return
         self.written = time.monotonic()
         span = PULL_TO - PULL_FROM
-        self.context.provisioning(
-            progress=PULL_FROM + span * max(0, min(100, percent)) // 100, message=sentence[:MAX_MESSAGE]
+        self.context.record_provisioning(
+            progress=PULL_FROM + span * max(0, min(100, percent)) // 100, message=message[:MAX_MESSAGE]
         )
 
 
 def prepare_machine(context: Context) -> None:
-    """Disk, port and definition; the guest's identity goes to the row, so that others can reach it."""
-    context.provisioning(phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk.")
+    """Disk, port and definition. The guest's identity is written to the row, so that the other processes reach it."""
+    context.record_provisioning(
+        phase=ProvisioningPhase.PREPARING_DISK, progress=PREPARE_AT, message="Preparing the disk."
+    )
     define_machine(context)
 
 
 def define_machine(context: Context) -> None:
-    """Bring the machine's definition to the row. What start and create share."""
+    """Define the machine as its row describes it; for create and every start."""
     row = context.workspace
-    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # no operation holds these
+    row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # they may change during an operation
     with network.hold_current_policy(row):
         identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
         network.mark_applied(row)
     with transaction.atomic():
-        # The host key lies beside the disk, so a new one means that the disk is new too.
+        # The host key is stored beside the disk, so a new one means that the disk is new, too.
         former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
         if former not in ("", identity.ssh_host_key):
-            record(row, "disk_lost", "Its files were gone from the host: the workspace begins anew with an empty disk.")
+            record_activity(
+                row, "disk_lost", "Its files were missing on the host: the workspace starts with an empty disk."
+            )
         columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
         update_row(row, **columns, main_exit_code=None)
     mark_applied(row)
 
 
 def start_machine(context: Context) -> None:
-    context.provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
+    context.record_provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
     context.driver.start(context.workspace.pk)
 
 
 def wait_ready(context: Context) -> None:
-    context.provisioning(
+    context.record_provisioning(
         phase=ProvisioningPhase.INITIALIZING,
         progress=INIT_AT,
         message="Waiting for the machine to finish its boot.",
@@ -127,7 +131,7 @@ def wait_ready(context: Context) -> None:
 
 
 def wait_for_guest(context: Context) -> None:
-    """Until the guest is ready. A main process that ended already was a success of the start; its exit is told next."""
+    """Wait until the guest is ready. A main process that has exited already counts; its exit is settled afterwards."""
     timeout = min(context.remaining(), settings.ENV.ready_seconds)
     try:
         context.driver.wait_ready(context.workspace.pk, timeout)
@@ -138,7 +142,7 @@ def wait_for_guest(context: Context) -> None:
 
 
 def complete_create(context: Context) -> None:
-    """Ready and provisioned in one commit, never one before the other."""
+    """Ready and provisioned in one commit."""
     now = timezone.now()
     with transaction.atomic():
         lock_for_outcome(context.workspace)
@@ -155,8 +159,8 @@ def complete_create(context: Context) -> None:
             provisioning_updated_at=now,
             provisioning_completed_at=now,
         )
-        queue.finish(context.operation, OperationState.SUCCEEDED)
-        record(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
+        queue.finish_operation(context.operation, OperationState.SUCCEEDED)
+        record_activity(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
     after_start(context)
 
 
@@ -170,16 +174,16 @@ STEPS = (
 )
 
 
-def create_failed(context: Context, code: str, sentence: str) -> None:
-    """Nothing of the machine stays; the record does, with the reason, and can be retried, unless a delete was first."""
+def create_failed(context: Context, code: str, message: str) -> None:
+    """Remove the machine; the row stays with the reason and can be retried, unless a delete was first."""
     _remove_quietly(context)
     with transaction.atomic():
         with suppress(TransitionLost):
-            mark_failed(context.workspace, code, sentence)
-        queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
+            mark_failed(context.workspace, code, message)
+        queue.finish_operation(context.operation, OperationState.FAILED, code=code, message=message)
 
 
-def mark_failed(workspace: Workspace, code: str, sentence: str) -> None:
+def mark_failed(workspace: Workspace, code: str, message: str) -> None:
     """The row of a creation that failed. Raises TransitionLost where a delete was first."""
     now = timezone.now()
     transition(
@@ -187,20 +191,20 @@ def mark_failed(workspace: Workspace, code: str, sentence: str) -> None:
         Status.FAILED,
         leaving=CREATING,
         error_code=code,
-        error_message=sentence,
+        error_message=message,
         provisioning_state=Provisioning.FAILED,
         provisioning_phase=ProvisioningPhase.FAILED,
-        provisioning_message=sentence[:MAX_MESSAGE],
+        provisioning_message=message[:MAX_MESSAGE],
         provisioning_error_code=code,
-        provisioning_error=sentence,
+        provisioning_error=message,
         provisioning_updated_at=now,
         provisioning_completed_at=now,
     )
-    record(workspace, "create_failed", sentence)
+    record_activity(workspace, "create_failed", message)
 
 
 def create_cancelled(context: Context) -> None:
-    """A delete comes next; it removes the row and whatever of the machine is still there."""
+    """Remove the machine; the delete that follows removes the row and what is left."""
     _remove_quietly(context)
     finish_cancelled(context)
 
@@ -209,5 +213,5 @@ def _remove_quietly(context: Context) -> None:
     try:
         context.driver.delete(context.workspace.pk)
     except BackendError as exc:
-        # The row says failed or deleting, so the reconcile loop finds the machine and removes it.
-        record(context.workspace, "cleanup_postponed", exc.message)
+        # The row is failed or deleting, so reconcile finds the machine and removes it.
+        record_activity(context.workspace, "cleanup_postponed", exc.message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from accounts.services import account_lock
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.crud.services import delete_row
 from workspaces.host.context import Context
 from workspaces.models.operation import OperationState
@@ -18,24 +18,26 @@ def remove_machine(context: Context) -> None:
 
 
 def remove_row(context: Context) -> None:
-    """The last thing to go, so that a crash before it leaves something that knows what is left."""
+    """The last step, so that after a crash before it a row still names what is left."""
     operation = context.operation
     with transaction.atomic():
-        account_lock(context.workspace.account)  # its count changes; services lock it before a workspace
+        account_lock(context.workspace.account)  # its count changes; locked before the workspace, as everywhere
         lock_row(context.workspace)
-        queue.finish(operation, OperationState.SUCCEEDED)
-        record(context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor)
+        queue.finish_operation(operation, OperationState.SUCCEEDED)
+        record_activity(
+            context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor
+        )
         delete_row(context.workspace)
 
 
 STEPS = (("remove_machine", remove_machine), ("remove_row", remove_row))
 
 
-def delete_failed(context: Context, code: str, sentence: str) -> None:
-    """The row stays `deleting`; the reconcile loop queues the next delete."""
+def delete_failed(context: Context, code: str, message: str) -> None:
+    """The row stays `deleting`; reconcile queues the next delete."""
     with transaction.atomic():
-        queue.finish(context.operation, OperationState.FAILED, code=code, sentence=sentence)
-        record(context.workspace, "delete_failed", sentence)
+        queue.finish_operation(context.operation, OperationState.FAILED, code=code, message=message)
+        record_activity(context.workspace, "delete_failed", message)
 
 
 def delete_cancelled(context: Context) -> None:

@@ -1,10 +1,10 @@
-"""Destroy: the machine and its disk are removed, the record stays."""
+"""Destroy: the machine and its disk are removed, the row stays."""
 
 from __future__ import annotations
 
 from django.db import transaction
 
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.host.context import Context
 from workspaces.host.outcomes import (
     destroy_machine,
@@ -21,7 +21,7 @@ def remove_machine(context: Context) -> None:
 
 
 def complete_destroy(context: Context) -> None:
-    """The address and the sizes go back; the record stays until it is deleted."""
+    """Release the address and the resources; the row stays until it is deleted."""
     with transaction.atomic():
         transition(
             context.workspace,
@@ -38,14 +38,16 @@ def complete_destroy(context: Context) -> None:
             error_code="",
             error_message="",
         )
-        queue.finish(context.operation, OperationState.SUCCEEDED)
-        record(context.workspace, "destroyed", "The virtual machine was destroyed.", actor=context.operation.actor)
+        queue.finish_operation(context.operation, OperationState.SUCCEEDED)
+        record_activity(
+            context.workspace, "destroyed", "The virtual machine was destroyed.", actor=context.operation.actor
+        )
 
 
 DESTROY_STEPS = (("remove_machine", remove_machine), ("complete", complete_destroy))
 
 
-def destroy_failed(context: Context, code: str, sentence: str) -> None:
-    """What is left of the machine is off; destroy or delete finish it."""
+def destroy_failed(context: Context, code: str, message: str) -> None:
+    """End the machine; what is left of it is removed by the next destroy or delete."""
     destroy_machine(context)
-    fail_as_observed(context, code, sentence)
+    fail_as_observed(context, code, message)

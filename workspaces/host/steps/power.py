@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.host import machine_events, restarts
 from workspaces.host.context import Context, finish_cancelled
 from workspaces.host.outcomes import (
@@ -33,20 +33,20 @@ from workspaces.states import Status
 
 
 def no_preparation(context: Context) -> None:
-    """A later attempt of an operation whose first step finds out for itself what is left to do."""
+    """For operations whose steps determine themselves what is left to do at a retry."""
 
 
 def ensure_off(context: Context) -> None:
-    """A later attempt begins with the machine off, whatever the attempt that died left.
+    """End the machine before a retry, in whatever state the last attempt left it.
 
-    But not where the machine ran before all this (a forced start).
+    But not where it ran before the operation (a forced start).
     """
     if context.operation.params.get("from") != Status.RUNNING:
         context.driver.destroy(context.workspace.pk)
 
 
 def power_cancelled(context: Context) -> None:
-    """A delete comes next and ends the machine itself."""
+    """The delete that follows ends the machine."""
     finish_cancelled(context)
 
 
@@ -58,7 +58,7 @@ def find_image(context: Context) -> None:
 
 
 def prepare_stopped(context: Context) -> None:
-    """A machine that is off takes the row's current settings; one that holds memory goes on as it was."""
+    """Define a machine that is off as its row describes it; one that has memory keeps its definition."""
     if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
         define_machine(context)
 
@@ -83,17 +83,17 @@ START_STEPS = (
 )
 
 
-def start_failed(context: Context, code: str, sentence: str) -> None:
-    """The machine is off and its disk as it was; one that ran already is left alone.
+def start_failed(context: Context, code: str, message: str) -> None:
+    """End the machine, with its disk unchanged; one that ran before the operation continues to run.
 
-    A start that the restart policy asked for is planned again.
+    A start of the restart policy is planned again.
     """
     if context.facts.get("ran"):
-        fail_as_observed(context, code, sentence)
+        fail_as_observed(context, code, message)
         return
     destroy_machine(context)
     again = restarts.replan_restart(context.workspace, context.operation)
-    fail_with_status(context, Status.STOPPED, code, sentence, **again)
+    fail_with_status(context, Status.STOPPED, code, message, **again)
 
 
 def start_cancelled(context: Context) -> None:
@@ -105,14 +105,14 @@ def start_cancelled(context: Context) -> None:
 
 
 def shut_down(context: Context) -> None:
-    """The power button, the grace time, then hard."""
+    """Shut down, and end the machine after the grace time."""
     grace = min(settings.ENV.stop_grace_seconds, context.remaining())
     context.facts["clean"] = context.driver.shutdown(context.workspace.pk, grace)
     record_start(context.workspace, None)
 
 
 def record_start(row: Workspace, at: datetime | None) -> None:
-    """Tell readers since when there is a process, or that there is none; nothing where the row has moved on."""
+    """Write since when the process exists, None for no process; only while the status is the same."""
     update_unless_changed(row, ("status",), started_at=at)
     row.started_at = at
 
@@ -134,7 +134,7 @@ def complete_stop(context: Context) -> None:
             idle_due_at=None,
             # A stopped workspace has nothing to expire but its removal.
             **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
-            # What the host's going down stopped long ago no longer comes back with it.
+            # After a stop, a former shutdown of the host no longer causes a restart.
             **({"last_exit_reason": ""} if row.last_exit_reason == restarts.HOST_DOWN else {}),
         )
 
@@ -154,10 +154,10 @@ STOP_STEPS = (("shut_down", shut_down), ("complete", complete_stop))
 # Restart
 
 
-def take_down(context: Context) -> None:
-    """From here on the machine is this operation's: what was started half is ended where it fails."""
+def begin_relaunch(context: Context) -> None:
+    """From here on a failure ends the machine, even where it was started."""
     context.facts["down"] = True
-    context.remember("resized")  # from the next step on the machine may have the new sizes
+    context.record_fact("resized")  # from the next step on the machine may have the new sizes
     ensure_image(context)
 
 
@@ -167,7 +167,7 @@ def complete_restart(context: Context) -> None:
 
 RESTART_STEPS = (
     ("shut_down", shut_down),
-    ("find_image", take_down),
+    ("find_image", begin_relaunch),
     ("prepare_machine", prepare_stopped),
     ("start_machine", start_machine),
     ("wait_ready", wait_for_guest),
@@ -175,14 +175,14 @@ RESTART_STEPS = (
 )
 
 
-def restart_failed(context: Context, code: str, sentence: str) -> None:
-    """Running as it was where it could not be stopped, stopped where it could not be started."""
+def restart_failed(context: Context, code: str, message: str) -> None:
+    """Still running where it could not be stopped, stopped where it could not be started."""
     if context.facts.get("down"):
-        fail_stopped(context, code, sentence)
+        fail_stopped(context, code, message)
     else:
         if not context.facts.get("resized"):
             restore_sizes(context.workspace, context.operation.params)
-        fail_as_observed(context, code, sentence)
+        fail_as_observed(context, code, message)
 
 
 # Pause and resume
@@ -193,12 +193,12 @@ def pause_machine(context: Context) -> None:
 
 
 def complete_pause(context: Context) -> None:
-    sentence = str(context.operation.params.get("because") or "The workspace was paused.")
+    message = str(context.operation.params.get("because") or "The workspace was paused.")
     with transaction.atomic():
         lock_for_outcome(context.workspace)
         by_ttl = context.operation.params.get("by_ttl") and is_ttl_over(context.workspace)
         done = {"ttl_expires_at": None} if by_ttl else {}
-        succeed(context, Status.PAUSED, "paused", sentence, idle_due_at=None, **done)
+        succeed(context, Status.PAUSED, "paused", message, idle_due_at=None, **done)
     machine_events.settle_machine_end(context.operation, context.driver)
 
 
@@ -210,11 +210,11 @@ def resume_machine(context: Context) -> None:
 
 
 def resync_guest(context: Context) -> None:
-    """Clock and random pool before anybody is let in. A guest that does not answer keeps its own, and it is told."""
+    """Renew clock and random pool before requests are let in; a guest that does not answer is recorded."""
     try:
         context.driver.resync_guest(context.workspace.pk)
     except BackendError as exc:
-        record(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
+        record_activity(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
     renew_access(context.workspace)
 
 
@@ -222,4 +222,4 @@ def complete_resume(context: Context) -> None:
     succeed_running(context, "resumed", "The workspace was resumed.")
 
 
-RESUME_STEPS = (("resume_machine", resume_machine), ("freshen", resync_guest), ("complete", complete_resume))
+RESUME_STEPS = (("resume_machine", resume_machine), ("resync_guest", resync_guest), ("complete", complete_resume))

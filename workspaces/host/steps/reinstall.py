@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils import timezone
 
 from vmbackend.driver import MachineState
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.host.context import Context
 from workspaces.host.outcomes import (
     fail_as_observed,
@@ -22,19 +22,21 @@ from workspaces.states import Status
 
 
 def reset_disk(context: Context) -> None:
-    """A machine that its host lost is made known again first."""
-    context.remember("down")
+    """Reset the disk; a machine that the host lost is defined again first."""
+    context.record_fact("down")
     if context.driver.state(context.workspace.pk) is MachineState.ABSENT:
         ensure_image(context)
         define_machine(context)
     context.driver.reset_disk(context.workspace.pk)
-    context.remember("erased")
+    context.record_fact("erased")
 
 
 def disable_ssh(context: Context) -> None:
-    """SSH goes with the file system; what is kept is listed in the specification (Lifecycle and power)."""
+    """SSH access is disabled with the reset; the specification lists what is kept (Lifecycle and power)."""
     update_row(context.workspace, ssh_enabled=False)
-    record(context.workspace, "erased", "The file system was reset to the image.", actor=context.operation.actor)
+    record_activity(
+        context.workspace, "erased", "The file system was reset to the image.", actor=context.operation.actor
+    )
 
 
 def start_reinstalled(context: Context) -> None:
@@ -50,23 +52,23 @@ def complete_reinstall(context: Context) -> None:
 REINSTALL_STEPS = (
     ("shut_down", shut_down),
     ("reset_disk", reset_disk),
-    ("forget_access", disable_ssh),
+    ("disable_ssh", disable_ssh),
     ("start_machine", start_reinstalled),
     ("wait_ready", wait_for_guest),
     ("complete", complete_reinstall),
 )
 
 
-def reinstall_failed(context: Context, code: str, sentence: str) -> None:
+def reinstall_failed(context: Context, code: str, message: str) -> None:
     """The specification's errors: stop_failed, overlay_delete_failed (started again), relaunch_failed (call start)."""
     if context.facts.get("erased"):
-        fail_stopped(context, "relaunch_failed", f"The file system was reset, but not started: {sentence}")
+        fail_stopped(context, "relaunch_failed", f"The file system was reset, but not started: {message}")
     elif not context.facts.get("down"):
         restore_sizes(context.workspace, context.operation.params)
-        fail_as_observed(context, "stop_failed", f"It could not be stopped; nothing was reset: {sentence}")
+        fail_as_observed(context, "stop_failed", f"It could not be stopped; nothing was reset: {message}")
     else:
-        told = f"The file system was not reset: {sentence}"
+        reason = f"The file system was not reset: {message}"
         if context.operation.params["was_running"] and relaunch_unchanged(context):
-            fail_with_status(context, Status.RUNNING, "overlay_delete_failed", told)
+            fail_with_status(context, Status.RUNNING, "overlay_delete_failed", reason)
         else:
-            fail_stopped(context, "overlay_delete_failed", told)
+            fail_stopped(context, "overlay_delete_failed", reason)

@@ -23,7 +23,7 @@ from workspaces.states import Status
 def check_capacity(context: Context) -> None:
     """Refuse before the machine is touched. Raises CapacityExceeded."""
     if context.facts.get("applied"):
-        return  # by an attempt that died; it has the room
+        return  # an attempt that died has applied the sizes
     before, row, free = context.operation.params["before"], context.workspace, context.driver.capacity()
     more_disk = row.applied_disk_size_mb - before["applied_disk_size_mb"]
     more_memory = row.applied_memory_mb - before["applied_memory_mb"]
@@ -34,10 +34,10 @@ def check_capacity(context: Context) -> None:
 
 
 def apply_sizes(context: Context) -> None:
-    context.remember("down")
+    context.record_fact("down")
     ensure_image(context)
     define_machine(context)
-    context.remember("applied")
+    context.record_fact("applied")
 
 
 def relaunch(context: Context) -> None:
@@ -51,15 +51,15 @@ def wait_relaunched(context: Context) -> None:
 
 
 def complete_resize(context: Context) -> None:
-    sentence = "The new resources were applied."
+    message = "The new resources were applied."
     if context.operation.params["was_running"]:
-        succeed_running(context, "resized", sentence, started_at=timezone.now())
+        succeed_running(context, "resized", message, started_at=timezone.now())
     else:
-        succeed(context, Status.STOPPED, "resized", sentence)
+        succeed(context, Status.STOPPED, "resized", message)
 
 
 RESIZE_STEPS = (
-    ("check_room", check_capacity),
+    ("check_capacity", check_capacity),
     ("shut_down", shut_down),
     ("apply_sizes", apply_sizes),
     ("relaunch", relaunch),
@@ -68,13 +68,13 @@ RESIZE_STEPS = (
 )
 
 
-def resize_failed(context: Context, code: str, sentence: str) -> None:
-    """Sizes that were not applied are taken back, and a machine that ran is started with the former ones."""
+def resize_failed(context: Context, code: str, message: str) -> None:
+    """Restore sizes that were not applied, and start a machine that ran with the former ones."""
     if not context.facts.get("applied"):
         restore_sizes(context.workspace, context.operation.params)
     if not context.facts.get("down"):
-        fail_as_observed(context, code, sentence)
+        fail_as_observed(context, code, message)
     elif context.operation.params["was_running"] and not context.facts.get("applied") and relaunch_unchanged(context):
-        fail_with_status(context, Status.RUNNING, code, sentence)
+        fail_with_status(context, Status.RUNNING, code, message)
     else:
-        fail_stopped(context, code, sentence)
+        fail_stopped(context, code, message)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from vmbackend.driver import MachineState
 from vmbackend.errors import SavedMemoryUnusable
 from workspaces import last_used, route_cache
-from workspaces.audit import record
+from workspaces.audit import record_activity
 from workspaces.guests import ssh_is_open
 from workspaces.host import machine_events
 from workspaces.host.context import Context
@@ -32,15 +32,16 @@ from workspaces.transitions import TransitionLost, transition
 
 
 class NotIdle(Exception):
-    """Somebody uses the workspace after all, or it is to sleep no longer."""
+    """The workspace is in use after all, or its idle policy was switched off."""
 
 
 def check_idle(context: Context) -> None:
-    """The last look before the memory is written, for what nobody reports: open SSH sessions, and connections
-    to public ports that were opened long ago (requests, WebSockets). Raises NotIdle."""
+    """The last check before the memory is written, for uses that are not recorded: open SSH sessions, and connections
+    to public ports that were opened long ago (requests, WebSockets). Raises NotIdle.
+    """
     row = context.workspace
     if not context.operation.params.get("idle") or context.driver.state(row.pk) is MachineState.ASLEEP:
-        return  # wanted by its owner, or an earlier attempt wrote the memory already
+        return  # requested by its owner, or an earlier attempt has written the memory
     switched_off = not row.suspend_after
     if context.driver.count_connections(row.pk):
         last_used.record_use(row.pk)
@@ -49,8 +50,8 @@ def check_idle(context: Context) -> None:
 
 
 def save_memory(context: Context) -> None:
-    # Whoever asked for the sleep has seen to that, unless it died right then. A request that the edge sent to a machine
-    # without asking would wake nobody.
+    # The transition to `suspending` has invalidated the routes, unless its process died right then. A request that the
+    # edge sends to the machine from its cache would not wake it.
     route_cache.invalidate_routes_now(context.workspace)
     context.driver.sleep(context.workspace.pk)
 
@@ -64,7 +65,7 @@ def complete_sleep(context: Context) -> None:
             "slept",
             "The workspace was put to sleep; its memory is kept.",
             idle_due_at=None,
-            memory_expires_at=machine_events.memory_kept_until(context.workspace),
+            memory_expires_at=machine_events.memory_expiry(context.workspace),
         )
 
 
@@ -72,41 +73,43 @@ SLEEP_STEPS = (("check_idle", check_idle), ("save_memory", save_memory), ("compl
 
 
 def stay_awake(context: Context) -> None:
-    """End a sleep that is not to be: the workspace runs on and its idle time begins anew."""
+    """Cancel the sleep: the workspace continues to run, and its idle time starts again."""
     with transaction.atomic():
         lock_for_outcome(context.workspace)
         fields = running_fields(context.workspace)
         fields.pop("ttl_expires_at")
-        with suppress(TransitionLost):  # a delete came, and decides about the row
+        with suppress(TransitionLost):  # a delete has changed the status already
             transition(context.workspace, Status.RUNNING, leaving=frozenset({Status.SUSPENDING}), **fields)
-        queue.finish(context.operation, OperationState.CANCELLED, code="in_use", sentence="The workspace is in use.")
+        queue.finish_operation(
+            context.operation, OperationState.CANCELLED, code="in_use", message="The workspace is in use."
+        )
     machine_events.settle_machine_end(context.operation, context.driver)
 
 
-def sleep_failed(context: Context, code: str, sentence: str) -> None:
-    """It goes on running, and is left alone for another idle time."""
+def sleep_failed(context: Context, code: str, message: str) -> None:
+    """It continues to run, for at least another idle time."""
     row = context.workspace
     again = timezone.now() + timedelta(seconds=row.suspend_after) if row.suspend_after else None
-    fail_as_observed(context, code, sentence, idle_due_at=again)
+    fail_as_observed(context, code, message, idle_due_at=again)
 
 
 def load_memory(context: Context) -> None:
-    """Memory that cannot be loaded is given up, and told; the workspace starts cold then.
+    """Load the saved memory. Where it cannot be used, that is recorded and the workspace starts cold.
 
-    A later attempt, or a host that came back, may find the machine off or running already.
+    At a retry, or after a reboot of the host, the machine may be off or running already.
     """
     try:
         if context.driver.state(context.workspace.pk) in (MachineState.OFF, MachineState.ABSENT):
-            context.remember("cold")
+            context.record_fact("cold")
         else:
             context.driver.start(context.workspace.pk)
     except SavedMemoryUnusable as exc:
-        context.remember("cold")
-        record(context.workspace, "memory_lost", exc.message)
+        context.record_fact("cold")
+        record_activity(context.workspace, "memory_lost", exc.message)
 
 
 def start_cold(context: Context) -> None:
-    """A guest that was ready when it slept is ready; only one that starts cold is waited for."""
+    """Boot the machine where its memory could not be loaded. A guest that was ready when it fell asleep still is."""
     if not context.facts.get("cold"):
         return
     ensure_image(context)
@@ -117,24 +120,24 @@ def start_cold(context: Context) -> None:
 
 def complete_wake(context: Context) -> None:
     if context.facts.get("cold"):
-        sentence = "The saved memory could not be used: the workspace was started anew; its disk is as it was."
-        succeed_running(context, "started_cold", sentence, started_at=timezone.now())
+        message = "The saved memory could not be used: the workspace was started cold; its disk is unchanged."
+        succeed_running(context, "started_cold", message, started_at=timezone.now())
     else:
-        # Without a start time: it was to be stopped in its sleep, and could not.
+        # Without a start time: a stop during its sleep failed.
         started_at = context.workspace.started_at or timezone.now()
         succeed_running(context, "woke", "The workspace woke up.", started_at=started_at)
 
 
-def wake_failed(context: Context, code: str, sentence: str) -> None:
+def wake_failed(context: Context, code: str, message: str) -> None:
     """Still asleep, or stopped where it had to start cold."""
     if context.facts.get("cold"):
         destroy_machine(context)
-    fail_as_observed(context, code, sentence)
+    fail_as_observed(context, code, message)
 
 
 WAKE_STEPS = (
     ("load_memory", load_memory),
     ("start_cold", start_cold),
-    ("freshen", resync_guest),
+    ("resync_guest", resync_guest),
     ("complete", complete_wake),
 )

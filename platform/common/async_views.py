@@ -1,0 +1,117 @@
+"""DRF viewsets whose actions are coroutines, for routes that wait for a guest or a host.
+
+Under ASGI a synchronous view holds a thread until its response is made, and there is no limit to these threads. An
+asynchronous action uses one for what needs it (authentication, the body, queries), ends it, and waits without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any, ParamSpec, TypeVar
+
+from asgiref.sync import markcoroutinefunction, sync_to_async
+from django.db import connections
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from common.connections import release_connection, release_thread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AsyncViewSet(ViewSet):
+    """A viewset with coroutines as actions; everything else of DRF, the OpenAPI schema included, works as in others.
+
+    An action may return a DRF `Response`, or any response of Django's (a stream, a file), which is sent as it is.
+    """
+
+    http_request: HttpRequest  # Django's request, for a body that no parser reads
+
+    @classmethod
+    def as_view(cls, actions: Any = None, **initkwargs: Any) -> Any:
+        view = super().as_view(actions, **initkwargs)
+        return markcoroutinefunction(view)
+
+    async def dispatch(  # type: ignore[override]  # a coroutine in place of a response
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """As DRF's, with authentication, permissions and throttles in the request's thread."""
+        self.args, self.kwargs, self.http_request = args, kwargs, request
+        self.request = self.initialize_request(request, *args, **kwargs)
+        self.headers = self.default_response_headers
+        response: HttpResponseBase
+        try:
+            await sync_to_async(self.initial)(self.request, *args, **kwargs)
+            response = await self._handler()(self.request, *args, **kwargs)
+        except Exception as exc:
+            response = self.handle_exception(exc)
+        if isinstance(response, Response):
+            response = self.finalize_response(self.request, response, *args, **kwargs)
+        return response
+
+    def _handler(self) -> Any:
+        method = str(self.request.method).lower()
+        if method not in self.http_method_names:
+            return self.http_method_not_allowed
+        return getattr(self, method, self.http_method_not_allowed)
+
+
+async def in_request_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run an action's synchronous part; then its database connection is given back and the request's thread ends.
+
+    For what comes before the wait. A later call starts another thread.
+    """
+
+    def run() -> T:
+        try:
+            return work(*args, **kwargs)
+        finally:
+            release_connection()
+
+    try:
+        return await sync_to_async(run)()
+    finally:
+        release_thread()
+
+
+async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, which goes on if the caller is cancelled: what changes a guest does not stop where its client
+    disconnects.
+
+    `work` may outlive its request, so it uses `asyncio.to_thread` and not the request's thread.
+    """
+    task = asyncio.ensure_future(work)
+    _running.add(task)  # the loop holds tasks weakly
+    task.add_done_callback(_running.discard)
+    return await asyncio.shield(task)
+
+
+@asynccontextmanager
+async def entered_in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """A synchronous context manager in a coroutine: it is entered and left in a thread of the loop's executor."""
+    value = await _in_pool_thread(context.__enter__)
+    try:
+        yield value
+    except BaseException as exc:
+        if not await _in_pool_thread(context.__exit__, type(exc), exc, exc.__traceback__):
+            raise
+    else:
+        await _in_pool_thread(context.__exit__, None, None, None)
+
+
+async def _in_pool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def run() -> T:
+        try:
+            return work(*args, **kwargs)
+        finally:
+            connections.close_all()  # these threads last, and none may keep a connection of the database
+
+    return await asyncio.to_thread(run)
+
+
+_running: set[asyncio.Task[Any]] = set()
