@@ -146,7 +146,7 @@ def test_what_nobody_expected_is_internal_error_without_a_word_of_it(
         raise ZeroDivisionError("a secret of ours")
 
     monkeypatch.setattr(selectors, "listed_workspaces", broken)
-    monkeypatch.setattr(selectors, "get", broken)
+    monkeypatch.setattr(selectors, "get_workspace", broken)
     for path in ("/workspace", "/workspace/x", "/workspace/x/overlay/files?path=/x"):
         answer = api.get(path)
         assert_error(answer, 500, "internal_error")

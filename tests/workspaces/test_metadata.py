@@ -125,14 +125,14 @@ def test_a_workspace_that_another_request_removed_is_404(
 ) -> None:
     from workspaces import selectors
 
-    found = selectors.get
+    found = selectors.get_workspace
 
     def get_then_lose(*args: Any, **kwargs: Any) -> Workspace:
         workspace = found(*args, **kwargs)
         Workspace.objects.filter(pk=workspace.pk).delete()
         return workspace
 
-    monkeypatch.setattr(selectors, "get", get_then_lose)
+    monkeypatch.setattr(selectors, "get_workspace", get_then_lose)
     answer = put(api, path, {"a": 1})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 

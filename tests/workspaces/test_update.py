@@ -107,14 +107,14 @@ def test_what_another_request_removed_meanwhile_is_404(
     from workspaces import selectors
 
     row = make_workspace(api.account)
-    found = selectors.get
+    found = selectors.get_workspace
 
     def get_then_lose(*args: Any, **kwargs: Any) -> Workspace:
         workspace = found(*args, **kwargs)
         Workspace.objects.filter(pk=workspace.pk).delete()
         return workspace
 
-    monkeypatch.setattr(selectors, "get", get_then_lose)
+    monkeypatch.setattr(selectors, "get_workspace", get_then_lose)
     answer = api.send(method, f"/workspace/{row.pk}", {"name": "late"})
     assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
