@@ -111,13 +111,13 @@ def test_destinations_are_kept_in_one_form(api: Caller, made: str, given: str, k
         ("169.254.169.254", "Private"),
         ("fd00::/8", "Private"),
         ("::1", "Private"),
-        ("2600::1%eth0", "one interface"),
+        ("2600::1%eth0", "with an interface"),
         ("https://example.com", "*.example.com"),
         ("example.com/path", "network"),
         ("example.com:443", "name"),
-        ("*", "beginning"),
-        ("a.*.example.com", "beginning"),
-        ("*example.com", "beginning"),
+        ("*", "first label"),
+        ("a.*.example.com", "first label"),
+        ("*example.com", "first label"),
         ("*.com", "two labels"),
         ("localhost", "two labels"),
         ("app.localhost", "two labels"),
@@ -249,7 +249,7 @@ def test_a_workspace_without_a_machine_keeps_it_for_the_next_one(api: Caller, vm
     make_workspace(api.account, slug="the-box", status=Status.FAILED)
     answer = change(api, NARROW)
     assert answer["applied"] is False
-    assert "when one is made" in answer["problem"]
+    assert "when one is created" in answer["problem"]
 
 
 def test_a_destroyed_workspace_has_no_network(api: Caller, vmhost: FakeHost) -> None:
