@@ -1,5 +1,7 @@
 """`GET /workspace/:id` beside an empty authenticated view of the same server, and the list of 20 from 100,000 rows
-beside the list from 100. Starts a server of its own (granian as in production) over a SQLite database of its own.
+beside the list from 100; workspace objects by `ResponseSerializer` beside DRF's own.
+
+Starts a server of its own (granian as in production) over a SQLite database of its own.
 
     .venv/bin/python -m benchmarks.api [--seconds 5] [--rows 100000]
 """
@@ -99,6 +101,8 @@ def main() -> None:
         subprocess.run([*manage, "migrate", "-v0"], env=env, cwd=ROOT, check=True)
         rows = [sys.executable, "-m", "benchmarks.rows", str(options.rows)]
         made = json.loads(subprocess.run(rows, env=env, cwd=ROOT, check=True, capture_output=True).stdout)
+        print("workspace objects by ResponseSerializer beside DRF's Serializer (bar: ratio at least 3)", flush=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.representation"], env=env, cwd=ROOT, check=True)
         with server(env):
             few, many = made["few"]["headers"], made["many"]["headers"]
             print(f"GET one of {options.rows} workspaces beside an empty authenticated view (bar: rate at least 0.5)")

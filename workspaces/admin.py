@@ -1,4 +1,4 @@
-"""Staff: workspaces, their operations and what happened to them. Actions call the services."""
+"""Staff: workspaces, their operations and their activity. Actions call the services."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class WorkspaceAdmin(ReadOnlyAdmin):
     def resume(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
         self._each(request, rows, workspace_resume)
 
-    @admin.action(description="Put to sleep (memory to disk)")
+    @admin.action(description="Sleep (save memory to disk)")
     def put_to_sleep(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
         self._each(request, rows, workspace_sleep)
 
-    @admin.action(description="Destroy the machine, keep the record")
+    @admin.action(description="Destroy the virtual machine, keep the record")
     def destroy_machine(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
         self._each(request, rows, workspace_destroy)
 
@@ -90,7 +90,7 @@ class WorkspaceAdmin(ReadOnlyAdmin):
             except DomainError as exc:
                 messages.error(request, f"{row}: {exc.message}")
             except Workspace.DoesNotExist:
-                messages.error(request, f"{row}: it was deleted meanwhile.")
+                messages.error(request, f"{row}: it has been deleted.")
 
 
 @admin.register(Operation)

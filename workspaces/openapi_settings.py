@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-PREPROCESSING_HOOKS: list[str] = []
 ENUM_NAME_OVERRIDES: dict[str, Any] = {
     "WorkspaceStatus": "workspaces.states.Status",
     "RestartPolicy": "workspaces.models.workspace.RestartPolicy",

@@ -36,13 +36,9 @@ class Amount:
             self.count + other.count,
         )
 
-    def as_response(self) -> dict[str, Any]:
-        """As in responses."""
-        return {
-            "cpus": self.cpu_millis / 1000,
-            "memory_mb": self.memory_mb,
-            "disk_size_mb": self.disk_size_mb,
-        }
+    @property
+    def cpus(self) -> float:
+        return self.cpu_millis / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +48,31 @@ class Usage:
     owned: Amount
     running: Amount
     records: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountQuota:
+    """Limits and use of an account. `reason`: the error code with which the smallest create would be refused."""
+
+    plan: Plan
+    used: Usage
+    reason: str | None
+
+    @property
+    def limits(self) -> Amount:
+        return plan_limits(self.plan)
+
+    @property
+    def pool(self) -> Amount:
+        return plan_pool(self.plan)
+
+    @property
+    def running_pool(self) -> Amount:
+        return plan_running_pool(self.plan)
+
+    @property
+    def can_create(self) -> bool:
+        return self.reason is None
 
 
 def amount_of(workspace: Workspace) -> Amount:
@@ -191,23 +212,10 @@ def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool)
             )
 
 
-def quota_object(account: Account) -> dict[str, Any]:
-    """The workspace quota object; `reason` is the error code of the smallest create."""
-    plan, used = account.plan, usage(account)
-    reason = _create_reason(plan, used)
-    return {
-        "plan": plan.code,
-        "planLabel": plan.label,
-        "limits": plan_limits(plan).as_response(),
-        "pool": plan_pool(plan).as_response(),
-        "pool_usage": {"count": used.owned.count, **used.owned.as_response()},
-        "running_pool": plan_running_pool(plan).as_response(),
-        "running_pool_usage": {"count": used.running.count, **used.running.as_response()},
-        "maxSandboxes": plan.max_workspaces,
-        "currentSandboxes": used.records,
-        "canCreate": reason is None,
-        "reason": reason,
-    }
+def account_quota(account: Account) -> AccountQuota:
+    """One query."""
+    used = usage(account)
+    return AccountQuota(account.plan, used, _create_reason(account.plan, used))
 
 
 def _create_reason(plan: Plan, used: Usage) -> str | None:

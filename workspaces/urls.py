@@ -1,4 +1,4 @@
-"""Routes under `/workspace`. An identifier is an id or a slug; anything else is no route."""
+"""Routes under `/workspace`. An identifier is an id or a slug; anything else does not match."""
 
 from django.urls import include, path, register_converter
 

@@ -1,4 +1,4 @@
-"""Answers of requests that wait for an operation's end."""
+"""Responses of requests that wait for an operation."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
 from common.errors import DomainError, VMUnavailable
-from common.responses import ok
-from workspaces import errors, representations, selectors
+from common.responses import respond
+from workspaces import errors, selectors
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
+from workspaces.serializers import GoingOnResponse, WorkspaceResponse
 
 # Documented refusals that the power routes share.
-OUT_OF_TURN = "`invalid_state` with `details.status`; `operation_in_progress`"
-UNAVAILABLE = "`VM_UNAVAILABLE`: the host is silent, or the operation failed (`details.reason`)"
+WRONG_STATE = "`invalid_state` with `details.status`; `operation_in_progress`"
+UNAVAILABLE = "`VM_UNAVAILABLE`: the host does not respond, or the operation failed (`details.reason`)"
 SUSPENDED = "`namespace_suspended`"
-NO_ROOM = "`RUNNING_POOL_REACHED`; `quota_exceeded`"
+NO_CAPACITY = "`RUNNING_POOL_REACHED`; `quota_exceeded`"
 
 # Failures of a reinstall have codes of their own; all others are VM_UNAVAILABLE.
 BY_CODE: dict[str, type[DomainError]] = {
@@ -26,7 +27,7 @@ BY_CODE: dict[str, type[DomainError]] = {
 
 
 def wait_until_finished(operation: Operation) -> bool:
-    """Wait for a power operation; False where it goes on after the wait.
+    """Wait for a power operation; False if it continues after the wait.
 
     Raises what `BY_CODE` says, else VMUnavailable with the reason's code in its details (it failed), and
     OperationInProgress (a delete cancelled it).
@@ -38,7 +39,7 @@ def wait_until_finished(operation: Operation) -> bool:
 
 
 def require_success(operation: Operation) -> None:
-    """Raises as `has_ended`."""
+    """Raises as `wait_until_finished`."""
     if operation.state == OperationState.FAILED:
         error = BY_CODE.get(operation.error_code, VMUnavailable)
         raise error(operation.error_message, details={"reason": operation.error_code})
@@ -47,7 +48,9 @@ def require_success(operation: Operation) -> None:
 
 
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
-    """`{success, workspace}` when the operation has ended; 202 where it goes on. Raises as `has_ended`, NotFound."""
+    """`{success, workspace}`; 202 while the operation continues. Raises as `wait_until_finished`, NotFound."""
     ended = operation is None or wait_until_finished(operation)
-    body = representations.workspace_body(selectors.get_workspace(request.user, workspace.pk))
-    return ok(workspace=body) if ended else ok(202, accepted=True, workspace=body)
+    current = selectors.get_workspace(request.user, workspace.pk)
+    if ended:
+        return respond(WorkspaceResponse, workspace=current)
+    return respond(GoingOnResponse, 202, accepted=True, workspace=current)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from drf_spectacular.utils import OpenApiResponse
-from rest_framework import serializers
 from rest_framework import serializers as s
+
+from common.serializers import ResponseSerializer
 
 ERROR_SCHEMA = {
     "type": "object",
@@ -23,12 +24,15 @@ ERROR_SCHEMA = {
 }
 
 
-class MessageResponse(serializers.Serializer):
-    """The response of deletes. `accepted` with 202: the deletion continues."""
+class Success(ResponseSerializer):
+    success = s.BooleanField(default=True)
 
-    success = serializers.BooleanField(default=True)
-    accepted = serializers.BooleanField(required=False)
-    message = serializers.CharField()
+
+class MessageResponse(Success):
+    """The response of a deletion. With 202 `accepted` is true and the deletion continues."""
+
+    accepted = s.BooleanField(required=False)
+    message = s.CharField()
 
 
 def add_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -46,7 +50,3 @@ def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
     """The documented refusals of a route: status -> which codes come with it."""
     error = {"$ref": "#/components/schemas/Error"}
     return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
-
-
-class Success(s.Serializer):
-    success = s.BooleanField(default=True)

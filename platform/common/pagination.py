@@ -13,6 +13,7 @@ A view sets `pagination_class` and, on a subclass, `results_field` (the name of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from rest_framework import serializers
@@ -57,21 +58,27 @@ class _Pagination(BasePagination):
         """The rows of the requested page. Raises a validation_error for bad parameters."""
         query = validated_query(self.query_serializer(), request)
         self.limit, self.start = query["limit"], query[self.start_field]
-        self.total = queryset.count()
+        self.total = self.count_rows(queryset, request)
         return list(queryset[self.rows()])
+
+    def count_rows(self, queryset: Any, request: Request) -> int:
+        """The number of rows on all pages. A subclass overrides it where that number is stored."""
+        return int(queryset.count())
 
     def rows(self) -> slice:
         """The rows of the page, as a slice."""
         return bounds(self.start, self.limit)
 
-    def query_serializer(self) -> type[serializers.Serializer]:
+    @classmethod
+    @cache
+    def query_serializer(cls) -> type[serializers.Serializer]:
         """The parameters, checked by the view and described in the OpenAPI document."""
-        low, high = self.start_range
+        low, high = cls.start_range
         fields = {
-            self.start_field: serializers.IntegerField(min_value=low, max_value=high, default=low),
-            "limit": serializers.IntegerField(min_value=1, max_value=self.max_limit, default=self.default_limit),
+            cls.start_field: serializers.IntegerField(min_value=low, max_value=high, default=low),
+            "limit": serializers.IntegerField(min_value=1, max_value=cls.max_limit, default=cls.default_limit),
         }
-        return type(f"{type(self).__name__}Query", (serializers.Serializer,), fields)
+        return type(f"{cls.__name__}Query", (serializers.Serializer,), fields)
 
     def page_fields(self) -> dict[str, Any]:
         """What the response has beside the rows."""

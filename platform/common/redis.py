@@ -1,7 +1,7 @@
 """Clients of Redis, and the prefix of every key and channel.
 
 All names begin with the instance's id, so that several instances may share one Redis. Celery's broker gets the same
-prefix (config/celery_settings.py). A client never adds it: whoever builds a name calls `redis_key`, so that Lua
+prefix (config/celery_settings.py). A client never adds it: the code that builds a name calls `redis_key`, so that Lua
 scripts, pipelines and pub/sub channels need no rewriting.
 
 The clients of one URL share connection pools for the life of the process. They are safe for threads and after a fork.

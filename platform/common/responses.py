@@ -13,6 +13,7 @@ from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, Request
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from common import errors
 from common.request_id import current_request_id
@@ -23,6 +24,11 @@ logger = logging.getLogger(__name__)
 def ok(status: int = 200, /, **fields: Any) -> Response:
     """A success body. Deletes give `message`."""
     return Response({"success": True, **fields}, status=status)
+
+
+def respond(body: type[Serializer], status: int = 200, /, **fields: Any) -> Response:
+    """The success body that `body` declares, of these fields."""
+    return Response(body(fields).data, status=status)
 
 
 def error_body(error: errors.DomainError) -> dict[str, Any]:

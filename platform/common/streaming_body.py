@@ -41,7 +41,7 @@ class RequestStalled(DomainError):
 
 
 class ClientDisconnected(DomainError):
-    """The client closed the connection while its body was read; nobody gets this response."""
+    """The client closed the connection while its body was read; no client gets this response."""
 
     code = "request_aborted"
     status = 400

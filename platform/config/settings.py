@@ -102,16 +102,16 @@ REST_FRAMEWORK = {
     "DEFAULT_METADATA_CLASS": None,
     "UNAUTHENTICATED_USER": None,
 }
-_OPENAPI = app_modules("openapi_settings")
 SPECTACULAR_SETTINGS = {
     "TITLE": "Micro-VM workspaces",
     "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "PREPROCESSING_HOOKS": [hook for app in _OPENAPI for hook in app.PREPROCESSING_HOOKS],
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "common.openapi.add_errors"],
     # tests/test_registration.py: two apps never give one name to different enums.
-    "ENUM_NAME_OVERRIDES": {name: enum for app in _OPENAPI for name, enum in app.ENUM_NAME_OVERRIDES.items()},
+    "ENUM_NAME_OVERRIDES": {
+        name: enum for app in app_modules("openapi_settings") for name, enum in app.ENUM_NAME_OVERRIDES.items()
+    },
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
     "SERVE_AUTHENTICATION": [],

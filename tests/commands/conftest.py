@@ -1,4 +1,4 @@
-"""Instances of stub processes: the real supervisor and launcher around programs that need no platform."""
+"""Instances of stub processes: the real supervisor and launcher with programs that do not need the platform."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def short_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def make_instance(short_dir: Path) -> Iterator[Callable[[str], Instance]]:
-    """Instances by name; whatever still runs of them at the end is stopped."""
+    """Creates instances by name; those that still run at the end are stopped."""
     made: list[Instance] = []
 
     def make(name: str = "one") -> Instance:
@@ -59,6 +59,6 @@ def make_instance(short_dir: Path) -> Iterator[Callable[[str], Instance]]:
 
 
 def sleeper(name: str, code: str = "") -> Process:
-    """A process that says `up` and sleeps; `code` runs before."""
+    """A process that runs `code`, prints `up` and sleeps."""
     program = f"import time\n{code}\nprint('up', flush=True)\ntime.sleep(600)"
     return Process(name, (sys.executable, "-c", f"exec({program!r})"), stop_seconds=3, start_seconds=1)

@@ -1,4 +1,4 @@
-"""A real Caddy before stubs that say where a machine is, and a program in one."""
+"""A real Caddy in front of stub servers that route to a program, which stands for one in a machine."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ HASH = "a" * 20
 
 @dataclass
 class Platform:
-    """What the stubs of api and streams answer, and what they were asked."""
+    """The responses of the stubs of api and streams, and the requests that they received."""
 
     answers: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
-    asked: list[tuple[str, str, dict[str, str], str]] = field(default_factory=list)
+    requests: list[tuple[str, str, dict[str, str], str]] = field(default_factory=list)
 
-    def asked_of(self, server: str) -> list[tuple[str, dict[str, str], str]]:
-        return [(path, headers, body) for name, path, headers, body in self.asked if name == server]
+    def requests_of(self, server: str) -> list[tuple[str, dict[str, str], str]]:
+        return [(path, headers, body) for name, path, headers, body in self.requests if name == server]
 
 
-class Asked(BaseHTTPRequestHandler):
+class RecordingHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -42,7 +42,7 @@ class Asked(BaseHTTPRequestHandler):
         name: str = self.server.name  # type: ignore[attr-defined]
         headers = {key.lower(): value for key, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length", 0))).decode(errors="replace")
-        platform.asked.append((name, self.path, headers, body))
+        platform.requests.append((name, self.path, headers, body))
         status, more = platform.answers[name]
         content = b"" if status in (200, 202) else b"the platform's own answer"
         self.send_response(status)
@@ -62,22 +62,22 @@ class Asked(BaseHTTPRequestHandler):
 
 
 class Program(BaseHTTPRequestHandler):
-    """A machine's program: tells what it was sent, and echoes bytes after an upgrade."""
+    """A program in a machine: responds with the request it received, and echoes bytes after an upgrade."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         if self.headers.get("Upgrade") == "websocket":
-            return self._upgraded()
+            return self._echo()
         body = self._chunks() if self.headers.get("Transfer-Encoding") == "chunked" else self._sized()
-        told = {
+        received = {
             "method": self.command,
             "path": self.path,
             "headers": {key.lower(): value for key, value in self.headers.items()},
             "size": len(body),
             "sum": sum(body) % 65521,
         }
-        content = json.dumps(told).encode()
+        content = json.dumps(received).encode()
         self.send_response(200)
         self.send_header("Set-Cookie", "mine=1")
         self.send_header("Content-Length", str(len(content)))
@@ -99,14 +99,14 @@ class Program(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _upgraded(self) -> None:
+    def _echo(self) -> None:
         self.send_response(101)
         self.send_header("Upgrade", "websocket")
         self.send_header("Connection", "Upgrade")
         self.end_headers()
         self.wfile.flush()
-        while got := self.connection.recv(4096):
-            self.connection.sendall(got)
+        while data := self.connection.recv(4096):
+            self.connection.sendall(data)
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -154,7 +154,7 @@ def open_world(instance: Instance) -> Iterator[World]:
 def _stub(instance: Instance, name: str, platform: Platform) -> Server:
     path = instance.run_dir / f"{name}.sock"
     path.unlink(missing_ok=True)
-    server = Server(str(path), Asked)
+    server = Server(str(path), RecordingHandler)
     server.name, server.platform = name, platform  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
@@ -176,7 +176,7 @@ def websocket(world: World) -> socket.socket:
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    got = b""
-    while len(got) < size:
-        got += connection.recv(65536)
-    return got
+    data = b""
+    while len(data) < size:
+        data += connection.recv(65536)
+    return data

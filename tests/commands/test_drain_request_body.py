@@ -1,4 +1,4 @@
-"""Bodies that an application does not read, on connections that the edge keeps to the api's server."""
+"""Bodies that an application does not read, on keep-alive connections from the edge to the api server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ application = DrainRequestBody(answer, {LIMIT})
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The socket of the api's server with a tiny application."""
+    """The socket of the api server with a minimal application."""
     folder = tmp_path_factory.mktemp("u")
     (folder / "tiny.py").write_text(APPLICATION)
     path = folder / "s"
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         process = subprocess.Popen([*command, "--uds", str(path)], env=environment, cwd=folder, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + 30
-        while not listens(path):
+        while not is_listening(path):
             assert time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.05)
         yield path
@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         process.wait(30)
 
 
-def listens(path: Path) -> bool:
+def is_listening(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(str(path)) == 0
 
@@ -70,14 +70,14 @@ def connection(server: Path) -> Iterator[socket.socket]:
 
 
 def exchange(connection: socket.socket, path: str, size: int) -> bytes:
-    """The head of the answer to a request whose body comes some time after its head."""
+    """The response to a request whose body is sent some time after its headers."""
     connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode())
     time.sleep(0.1)
     connection.sendall(bytes(size))
-    return received(connection)
+    return read_response(connection)
 
 
-def received(connection: socket.socket) -> bytes:
+def read_response(connection: socket.socket) -> bytes:
     got = b""
     while not got.endswith(b"\r\n\r\nok"):
         more = connection.recv(4096)
@@ -96,7 +96,7 @@ def test_a_connection_stays_open_after_an_unread_body(connection: socket.socket,
 def test_an_unread_body_above_the_limit_closes_the_connection(connection: socket.socket) -> None:
     head = f"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: {LIMIT + 1}\r\n\r\n"
     connection.sendall(head.encode())
-    assert b"connection: close" in received(connection)
+    assert b"connection: close" in read_response(connection)
 
 
 def chunked(path: str, *sizes: int) -> bytes:
@@ -110,26 +110,26 @@ def test_a_chunked_body_gets_a_content_length_and_the_connection_stays_open(
 ) -> None:
     for path in ("/measured", "/unread", "/measured"):
         connection.sendall(chunked(f"{path}{sum(sizes)}", *sizes))
-        assert b"connection: close" not in received(connection)
+        assert b"connection: close" not in read_response(connection)
 
 
 def test_a_chunked_body_above_the_limit_closes_the_connection(connection: socket.socket) -> None:
     connection.sendall(chunked(f"/measured{LIMIT + 1}", LIMIT, 1))
-    assert b"connection: close" in received(connection)
+    assert b"connection: close" in read_response(connection)
 
 
 def test_slow_senders_occupy_a_limited_number_of_threads(server: Path) -> None:
     head = b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
     with ExitStack() as opened:
-        held = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MAX_DRAINING + 1)]
-        for one in held:
-            one.settimeout(20)
-            one.connect(str(server))
-            one.sendall(head)
-        answered, _, _ = select.select(held, [], [], 20)
+        connections = [opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(MAX_DRAINING + 1)]
+        for connection in connections:
+            connection.settimeout(20)
+            connection.connect(str(server))
+            connection.sendall(head)
+        answered, _, _ = select.select(connections, [], [], 20)
         (refused,) = answered
-        assert b"connection: close" in received(refused)
-        for one in held:
-            if one is not refused:
-                one.sendall(bytes(10))
-                assert b"connection: close" not in received(one)
+        assert b"connection: close" in read_response(refused)
+        for connection in connections:
+            if connection is not refused:
+                connection.sendall(bytes(10))
+                assert b"connection: close" not in read_response(connection)

@@ -1,4 +1,4 @@
-"""The edge: a real Caddy with the generated configuration before two tiny servers."""
+"""The edge: a real Caddy with the generated configuration in front of two stub servers."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is 
 
 
 class Stub(BaseHTTPRequestHandler):
-    """Answers with its name and what it saw; `/events` sends one event each half second."""
+    """Responds with its name and the request; `/events` sends one event every half second."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         if self.path == "/events":
             return self._events()
-        return self._tell(0)
+        return self._respond(0)
 
     def do_PUT(self) -> None:
         left, first = int(self.headers["Content-Length"]), 0.0
         while left:
             left -= len(self.rfile.read(min(left, 65536)))
             first = first or time.monotonic()
-        self._tell(first)
+        self._respond(first)
 
-    def _tell(self, first_byte_at: float) -> None:
+    def _respond(self, first_byte_at: float) -> None:
         seen = {name.lower(): value for name, value in self.headers.items()}
         server = self.server.name  # type: ignore[attr-defined]
         body = json.dumps({"server": server, "path": self.path, "headers": seen, "first": first_byte_at}).encode()
@@ -195,7 +195,7 @@ def test_events_arrive_one_by_one(edge: tuple[Instance, str]) -> None:
 
 
 def test_an_upload_streams_through(edge: tuple[Instance, str]) -> None:
-    """The upstream reads the first bytes long before the client has sent the last."""
+    """The upstream reads the first bytes before the client has sent the last."""
     _, base = edge
     last_sent = 0.0
 
@@ -214,7 +214,7 @@ def test_an_upload_streams_through(edge: tuple[Instance, str]) -> None:
 
 
 def test_the_edge_buffers_a_slow_request_to_the_api(edge: tuple[Instance, str]) -> None:
-    """It reads the first byte after the client has sent the last."""
+    """The upstream reads the first byte after the client has sent the last."""
     _, base = edge
     last_sent = 0.0
 
@@ -234,9 +234,9 @@ def test_the_edge_buffers_a_slow_request_to_the_api(edge: tuple[Instance, str]) 
 def test_a_request_waits_for_a_restarting_server(edge: tuple[Instance, str]) -> None:
     instance, base = edge
     socket = instance.run_dir / "api.sock"
-    away = socket.with_name("away.sock")
-    socket.rename(away)
-    threading.Timer(1.5, lambda: away.rename(socket)).start()
+    moved = socket.with_name("moved.sock")
+    socket.rename(moved)
+    threading.Timer(1.5, lambda: moved.rename(socket)).start()
     started = time.monotonic()
     assert httpx.get(base + "/workspace", timeout=10).json()["server"] == "api"
     assert time.monotonic() - started > 1

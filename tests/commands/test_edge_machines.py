@@ -1,4 +1,4 @@
-"""Public ports at the edge: a real Caddy before stubs that say where a machine is, and a program in one."""
+"""Public ports at the edge: a real Caddy in front of stub servers that route to a program."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ def test_a_request_reaches_the_machine_that_the_platform_names(world: World) -> 
     assert seen["headers"]["host"] == f"{HASH}.localhost"
     assert (seen["headers"]["cookie"], seen["headers"]["authorization"]) == ("theirs=2", "Bearer theirs")
     assert answer.headers["set-cookie"] == "mine=1"
-    ((path, asked, body),) = world.platform.asked_of("api")
+    ((path, headers, body),) = world.platform.requests_of("api")
     assert (path, body) == ("/internal/edge/port", "")
-    assert asked["x-edge-host"] == f"{HASH}.localhost"
-    assert not {"cookie", "authorization"} & set(asked)
+    assert headers["x-edge-host"] == f"{HASH}.localhost"
+    assert not {"cookie", "authorization"} & set(headers)
 
 
 def test_the_auth_subrequest_has_the_edge_secret_despite_client_headers(world: World) -> None:
     key = world.instance.settings({}).secret_key
-    lies = {"X-Edge-Secret": "lie", "X-Edge-Host": "lie.localhost", "X-Upstream": "127.0.0.1:1"}
-    seen = world.send("GET", headers=lies).json()["headers"]
-    ((_, asked, _),) = world.platform.asked_of("api")
-    assert asked["x-edge-secret"] == edge_secret(key)
-    assert asked["x-edge-host"] == f"{HASH}.localhost"
+    forged = {"X-Edge-Secret": "lie", "X-Edge-Host": "lie.localhost", "X-Upstream": "127.0.0.1:1"}
+    seen = world.send("GET", headers=forged).json()["headers"]
+    ((_, headers, _),) = world.platform.requests_of("api")
+    assert headers["x-edge-secret"] == edge_secret(key)
+    assert headers["x-edge-host"] == f"{HASH}.localhost"
     assert not [name for name in seen if name.startswith("x-edge-")]
 
 
 def test_only_the_edge_sets_forwarded_headers(world: World) -> None:
-    lies = {
+    forged = {
         **dict.fromkeys(("X-Forwarded-For", "X-Real-IP"), "9.9.9.9"),
         "X-Forwarded-Proto": "https",
         "X-Forwarded-Host": "evil.example",
         "X-Forwarded-Prefix": "/evil",
         "Forwarded": "for=9.9.9.9",
     }
-    seen = world.send("GET", headers=lies).json()["headers"]
+    seen = world.send("GET", headers=forged).json()["headers"]
     assert seen["x-forwarded-for"] == "127.0.0.1"
     assert seen["x-forwarded-proto"] == "http"
     assert seen["x-forwarded-host"] == f"{HASH}.localhost"
     assert not {"x-real-ip", "forwarded", "x-forwarded-prefix"} & set(seen)
-    assert world.platform.asked_of("api")[0][1]["x-forwarded-for"] == "127.0.0.1"
+    assert world.platform.requests_of("api")[0][1]["x-forwarded-for"] == "127.0.0.1"
 
 
 def test_platform_credentials_are_not_forwarded(world: World) -> None:
@@ -76,8 +76,8 @@ def test_a_request_body_reaches_the_machine_complete(world: World, method: str, 
     for content in (body, iter([body[:5_000_000], body[5_000_000:]])):
         seen = world.send(method, "/upload", content=content).json()
         assert (seen["method"], seen["size"], seen["sum"]) == (method, len(body), sum(body) % 65521)
-    assert {body for _, _, body in world.platform.asked_of("api")} == {""}
-    assert [path for path, _, _ in world.platform.asked_of("streams")] == ["/internal/edge/wake"] * 2 * asleep
+    assert {body for _, _, body in world.platform.requests_of("api")} == {""}
+    assert [path for path, _, _ in world.platform.requests_of("streams")] == ["/internal/edge/wake"] * 2 * asleep
 
 
 def test_a_head_request_is_forwarded_as_head(world: World) -> None:
@@ -94,8 +94,8 @@ def test_a_websocket_is_proxied(world: World, asleep: bool) -> None:
         for word in (b"one", b"two" * 10_000):
             connection.sendall(word)
             assert receive(connection, len(word)) == word
-    for _, asked, _ in world.platform.asked_of("api"):
-        assert "upgrade" not in asked
+    for _, headers, _ in world.platform.requests_of("api"):
+        assert "upgrade" not in headers
 
 
 @pytest.mark.parametrize("status", [403, 404, 503])
@@ -133,17 +133,17 @@ def test_internal_routes_are_not_reachable_under_any_host_name(world: World) -> 
     for host in ("127.0.0.1", "localhost", "evil.example"):
         answer = world.send("GET", "/internal/edge/port", host=host, headers={"X-Edge-Secret": edge_secret(key)})
         assert answer.status_code == 404
-    assert world.platform.asked == []
-    # Under a port's name it is the program's own path.
+    assert world.platform.requests == []
+    # Under the host name of a port it is a path of the program.
     assert world.send("GET", "/internal/edge/port").json()["path"] == "/internal/edge/port"
 
 
 def test_host_names_outside_the_public_domain_go_to_the_api(world: World) -> None:
     world.platform.answers["api"] = (404, {})
     for host in ("a.b.localhost", f"{HASH}.localhost.evil.example", f"{HASH}.example"):
-        world.platform.asked.clear()
+        world.platform.requests.clear()
         world.send("GET", "/x", host=host)
-        assert [path for path, _, _ in world.platform.asked_of("api")] == ["/x"]
+        assert [path for path, _, _ in world.platform.requests_of("api")] == ["/x"]
 
 
 def test_production_addresses(make_instance: Callable[[str], Instance]) -> None:

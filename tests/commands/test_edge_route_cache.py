@@ -1,4 +1,4 @@
-"""Answers that the edge finds by itself: a real Caddy, and the folders in which it looks."""
+"""Routes that the edge finds without a request: a real Caddy and the folders of its route cache."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = 120
 def world(make_instance: Callable[[str], Instance]) -> Iterator[World]:
     with open_world(make_instance("edge")) as made:
         route_cache_folder(made.instance.run_dir).mkdir()
-        # Whoever is asked about says so.
+        # A request to the platform is visible as a 404.
         made.platform.answers["api"] = (404, {})
         yield made
 
@@ -32,31 +32,31 @@ def folder(world: World) -> Path:
     return route_cache_folder(world.instance.run_dir)
 
 
-def keep(world: World, seconds: range, upstream: str = "", label: str = HASH) -> None:
+def cache_route(world: World, seconds: range, upstream: str = "", label: str = HASH) -> None:
     for second in seconds:
-        place = folder(world) / str(second) / label
-        place.mkdir(parents=True)
-        (place / (upstream or world.machine)).touch()
+        directory = folder(world) / str(second) / label
+        directory.mkdir(parents=True)
+        (directory / (upstream or world.machine)).touch()
 
 
-def keep_for_long(world: World, upstream: str = "", label: str = HASH) -> None:
-    keep(world, range(this_second(), this_second() + LONG), upstream, label)
+def cache_route_for_long(world: World, upstream: str = "", label: str = HASH) -> None:
+    cache_route(world, range(this_second(), this_second() + LONG), upstream, label)
 
 
 def test_a_cached_route_of_this_second_is_used_without_a_request(world: World) -> None:
-    keep_for_long(world)
-    lies = {"X-Edge-Secret": "lie", "X-Upstream": "127.0.0.1:1", "X-Client-ID": "cli_1", "X-Forwarded-For": "9.9.9.9"}
-    seen = world.send("GET", "/a/b?c=%2F&d", headers={**lies, "Cookie": "theirs=2", "X-Client-Secret": "s"}).json()
+    cache_route_for_long(world)
+    forged = {"X-Edge-Secret": "lie", "X-Upstream": "127.0.0.1:1", "X-Client-ID": "cli_1", "X-Forwarded-For": "9.9.9.9"}
+    seen = world.send("GET", "/a/b?c=%2F&d", headers={**forged, "Cookie": "theirs=2", "X-Client-Secret": "s"}).json()
     assert (seen["method"], seen["path"]) == ("GET", "/a/b?c=%2F&d")
     head = seen["headers"]
     assert (head["host"], head["cookie"]) == (f"{HASH}.localhost", "theirs=2")
     assert (head["x-forwarded-for"], head["x-forwarded-proto"]) == ("127.0.0.1", "http")
     assert not [name for name in head if name.startswith(("x-edge-", "x-client-"))]
-    assert world.platform.asked == []
+    assert world.platform.requests == []
 
 
 def test_bodies_and_websockets_use_the_cached_route(world: World) -> None:
-    keep_for_long(world)
+    cache_route_for_long(world)
     body = bytes(range(256)) * 40_000
     for content in (body, iter([body[:5_000_000], body[5_000_000:]])):
         seen = world.send("POST", "/upload", content=content).json()
@@ -64,42 +64,42 @@ def test_bodies_and_websockets_use_the_cached_route(world: World) -> None:
     with websocket(world) as connection:
         connection.sendall(b"one")
         assert receive(connection, 3) == b"one"
-    assert world.platform.asked == []
+    assert world.platform.requests == []
 
 
 def test_a_name_with_a_port_and_a_slug_is_found(world: World) -> None:
-    keep_for_long(world)
-    keep_for_long(world, label=f"my-app-{HASH}")
+    cache_route_for_long(world)
+    cache_route_for_long(world, label=f"my-app-{HASH}")
     for name in (f"{HASH}.localhost:{world.instance.port}", f"my-app-{HASH}.localhost"):
         assert world.send("GET", host=name).status_code == 200
-    assert world.platform.asked == []
+    assert world.platform.requests == []
 
 
 def test_a_cached_route_of_another_second_is_not_used(world: World) -> None:
     now = this_second()
-    keep(world, range(now - LONG, now))
-    keep(world, range(now + LONG, now + LONG + 2))
+    cache_route(world, range(now - LONG, now))
+    cache_route(world, range(now + LONG, now + LONG + 2))
     assert world.send("GET").status_code == 404
-    assert len(world.platform.asked_of("api")) == 1
+    assert len(world.platform.requests_of("api")) == 1
 
 
 def test_a_cached_route_expires_without_invalidation(world: World) -> None:
     answers = RouteCache(folder(world))
-    while not world.platform.asked:
+    while not world.platform.requests:
         answers.store(this_second(), HASH, world.machine)
-        world.platform.asked.clear()
+        world.platform.requests.clear()
         if world.send("GET").status_code == 200:
             break
-    end = time.monotonic() + 10
+    deadline = time.monotonic() + 10
     while world.send("GET").status_code == 200:
-        assert time.monotonic() < end
-    assert len(world.platform.asked_of("api")) == 1
+        assert time.monotonic() < deadline
+    assert len(world.platform.requests_of("api")) == 1
 
 
 def test_an_invalidated_route_is_requested_at_once(world: World) -> None:
     other = "b" * 20
-    keep_for_long(world)
-    keep_for_long(world, label=other)
+    cache_route_for_long(world)
+    cache_route_for_long(world, label=other)
     assert world.send("GET").status_code == 200
     RouteCache(folder(world)).invalidate([HASH])
     assert world.send("GET").status_code == 404
@@ -130,7 +130,7 @@ def test_an_invalidated_route_is_requested_at_once(world: World) -> None:
     ],
 )
 def test_a_label_that_is_not_cached_exactly_matches_no_machine(world: World, label: str) -> None:
-    keep_for_long(world)
+    cache_route_for_long(world)
     assert world.send("GET", host=f"{label}.localhost").status_code in (400, 404)
     assert world.send("GET").status_code == 200
 
@@ -142,13 +142,13 @@ def test_only_a_file_in_a_folder_named_by_the_label_is_a_cached_route(world: Wor
         (folder(world) / str(second) / ("b" * 20) / world.machine).mkdir(parents=True)
     for name in (HASH, "b" * 20):
         assert world.send("GET", host=f"{name}.localhost").status_code == 404
-    assert len(world.platform.asked) == 2
+    assert len(world.platform.requests) == 2
 
 
 def test_a_closed_port_of_a_cached_route_is_reported(world: World) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        keep_for_long(world, f"127.0.0.1:{unused.getsockname()[1]}")
+        cache_route_for_long(world, f"127.0.0.1:{unused.getsockname()[1]}")
         answer = world.send("GET")
         assert (answer.status_code, answer.json()["code"]) == (502, "port_closed")
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
@@ -157,8 +157,8 @@ def test_a_closed_port_of_a_cached_route_is_reported(world: World) -> None:
 def test_cached_routes_expire_when_the_platform_is_down(world: World) -> None:
     (world.instance.run_dir / "api.sock").unlink()
     now = this_second()
-    keep(world, range(now, now + 3))
-    until = time.monotonic() + 10
+    cache_route(world, range(now, now + 3))
+    deadline = time.monotonic() + 10
     while (answer := world.send("GET")).status_code == 200:
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")

@@ -1,4 +1,4 @@
-"""Addresses of public ports, and settings of them that cannot work."""
+"""Addresses of public ports, and invalid settings of them."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ from tests.commands.conftest import sleeper
 Make = Callable[..., Instance]
 
 
-def until(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)
 
 
@@ -38,7 +38,7 @@ def silent(_: str) -> None:
 def start(instance: Instance, monkeypatch: pytest.MonkeyPatch, *listed: Process) -> subprocess.Popen[bytes]:
     monkeypatch.setattr(control, "processes", lambda instance, settings: list(listed))
     started = control.start(instance, instance.settings({}), tied=False)
-    until(lambda: len(running(instance)) == len(listed))
+    wait_until(lambda: len(running(instance)) == len(listed))
     return started
 
 
@@ -46,16 +46,16 @@ def running(instance: Instance) -> dict[str, int]:
     return {row.name: row.pid for row in control.states(instance) if row.state == "RUNNING"}
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
-def of(instance: Instance) -> list[int]:
+def processes_of(instance: Instance) -> list[int]:
     numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and alive(pid)]
+    return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and is_alive(pid)]
 
 
 def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monk
     start(two, monkeypatch, sleeper("a"))
     before = running(two)
     assert control.stop(one, silent)
-    assert of(one) == []
+    assert processes_of(one) == []
     assert running(two) == before
 
 
@@ -73,7 +73,7 @@ def test_a_killed_process_is_restarted(make_instance: Make, monkeypatch: pytest.
     start(instance, monkeypatch, sleeper("a"))
     pid = running(instance)["a"]
     os.kill(pid, signal.SIGKILL)
-    until(lambda: running(instance).get("a", pid) != pid)
+    wait_until(lambda: running(instance).get("a", pid) != pid)
 
 
 def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,11 +81,11 @@ def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, mon
     fork = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
     start(instance, monkeypatch, sleeper("a", fork))
     pid = running(instance)["a"]
-    until(lambda: len(of(instance)) == 3)
-    child = next(item for item in of(instance) if item not in {pid, control.supervisor_pid(instance)})
+    wait_until(lambda: len(processes_of(instance)) == 3)
+    child = next(item for item in processes_of(instance) if item not in {pid, control.supervisor_pid(instance)})
     os.kill(pid, signal.SIGKILL)
-    until(lambda: running(instance).get("a", pid) != pid)
-    assert not alive(child)
+    wait_until(lambda: running(instance).get("a", pid) != pid)
+    assert not is_alive(child)
 
 
 def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,42 +93,42 @@ def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypa
     supervisor = start(instance, monkeypatch, sleeper("a"), sleeper("b"))
     supervisor.kill()
     supervisor.wait()
-    assert len(of(instance)) == 2
+    assert len(processes_of(instance)) == 2
     assert control.stop(instance, silent)
-    assert of(instance) == []
+    assert processes_of(instance) == []
     assert not control.stop(instance, silent)
 
 
 def test_up_after_a_crash_replaces_orphans(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     supervisor = start(instance, monkeypatch, sleeper("a"))
-    left = running(instance)["a"]
+    orphan = running(instance)["a"]
     supervisor.kill()
     supervisor.wait()
     start(instance, monkeypatch, sleeper("a"))
-    assert not alive(left)
+    assert not is_alive(orphan)
 
 
 def test_a_stale_pid_file_stops_no_foreign_process(make_instance: Make) -> None:
     instance = make_instance()
-    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "supervisord"])
+    foreign = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "supervisord"])
     try:
-        (instance.run_dir / "supervisord.pid").write_text(str(stranger.pid))
+        (instance.run_dir / "supervisord.pid").write_text(str(foreign.pid))
         assert not control.stop(instance, silent)
-        assert stranger.poll() is None
+        assert foreign.poll() is None
     finally:
-        stranger.kill()
-        stranger.wait()
+        foreign.kill()
+        foreign.wait()
 
 
 def test_a_process_that_ignores_sigterm_is_killed(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     stubborn = sleeper("a", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     start(instance, monkeypatch, stubborn)
-    until(lambda: (instance.log_dir / "a.log").read_text().startswith("up"))
+    wait_until(lambda: (instance.log_dir / "a.log").read_text().startswith("up"))
     before = time.monotonic()
     control.stop(instance, silent)
-    assert of(instance) == []
+    assert processes_of(instance) == []
     assert time.monotonic() - before < 15
 
 
@@ -139,7 +139,7 @@ def test_a_port_in_use_is_an_error_and_nothing_is_started(make_instance: Make) -
     taken = socket.create_server(("127.0.0.1", instance.port))
     with taken, pytest.raises(InstanceError, match=str(instance.port)):
         control.start(instance, instance.settings({}), tied=False)
-    assert of(instance) == []
+    assert processes_of(instance) == []
 
 
 def test_a_tied_supervisor_ends_with_its_parent(make_instance: Make) -> None:
@@ -157,11 +157,11 @@ time.sleep(600)
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
     starter = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, **path})
     try:
-        until(lambda: running(instance))
+        wait_until(lambda: running(instance))
     finally:
         starter.kill()
         starter.wait()
-    until(lambda: not of(instance))
+    wait_until(lambda: not processes_of(instance))
 
 
 def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_live_one_is_not(short_dir: Path) -> None:
@@ -194,15 +194,15 @@ def test_beat_logs_warnings_only() -> None:
 
 
 @pytest.fixture
-def shown() -> list[tuple[str, str]]:
+def output() -> list[tuple[str, str]]:
     return []
 
 
-def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, shown: list[tuple[str, str]]) -> None:
+def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, output: list[tuple[str, str]]) -> None:
     path = tmp_path / "api.log"
     path.write_text("old\n")
-    with followed([path], lambda name, text: shown.append((name, text)), tail_lines=1):
-        until(lambda: shown == [("api", "old")])
+    with followed([path], lambda name, text: output.append((name, text)), tail_lines=1):
+        wait_until(lambda: output == [("api", "old")])
         with path.open("a") as file:
             file.write("one\nhal")
             file.flush()
@@ -210,25 +210,25 @@ def test_a_followed_log_loses_no_line_when_it_is_rotated(tmp_path: Path, shown: 
             file.flush()
             path.rename(tmp_path / "api.log.1")
         path.write_text("first of the new\n")
-        until(lambda: len(shown) == 5)
-    assert [text for _, text in shown] == ["old", "one", "half", "last", "first of the new"]
+        wait_until(lambda: len(output) == 5)
+    assert [text for _, text in output] == ["old", "one", "half", "last", "first of the new"]
 
 
 def test_following_starts_with_the_last_lines_and_includes_new_files(
-    tmp_path: Path, shown: list[tuple[str, str]]
+    tmp_path: Path, output: list[tuple[str, str]]
 ) -> None:
     (tmp_path / "api.log").write_text("".join(f"line {number}\n" for number in range(50)))
     logs = [tmp_path / "api.log", tmp_path / "worker.log"]
-    with followed(logs, lambda name, text: shown.append((name, text)), tail_lines=3):
+    with followed(logs, lambda name, text: output.append((name, text)), tail_lines=3):
         (tmp_path / "worker.log").write_text("hello\n")
-        until(lambda: ("worker", "hello") in shown and len(shown) == 4)
-    assert [text for name, text in shown if name == "api"] == ["line 47", "line 48", "line 49"]
+        wait_until(lambda: ("worker", "hello") in output and len(output) == 4)
+    assert [text for name, text in output if name == "api"] == ["line 47", "line 48", "line 49"]
 
 
 def test_following_ends_with_its_reader(tmp_path: Path) -> None:
-    def closed(name: str, text: str) -> None:
+    def broken_pipe(name: str, text: str) -> None:
         raise BrokenPipeError
 
     (tmp_path / "api.log").write_text("one\n")
-    with followed([tmp_path / "api.log"], closed, tail_lines=1) as ended:
+    with followed([tmp_path / "api.log"], broken_pipe, tail_lines=1) as ended:
         assert ended.wait(10)

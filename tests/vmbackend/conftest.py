@@ -1,4 +1,4 @@
-"""What the tests of the hypervisor side share: one harness per driver, so that one suite speaks to all of them."""
+"""Fixtures of the vmbackend tests: one harness per driver, so that one suite covers all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vmbackend.guest.session import GuestAddress, GuestSession
 
 @dataclass
 class Harness:
-    """A driver under test and what its kind needs. `boot_seconds` bounds one boot."""
+    """A driver under test with its backend-specific hooks. `boot_seconds` is the limit for one boot."""
 
     make_driver: Callable[[], Driver]
     open_session: Callable[[GuestAddress], GuestSession]
@@ -30,17 +30,17 @@ class Harness:
     boot_seconds: float
     driver: Driver = field(init=False)
     events: list[Event] = field(default_factory=list)
-    # Lets a machine's process die, as kill -9 would.
+    # Kills a machine's process, as kill -9 would.
     kill: Callable[[Driver, str], None] = field(kw_only=True)
-    # Damages the saved memory of a sleeping machine.
-    spoil: Callable[[Driver, str], None] = field(kw_only=True)
-    # Lets the hypervisor forget a machine whose files stay.
-    forget: Callable[[Driver, str], None] = field(kw_only=True)
-    # Takes away the host's disk room.
+    # Corrupts the saved memory of a sleeping machine.
+    corrupt_memory: Callable[[Driver, str], None] = field(kw_only=True)
+    # Undefines a machine in the hypervisor; its files remain.
+    undefine: Callable[[Driver, str], None] = field(kw_only=True)
+    # Makes the host's disk count as full.
     fill_disk: Callable[[Driver], None] = field(kw_only=True)
-    # Seconds that a sleeping machine lies: real time must have passed it by.
-    nap: float = 0.0
-    # Why this kind has no guests, None where it has.
+    # Seconds that a machine stays asleep, so that its clock falls measurably behind.
+    sleep_seconds: float = 0.0
+    # Why this backend has no guests; None if it has.
     without_guest: str | None = None
     _used: int = 0
     ids: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Harness:
         self.pool = GuestPool(self.open_session)
 
     def spec(self, **changes: Any) -> MachineSpec:
-        """A small machine with an id and address of its own; `cmd`, `env` and the like go into its boot."""
+        """A small machine with a unique id and address; `cmd`, `env` and similar fields go into its boot."""
         self._used += 1
         machine_id = changes.pop("id", f"t{os.getpid()}_{self._used}")
         if machine_id not in self.ids:
@@ -66,26 +66,26 @@ class Harness:
         }
         return MachineSpec(id=machine_id, boot=Boot(hostname="test", **boot), **(fields | changes))
 
-    def running(self, **changes: Any) -> GuestAddress:
-        """Prepare, start and await a machine."""
+    def running_machine(self, **changes: Any) -> GuestAddress:
+        """Prepare and start a machine and wait until it is ready."""
         spec = self.spec(**changes)
         identity = self.driver.prepare(spec)
         self.driver.start(spec.id)
         self.driver.wait_ready(spec.id, self.boot_seconds)
         return GuestAddress(spec.id, identity.ip, identity.control_port, identity.ssh_host_key)
 
-    def needs_guest(self) -> None:
-        """Skip the test where machines are mere definitions."""
+    def require_guest(self) -> None:
+        """Skip the test if the backend has no guests."""
         if self.without_guest:
             pytest.skip(self.without_guest)
 
-    def asleep(self, **changes: Any) -> GuestAddress:
-        """A machine that ran, and was put to sleep."""
-        address = self.running(**changes)
+    def sleeping_machine(self, **changes: Any) -> GuestAddress:
+        """Start a machine and put it to sleep."""
+        address = self.running_machine(**changes)
         self.driver.sleep(address.machine_id)
         return address
 
-    def event(self, machine_id: str, kind: EventKind, *, seen: int = 0) -> Event:
+    def wait_event(self, machine_id: str, kind: EventKind, *, seen: int = 0) -> Event:
         """Wait for the machine's next event of a kind after the first `seen` events."""
         deadline = time.monotonic() + self.boot_seconds
         while time.monotonic() < deadline:
@@ -95,15 +95,15 @@ class Harness:
             time.sleep(0.01)
         raise AssertionError(f"no {kind} of {machine_id} in {self.events}")
 
-    def attach_again(self) -> None:
-        """End the driver and open a new one over the same host."""
+    def reopen_driver(self) -> None:
+        """Close the driver and open a new one on the same host."""
         self.driver.close()
         self.events.clear()
         self.driver = self.make_driver()
         self.driver.open(self.events.append)
 
     def close(self) -> None:
-        """Remove every machine this test named."""
+        """Delete every machine of this test."""
         self.pool.close()
         try:
             for machine_id in self.ids:
@@ -120,11 +120,11 @@ def _fake(root: Path) -> Harness:
     def make() -> Driver:
         return FakeDriver(root, images={"sha256:image"}, run_commands=True, delays={"boot": 0.02})
 
-    def spoil(driver: Driver, machine_id: str) -> None:
+    def corrupt_memory(driver: Driver, machine_id: str) -> None:
         assert isinstance(driver, FakeDriver)
         driver.corrupt_saved_memory(machine_id)
 
-    def forget(driver: Driver, machine_id: str) -> None:
+    def undefine(driver: Driver, machine_id: str) -> None:
         assert isinstance(driver, FakeDriver)
         driver.lose_machine(machine_id)
 
@@ -138,8 +138,8 @@ def _fake(root: Path) -> Harness:
         "sha256:image",
         5.0,
         kill=kill,
-        spoil=spoil,
-        forget=forget,
+        corrupt_memory=corrupt_memory,
+        undefine=undefine,
         fill_disk=fill_disk,
     )
 
@@ -151,7 +151,7 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         pytest.importorskip("libvirt")
         made = pytest.importorskip("tests.vmbackend.mock_factory").make_harness(tmp_path, monkeypatch)
     elif request.param == "libvirt":
-        # Late: needs libvirt and a built guest kit, which the other tests do without.
+        # Imported late: it needs libvirt and a built guest kit, which the other tests do not.
         factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
         made = factory.make_harness(tmp_path)
     else:

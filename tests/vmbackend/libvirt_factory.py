@@ -1,6 +1,6 @@
-"""The real libvirt driver for tests: an embedded libvirt, a bridge and a subnet of this test's own.
+"""The real libvirt driver for tests: an embedded libvirt, a bridge and a subnet for each test.
 
-An embedded libvirt keeps its root until its process ends, so all drivers of one test process share one root and
+An embedded libvirt uses one root until its process ends, so all drivers of one test process share one root and
 differ in instance name, subnet and directory.
 """
 
@@ -37,7 +37,7 @@ from .conftest import Harness
 
 IMAGE = "sha256:" + "b" * 64
 REPOSITORY = Path(__file__).parents[2]
-BUSYBOX_VERSION = 1  # a change of what is in the image besides busybox takes a new one: the cache outlives the tests
+BUSYBOX_VERSION = 1  # to be raised when the image changes besides busybox: the cache outlives the tests
 _ROOTS: dict[int, Path] = {}
 
 
@@ -57,7 +57,7 @@ class _Images:
 
 
 def busybox_image(cache: Path) -> Path:
-    """Built once; processes that come at the same time wait for each other."""
+    """Built once; concurrent processes wait for each other."""
     cache.mkdir(parents=True, exist_ok=True)
     program = hashlib.sha256(Path("/bin/busybox").read_bytes()).hexdigest()[:16]
     image = cache / f"busybox-{program}-{BUSYBOX_VERSION}.squashfs"
@@ -79,10 +79,10 @@ def _build_busybox_image(image: Path) -> None:
             (root / "bin" / applet).symlink_to("busybox")
         (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
         (root / "etc/group").write_text("root:x:0:\n")
-        aside = image.with_suffix(".new")
-        command = ["mksquashfs", str(root), str(aside), "-quiet", "-noappend", "-all-root", "-no-progress"]
+        partial = image.with_suffix(".new")
+        command = ["mksquashfs", str(root), str(partial), "-quiet", "-noappend", "-all-root", "-no-progress"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        aside.replace(image)
+        partial.replace(image)
 
 
 def _root() -> Path:
@@ -96,7 +96,7 @@ def _root() -> Path:
 
 
 def free_subnet() -> IPv4Network:
-    """A /24 that no interface of this host has now; processes of one test run choose from different parts."""
+    """A /24 that no interface of this host uses; the workers of a test run choose from disjoint ranges."""
     used = subprocess.run(["ip", "-4", "address"], capture_output=True, text=True, check=True).stdout
     first = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5 * 50
     start = uuid.uuid4().int % 50
@@ -108,7 +108,7 @@ def free_subnet() -> IPv4Network:
 
 
 def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
-    """Settings of an instance of its own; `folder` holds its machines and the control key."""
+    """Settings of a separate instance; `folder` contains its machines and the control key."""
     key = folder / "control"
     if not key.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -128,7 +128,7 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
 
 
 def qemu_pids(machines_dir: Path, machine_id: str = "") -> list[int]:
-    """QEMUs that use a file below the directory, or below that of one machine."""
+    """PIDs of the QEMUs that use a file below the directory, or below that of one machine."""
     needle = f"{machines_dir / machine_id}/".encode()
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -142,7 +142,7 @@ def qemu_pids(machines_dir: Path, machine_id: str = "") -> list[int]:
 
 
 def tear_down(settings: LibvirtSettings) -> None:
-    """Whatever is left of an instance: its QEMUs, its network, its files."""
+    """Remove the remains of an instance: its QEMUs, its network, its files."""
     for pid in qemu_pids(settings.machines_dir):
         try:
             os.kill(pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ def tear_down(settings: LibvirtSettings) -> None:
 
 
 def remove_if_killed(settings: LibvirtSettings) -> None:
-    """Let a watcher process tear this instance down should this process end without doing so."""
+    """Have a watcher process tear this instance down if this process ends without doing so."""
     known = {
         "instance": settings.instance,
         "subnet": str(settings.subnet),
@@ -171,23 +171,23 @@ def remove_if_killed(settings: LibvirtSettings) -> None:
 
 @cache
 def _watcher(_pid: int) -> subprocess.Popen[bytes]:
-    """One for each process; the kernel closes its pipe however the process ends."""
-    # Without the mark of a CI run, whose sweep would end it before it has done its work.
+    """One watcher per process; the kernel closes its pipe when the process ends."""
+    # Without the marker of a CI run, whose cleanup would end the watcher too early.
     environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}
     environment["PYTHONPATH"] = f"{REPOSITORY}:{REPOSITORY / 'platform'}"
     command = [sys.executable, "-m", "tests.vmbackend.libvirt_watcher"]
     return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=REPOSITORY, env=environment, start_new_session=True)
 
 
-def spoil(driver: Driver, machine_id: str) -> None:
-    """Cut the saved memory off in the middle."""
+def corrupt_memory(driver: Driver, machine_id: str) -> None:
+    """Truncate the saved memory to half its size."""
     assert isinstance(driver, LibvirtDriver)
     memory = driver._inventory.machine_dir(machine_id).memory
     os.truncate(memory, memory.stat().st_size // 2)
 
 
-def forget(driver: Driver, machine_id: str) -> None:
-    """End the machine's process and undefine it, behind the driver's back."""
+def undefine(driver: Driver, machine_id: str) -> None:
+    """End the machine's process and undefine the machine without the driver."""
     assert isinstance(driver, LibvirtDriver)
     domain = driver._domains.find(driver._libvirt.connection, machine_id)
     if domain.isActive():
@@ -201,7 +201,7 @@ def fill_disk(driver: Driver) -> None:
 
 
 class LibvirtHarness(Harness):
-    """Machines get addresses of this instance's own subnet, so test runs side by side do not meet."""
+    """Machines get addresses of the subnet of this instance, so that concurrent test runs do not conflict."""
 
     settings: LibvirtSettings
 
@@ -217,7 +217,7 @@ class LibvirtHarness(Harness):
 
 
 def make_harness(tmp_path: Path) -> Harness:
-    # Not below tmp_path: its names are too long for the sockets of a machine.
+    # Not below tmp_path: its paths are too long for the sockets of a machine.
     folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
     settings = make_settings(folder)
     remove_if_killed(settings)
@@ -233,10 +233,10 @@ def make_harness(tmp_path: Path) -> Harness:
             IMAGE,
             60.0,
             kill=kill,
-            spoil=spoil,
-            forget=forget,
+            corrupt_memory=corrupt_memory,
+            undefine=undefine,
             fill_disk=fill_disk,
-            nap=5.0,
+            sleep_seconds=5.0,
         )
     except BaseException:
         tear_down(settings)
@@ -246,7 +246,7 @@ def make_harness(tmp_path: Path) -> Harness:
 
 
 def frame_socket(interface: str) -> socket.socket:
-    """A raw socket on an interface, to say what no honest guest says."""
+    """A raw socket on an interface, to send forged frames."""
     raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     raw.bind((interface, 0))
     return raw

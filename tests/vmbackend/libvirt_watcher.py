@@ -1,7 +1,7 @@
-"""`python -m tests.vmbackend.libvirt_watcher`: removes what a test process that was killed left on the host.
+"""`python -m tests.vmbackend.libvirt_watcher`: removes orphans of a killed test process from the host.
 
 Each line of its standard input names one driver's instance, subnet and folders. The test process holds the other end of
-the pipe, so the input also ends with a kill -9 of it. A folder that is gone was removed by its test.
+the pipe, so the input also ends when it is killed. A folder that does not exist was removed by its test.
 """
 
 from __future__ import annotations

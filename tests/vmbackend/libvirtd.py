@@ -1,6 +1,6 @@
-"""A libvirtd of the tests' own, in a mount namespace where the host's libvirt folders are folders of the test's.
+"""A separate libvirtd for tests, in a mount namespace that replaces the host's libvirt folders by those of the test.
 
-So neither the host's configuration nor its daemons are touched, and a daemon that is started again finds its machines.
+The host's configuration and daemons are not affected, and a restarted daemon finds its machines.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ exec libvirtd -f "$1/libvirtd.conf" -p "$1/libvirtd.pid"
 
 @contextmanager
 def running_libvirtd(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A system libvirtd; gives its URI and its process. It is killed at the end; machines are the caller's to end."""
+    """A system libvirtd: its URI and its process. It is killed at the end; the caller ends its machines."""
     (folder / "qemu.conf").write_text(QEMU_CONF)
     (folder / "libvirtd.conf").write_text(LIBVIRTD_CONF.format(folder=folder))
     process = start(folder)
     try:
-        # By its transport: a process in which an embedded driver is open takes every plain qemu URI for its own.
+        # With an explicit transport: an open embedded driver claims every plain qemu URI of its process.
         yield f"qemu+unix:///system?socket={folder}/libvirt-sock", process
     finally:
         process.kill()
@@ -55,9 +55,9 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             ["unshare", "-m", "sh", "-ec", SCRIPT, "libvirtd", str(folder)], stdout=log, stderr=log
         )
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not (folder / "libvirt-sock").exists():
-        if process.poll() is not None or time.monotonic() > until:
+        if process.poll() is not None or time.monotonic() > deadline:
             raise AssertionError((folder / "log").read_text())
         time.sleep(0.05)
     return process

@@ -1,4 +1,4 @@
-"""A guest's control channel without a VM: Debian's dropbear on a loopback port, in a mount namespace of its own."""
+"""A guest's control channel without a VM: Debian's dropbear on a loopback port, in a separate mount namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES = Path(__file__).parents[2] / "vmbackend" / "guest" / "src"
 SFTP_SERVER = "/usr/lib/openssh/sftp-server"
 
 
-def missing() -> str | None:
+def missing_requirement() -> str | None:
     """Why these tests cannot run here, or None."""
     if os.geteuid() != 0:
         return "needs root"
@@ -31,7 +31,7 @@ def missing() -> str | None:
 
 
 def compile_helper(target: Path) -> None:
-    """The kit's helper, without the file that replaces the system's user lookups in its sftp-server."""
+    """Compile the kit's helper without the file that replaces user lookups in its sftp-server."""
     sources = [str(path) for path in sorted(SOURCES.glob("*.c")) if path.name != "lookup.c"]
     subprocess.run(["musl-gcc", "-static", "-O1", "-w", "-o", str(target), *sources], check=True)
 
@@ -82,15 +82,15 @@ class LocalGuest:
         raise AssertionError((self._directory / "log").read_text())
 
     def stop(self) -> None:
-        """End the server and every connection of it."""
+        """Stop the server and all its connections."""
         if self._process is not None:
-            self.cut()
+            self.drop_connections()
             self._process.kill()
             self._process.wait()
             self._process = None
 
-    def cut(self) -> None:
-        """End the connections; the server goes on."""
+    def drop_connections(self) -> None:
+        """Kill the connections; the server keeps running."""
         for pid in self.connections():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

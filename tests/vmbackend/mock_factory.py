@@ -17,7 +17,7 @@ from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.settings import LibvirtSettings
 
 from .conftest import Harness
-from .libvirt_factory import fill_disk, forget, spoil
+from .libvirt_factory import corrupt_memory, fill_disk, undefine
 
 IMAGE = "sha256:image"
 NO_GUEST = "libvirt's mock hypervisor has no guests"
@@ -40,15 +40,15 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
 
 
 class MockHarness(Harness):
-    """Whatever needs a guest, or what a process leaves when it dies, is skipped."""
+    """Skips tests that need a guest, or a process that can be killed."""
 
-    def event(self, machine_id: str, kind: EventKind, *, seen: int = 0) -> Any:
+    def wait_event(self, machine_id: str, kind: EventKind, *, seen: int = 0) -> Any:
         if kind is not EventKind.STOPPED:
-            self.needs_guest()
-        return super().event(machine_id, kind, seen=seen)
+            self.require_guest()
+        return super().wait_event(machine_id, kind, seen=seen)
 
-    def attach_again(self) -> None:
-        pytest.skip("libvirt's mock hypervisor forgets all when it is closed")
+    def reopen_driver(self) -> None:
+        pytest.skip("libvirt's mock hypervisor loses its state when it is closed")
 
 
 def _no_session(_address: GuestAddress) -> GuestSession:
@@ -60,7 +60,7 @@ def _no_process(_driver: Driver, _machine_id: str) -> None:
 
 
 def make_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
-    # Its paths go into no socket, so pytest's long names do; but the driver looks at their length.
+    # No sockets are created, so pytest's long paths are acceptable; the driver would reject them.
     monkeypatch.setattr(LibvirtSettings, "check", lambda _settings: None)
     kit = Kit(kernel=tmp_path / "vmlinux", initrd=tmp_path / "initrd", version="1")
     monkeypatch.setattr(provisioner, "find_kit", lambda _folder: kit)
@@ -71,10 +71,10 @@ def make_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
         IMAGE,
         5.0,
         kill=_no_process,
-        spoil=spoil,
-        forget=forget,
+        corrupt_memory=corrupt_memory,
+        undefine=undefine,
         fill_disk=fill_disk,
         without_guest=NO_GUEST,
     )
-    monkeypatch.setattr(made.pool, "call", lambda *_arguments: made.needs_guest())
+    monkeypatch.setattr(made.pool, "call", lambda *_arguments: made.require_guest())
     return made

@@ -1,4 +1,4 @@
-"""A real registry for tests: Debian's docker-registry on a loopback port, in a directory of its own."""
+"""A real registry for tests: Debian's docker-registry on a loopback port, in a separate directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running_registry(directory: Path, htpasswd: Path | None = None) -> Iterator[str]:
-    """`host:port` of a registry that answers; it is killed by its pid at the end, whatever happened."""
+    """`host:port` of a registry that answers; it is always killed at the end."""
     address = f"127.0.0.1:{free_port()}"
     config = json.loads(json.dumps(CONFIG))
     config["storage"]["filesystem"]["rootdirectory"] = str(directory / "data")

@@ -1,4 +1,4 @@
-"""Image stores and what is pulled into them, for the tests of images."""
+"""Image stores and images for the tests of images."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def pull(store: ImageStore, reference: str, **changes: Any) -> Image:
     return store.ensure(reference, **(arguments | changes))
 
 
-def files_of(image: Image, target: Path) -> Path:
+def unpack(image: Image, target: Path) -> Path:
     subprocess.run(["unsquashfs", "-q", "-n", "-d", target, image.rootfs], check=True, capture_output=True)
     return target
 
 
-def leftovers(root: Path) -> list[Path]:
+def partial_work(root: Path) -> list[Path]:
     return [path for path in (root / "scratch").iterdir() if path.is_dir()]
 
 
@@ -63,13 +63,13 @@ def registry(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def insecure(store: ImageStore, tmp_path: Path, *registries: str, **changes: Any) -> ImageStore:
+def insecure_store(store: ImageStore, tmp_path: Path, *registries: str, **changes: Any) -> ImageStore:
     settings = replace(store.settings, insecure_registries=registries, **changes)
     return ImageStore(tmp_path / "root", settings)
 
 
 def layered_image(layout: Path, layers: list[Callable[[tarfile.TarFile], None]], name: str = "image") -> None:
-    """An image of hand-made layers, whiteouts and hostile names included."""
+    """An image of the given layers, which may contain whiteouts and hostile names."""
     for argv in (["init", "--layout", layout], ["new", "--image", f"{layout}:{name}"]):
         subprocess.run(["umoci", *map(str, argv)], check=True, capture_output=True)
     for fill in layers:
@@ -80,7 +80,7 @@ def layered_image(layout: Path, layers: list[Callable[[tarfile.TarFile], None]],
         subprocess.run(argv, check=True, capture_output=True)
 
 
-def add(tar: tarfile.TarFile, name: str, content: bytes = b"x", **fields: Any) -> None:
+def add_file(tar: tarfile.TarFile, name: str, content: bytes = b"x", **fields: Any) -> None:
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(content), 0o644
     for key, value in fields.items():

@@ -63,20 +63,22 @@ def test_non_utf8_values_are_encoded_unchanged() -> None:
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPkK4b6RIRacrcHLXFlithFdjnjjmZr9KHrm56BAluEq"
 
 
-def added(boot: Boot) -> list[str]:
-    """The records beyond those of a plain machine."""
+def extra_records(boot: Boot) -> list[str]:
+    """The records in addition to those of a plain machine."""
     return records(boot)[len(records(Boot(hostname="x"))) :]
 
 
 def test_flags_are_encoded_only_when_set() -> None:
-    assert added(Boot(hostname="x", wait_for_init=True, ssh=True, ssh_keys=(f" {KEY} me\n", KEY), keep_logs=False)) == [
+    assert extra_records(
+        Boot(hostname="x", wait_for_init=True, ssh=True, ssh_keys=(f" {KEY} me\n", KEY), keep_logs=False)
+    ) == [
         "wait_for_init=1",
         "ssh=1",
         "drop_logs=1",
         f"ssh_key={KEY} me",
         f"ssh_key={KEY}",
     ]
-    assert added(Boot(hostname="x", ssh_keys=(KEY,))) == []
+    assert extra_records(Boot(hostname="x", ssh_keys=(KEY,))) == []
 
 
 def test_a_workload_is_encoded_as_its_name_and_its_options() -> None:
@@ -91,12 +93,12 @@ def test_a_workload_is_encoded_as_its_name_and_its_options() -> None:
         restart_delay=0,
         log_path="/srv/x.log",
     )
-    fields = [line.removeprefix("workload:web.1-x_:") for line in added(Boot(hostname="x", workloads=(full,)))]
+    fields = [line.removeprefix("workload:web.1-x_:") for line in extra_records(Boot(hostname="x", workloads=(full,)))]
     assert fields == [
         "workload=web.1-x_", "cmd=serve", "cmd=", "cmd=a b", "env=A=b=c", "cwd=/srv", "user=dev:12",
         "log=/srv/x.log", "restart=always", "max_restarts=3", "restart_delay=0",
     ]  # fmt: skip
-    bare = added(Boot(hostname="x", workloads=(full, Workload("b", ("run",)))))[len(fields) :]
+    bare = extra_records(Boot(hostname="x", workloads=(full, Workload("b", ("run",)))))[len(fields) :]
     assert bare == [
         "workload=b", "workload:b:cmd=run", "workload:b:restart=on-failure", "workload:b:max_restarts=0",
         "workload:b:restart_delay=1",
@@ -139,16 +141,16 @@ def workload(**changes: object) -> Boot:
     ],
 )
 def test_values_beyond_the_limits_of_the_guest_are_refused(boot: Boot) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
+    with pytest.raises(ValueError):  # noqa: PT011 - the contract defines no message
         encode_config(replace(CONFIG, boot=boot))
 
 
 def test_a_configuration_has_the_size_limit_of_the_guest() -> None:
     rest = len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": ""}))))
-    room = (256 << 10) - rest
-    assert len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * room})))) == 256 << 10
+    free_bytes = (256 << 10) - rest
+    assert len(encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * free_bytes})))) == 256 << 10
     with pytest.raises(ValueError, match="larger"):
-        encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * (room + 1)})))
+        encode_config(replace(CONFIG, boot=Boot(hostname="x", env={"A": "a" * (free_bytes + 1)})))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_a_configuration_has_the_size_limit_of_the_guest() -> None:
     ],
 )
 def test_values_that_cannot_be_encoded_are_refused(boot: Boot) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - the contract names no words
+    with pytest.raises(ValueError):  # noqa: PT011 - the contract defines no message
         encode_config(replace(CONFIG, boot=boot))
 
 
@@ -181,7 +183,7 @@ def test_a_host_key_is_private_and_stays_the_same(tmp_path: Path) -> None:
 def test_dropbear_reads_the_host_key(tmp_path: Path) -> None:
     line = generate_host_key(tmp_path / "key")
     read = subprocess.run(["dropbearkey", "-y", "-f", tmp_path / "key"], capture_output=True, check=True, text=True)
-    assert line in [" ".join(said.split()[:2]) for said in read.stdout.splitlines()]
+    assert line in [" ".join(printed.split()[:2]) for printed in read.stdout.splitlines()]
 
 
 def test_a_broken_host_key_raises_backend_unavailable(tmp_path: Path) -> None:

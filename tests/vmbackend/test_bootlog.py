@@ -1,4 +1,4 @@
-"""The console's log on the host: bounded, stamped line by line, readable at any moment."""
+"""The console log on the host: bounded, with a timestamp on every line, readable at any time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "boot.log"
 
 
-def held(path: Path) -> bytes:
-    """Both files, the older first."""
+def read_log(path: Path) -> bytes:
+    """The content of both files, the older first."""
     return b"".join(file.read_bytes() for file in (rotated_path(path), path) if file.exists())
 
 
-def lines(path: Path) -> list[bytes]:
-    return [split_timestamp(line)[1] for line in held(path).split(b"\n")]
+def read_lines(path: Path) -> list[bytes]:
+    return [split_timestamp(line)[1] for line in read_log(path).split(b"\n")]
 
 
 def test_split_timestamp_removes_one_timestamp() -> None:
@@ -41,12 +41,12 @@ def test_every_line_has_the_time_at_which_its_first_byte_was_read(path: Path) ->
     for data in (b"one\ntw", b"o", b"\n\n", b"three"):
         log.append(data)
     BootLog(path, 1 << 20).append(b" and a half\nfour\n")  # a later process
-    whole = held(path)
+    whole = read_log(path)
     assert whole.endswith(b"four\n")
-    assert lines(path) == [b"one", b"two", b"", b"three and a half", b"four", b""]
-    stamps = [split_timestamp(line)[0] for line in whole.splitlines()]
-    assert all(found is not None and before <= found.encode() + b" " <= timestamp_prefix() for found in stamps)
-    assert datetime.fromisoformat(stamps[0] or "").tzinfo == UTC
+    assert read_lines(path) == [b"one", b"two", b"", b"three and a half", b"four", b""]
+    timestamps = [split_timestamp(line)[0] for line in whole.splitlines()]
+    assert all(found is not None and before <= found.encode() + b" " <= timestamp_prefix() for found in timestamps)
+    assert datetime.fromisoformat(timestamps[0] or "").tzinfo == UTC
 
 
 def test_timestamps_written_by_the_guest_are_content(path: Path) -> None:
@@ -55,8 +55,8 @@ def test_timestamps_written_by_the_guest_are_content(path: Path) -> None:
     log.append(forged + b"a\n" + forged + b"b\n")
     log.append(forged)
     log.append(b"c\n")
-    assert lines(path)[:3] == [forged + b"a", forged + b"b", forged + b"c"]
-    assert b"1999" not in b"".join((split_timestamp(line)[0] or "").encode() for line in held(path).splitlines())
+    assert read_lines(path)[:3] == [forged + b"a", forged + b"b", forged + b"c"]
+    assert b"1999" not in b"".join((split_timestamp(line)[0] or "").encode() for line in read_log(path).splitlines())
 
 
 @pytest.mark.parametrize("flood", [b"x" * 150, b"x" * 5000, b"x" * 5000 + b"\n"])
@@ -72,11 +72,11 @@ def test_the_log_is_bounded_and_contains_the_newest_output(path: Path) -> None:
     log = BootLog(path, 2000)
     for number in range(500):
         log.append(f"line {number:04d}\n".encode())
-        assert len(held(path)) <= 2000
-    assert lines(path)[-2] == b"line 0499"
-    kept = [line for line in lines(path) if line]
-    assert kept == [f"line {number:04d}".encode() for number in range(500 - len(kept), 500)]
-    assert len(held(path)) > 1000
+        assert len(read_log(path)) <= 2000
+    assert read_lines(path)[-2] == b"line 0499"
+    remaining = [line for line in read_lines(path) if line]
+    assert remaining == [f"line {number:04d}".encode() for number in range(500 - len(remaining), 500)]
+    assert len(read_log(path)) > 1000
 
 
 @pytest.mark.parametrize("data", [b"x" * 50_000, b"\n" * 50_000, b"ab\n" * 20_000, bytes(range(256)) * 200])
@@ -84,7 +84,7 @@ def test_a_flood_in_one_block_stays_within_the_limit(path: Path, data: bytes) ->
     log = BootLog(path, 2000)
     for _ in range(3):
         log.append(data)
-        assert 0 < len(held(path)) <= 2000
+        assert 0 < len(read_log(path)) <= 2000
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -94,9 +94,9 @@ def test_a_cleared_log_starts_empty(path: Path) -> None:
         log.append(b"old old old\n")
     clear_boot_log(path)
     clear_boot_log(path)
-    assert held(path) == b""
+    assert read_log(path) == b""
     log.append(b"new\n")
-    assert lines(path) == [b"new", b""]
+    assert read_lines(path) == [b"new", b""]
 
 
 def test_rotation_does_not_change_an_open_file(path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_log_that_cannot_be_written_drops_the_output_and_raises_nothing(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path.mkdir()
-    BootLog(path, 400).append(b"lost\n")
+    BootLog(path, 400).append(b"dropped\n")
     assert "boot.log" in caplog.text
     path.rmdir()
-    BootLog(path, 400).append(b"kept\n")
-    assert lines(path) == [b"kept", b""]
+    BootLog(path, 400).append(b"written\n")
+    assert read_lines(path) == [b"written", b""]

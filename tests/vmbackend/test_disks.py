@@ -1,4 +1,4 @@
-"""The writable disk and the bounded log: real tools on small files."""
+"""The writable disk: real tools on small files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine -> domain XML."""
+"""The domain XML of a machine."""
 
 from __future__ import annotations
 

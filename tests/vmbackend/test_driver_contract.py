@@ -20,18 +20,18 @@ from vmbackend.policy import NetworkPolicy
 
 from .conftest import Harness
 
-ABSENT = "never_made"
+ABSENT = "never_created"
 
 
 async def _put(session):
     async def content():
-        yield b"kept"
+        yield b"content"
 
-    return await session.write("/kept", content())
+    return await session.write("/file", content())
 
 
 async def _get(session):
-    return b"".join([chunk async for chunk in session.read("/kept")])
+    return b"".join([chunk async for chunk in session.read("/file")])
 
 
 def test_a_prepared_machine_is_off_and_in_the_inventory(harness: Harness):
@@ -47,14 +47,14 @@ def test_a_prepared_machine_is_off_and_in_the_inventory(harness: Harness):
 
 
 def test_preparing_again_keeps_the_disk_and_the_host_key(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.pool.call(address, _put)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip, disk_mb=96))
     assert identity.ssh_host_key == address.host_key
     harness.driver.start(address.machine_id)
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
-    assert harness.pool.call(address, _get) == b"kept"
+    assert harness.pool.call(address, _get) == b"content"
 
 
 def test_preparing_again_replaces_the_definition(harness: Harness):
@@ -66,7 +66,7 @@ def test_preparing_again_replaces_the_definition(harness: Harness):
 
 
 def test_a_running_machine_cannot_be_prepared(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     with pytest.raises(InvalidMachineState):
         harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
@@ -120,7 +120,7 @@ def test_destroy_shutdown_and_delete_of_an_absent_machine_are_no_ops(harness: Ha
 
 
 def test_delete_removes_everything_and_is_idempotent(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.driver.delete(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ABSENT
     assert address.machine_id not in harness.driver.inventory().ids()
@@ -136,7 +136,7 @@ def test_the_network_policy_of_running_and_stopped_machines_can_be_changed(harne
     narrow = NetworkPolicy(allow_internet=False, egress=("example.com", "*.example.org", "192.0.2.0/24"))
     harness.driver.set_network(spec.id, narrow)
     harness.driver.set_network(spec.id, narrow)
-    harness.needs_guest()
+    harness.require_guest()
     assert spec.id in harness.driver.inventory().firewall
 
 
@@ -145,7 +145,7 @@ def test_a_network_policy_survives_the_driver_and_is_deleted_with_the_machine(ha
     spec = harness.spec()
     harness.driver.prepare(spec)
     harness.driver.set_network(spec.id, policy)
-    harness.attach_again()
+    harness.reopen_driver()
     shown = json.dumps(harness.driver.definition(spec.id), default=str)
     assert "example.com" in shown
     harness.driver.delete(spec.id)
@@ -171,9 +171,9 @@ def test_close_is_idempotent(harness: Harness):
 
 
 def test_capacity_subtracts_running_machines(harness: Harness):
-    harness.needs_guest()
+    harness.require_guest()
     before = harness.driver.capacity()
-    harness.running()
+    harness.running_machine()
     after = harness.driver.capacity()
     assert after.memory_mb == before.memory_mb
     assert after.memory_free_mb < before.memory_free_mb
@@ -181,8 +181,8 @@ def test_capacity_subtracts_running_machines(harness: Harness):
 
 
 def test_the_console_is_written_to_the_boot_log(harness: Harness):
-    harness.needs_guest()
-    address = harness.running()
+    harness.require_guest()
+    address = harness.running_machine()
     deadline = time.monotonic() + harness.boot_seconds
     while not harness.driver.boot_log(address.machine_id).exists():
         assert time.monotonic() < deadline
@@ -205,8 +205,8 @@ def test_the_console_log_of_earlier_starts_is_removed_only_without_keep_logs(har
 
 
 def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_not(harness: Harness):
-    harness.needs_guest()
-    address = harness.running()
+    harness.require_guest()
+    address = harness.running_machine()
     assert harness.driver.agent_responds(address.machine_id, 10)
     harness.driver.pause(address.machine_id)
     assert not harness.driver.agent_responds(address.machine_id, 1)
@@ -215,7 +215,7 @@ def test_the_agent_of_a_running_machine_answers_and_that_of_a_paused_one_does_no
 
 
 def test_a_terminal_in_a_machine_is_a_tty(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
 
     async def talk(session) -> tuple[bytes, int | None]:
         terminal = await session.open_terminal(["/bin/sh", "-c", "stty size; tty; read line; exit 7"], cols=91, rows=33)

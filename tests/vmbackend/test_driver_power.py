@@ -1,4 +1,4 @@
-"""The driver contract: starting, stopping, pausing, and what is reported. Every backend passes this file."""
+"""The driver contract: starting, stopping, pausing and their events. Every backend passes this file."""
 
 from __future__ import annotations
 
@@ -14,73 +14,71 @@ from vmbackend.errors import (
 
 from .conftest import Harness
 
-ABSENT = "never_made"
-
 
 async def _put(session):
     async def content():
-        yield b"kept"
+        yield b"content"
 
-    return await session.write("/kept", content())
+    return await session.write("/file", content())
 
 
 async def _get(session):
-    return b"".join([chunk async for chunk in session.read("/kept")])
+    return b"".join([chunk async for chunk in session.read("/file")])
 
 
 def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    harness.event(address.machine_id, EventKind.READY)
+    harness.wait_event(address.machine_id, EventKind.READY)
 
 
 def test_start_is_idempotent(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.pool.call(address, _put)
     harness.driver.start(address.machine_id)
-    assert harness.pool.call(address, _get) == b"kept"
+    assert harness.pool.call(address, _get) == b"content"
     assert not [event for event in harness.events if event.kind is EventKind.STOPPED]
 
 
 def test_destroy_stops_the_machine_and_keeps_its_definition(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.driver.destroy(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.OFF
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.DESTROYED
+    assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.DESTROYED
     harness.driver.destroy(address.machine_id)
 
 
 def test_a_guest_powers_off_on_request(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     assert harness.driver.shutdown(address.machine_id, harness.boot_seconds) is True
     assert harness.driver.state(address.machine_id) is MachineState.OFF
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SHUTDOWN
+    assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.SHUTDOWN
     assert harness.driver.shutdown(address.machine_id, 1.0) is True
 
 
 def test_a_stopped_machine_starts_again(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     seen = len(harness.events)
     harness.driver.start(address.machine_id)
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
-    harness.event(address.machine_id, EventKind.READY, seen=seen)
+    harness.wait_event(address.machine_id, EventKind.READY, seen=seen)
 
 
 def test_a_killed_machine_is_reported_as_crashed(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.kill(harness.driver, address.machine_id)
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
+    assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
     assert harness.driver.state(address.machine_id) is MachineState.OFF
 
 
 def test_the_exit_code_of_the_main_process_arrives_before_the_stop(harness: Harness):
-    harness.needs_guest()
+    harness.require_guest()
     spec = harness.spec(cmd=("/bin/sh", "-c", "exit 7"))
     harness.driver.prepare(spec)
     harness.driver.start(spec.id)
-    stopped = harness.event(spec.id, EventKind.STOPPED)
-    exited = harness.event(spec.id, EventKind.MAIN_EXITED)
+    stopped = harness.wait_event(spec.id, EventKind.STOPPED)
+    exited = harness.wait_event(spec.id, EventKind.MAIN_EXITED)
     assert exited.exit_code == 7
     assert stopped.reason is StopReason.SHUTDOWN
     assert harness.events.index(exited) < harness.events.index(stopped)
@@ -97,7 +95,7 @@ def test_waiting_for_a_machine_that_stops_first_raises_machine_exited(harness: H
 
 
 def test_a_paused_machine_does_not_answer_and_continues_after_resume(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.pool.call(address, _put)
     harness.driver.pause(address.machine_id)
     harness.driver.pause(address.machine_id)
@@ -107,18 +105,18 @@ def test_a_paused_machine_does_not_answer_and_continues_after_resume(harness: Ha
     harness.driver.resume(address.machine_id)
     harness.driver.resume(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"kept"
+    assert harness.pool.call(address, _get) == b"content"
 
 
 def test_starting_a_paused_machine_resumes_it(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.driver.pause(address.machine_id)
     harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
 
 
 def test_a_paused_machine_can_be_shut_down(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.driver.pause(address.machine_id)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     assert harness.driver.state(address.machine_id) is MachineState.OFF
@@ -134,11 +132,11 @@ def test_a_machine_that_is_off_cannot_be_paused_or_resumed(harness: Harness):
 
 
 def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.pool.call(address, _put)
-    harness.attach_again()
+    harness.reopen_driver()
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"kept"
+    assert harness.pool.call(address, _get) == b"content"
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
     harness.kill(harness.driver, address.machine_id)
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED
+    assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED

@@ -1,4 +1,4 @@
-"""The fake driver's knobs, on which other tests rely."""
+"""The failure injection of the fake driver, on which other tests rely."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def test_a_guest_that_ignores_shutdown_and_external_saves_are_simulated(tmp_path
     assert driver.state("m") is MachineState.RUNNING
 
 
-class Died(BaseException):
-    """The process ends here: nothing that handles errors runs."""
+class SimulatedCrash(BaseException):
+    """Stands for the end of the process: no error handler runs."""
 
 
-def die(point: str) -> Callable[[str], None]:
+def crash_at(point: str) -> Callable[[str], None]:
     def at(reached: str) -> None:
         if reached == point:
-            raise Died
+            raise SimulatedCrash
 
     return at
 
@@ -119,10 +119,10 @@ def test_a_failed_sleep_leaves_no_partial_memory(tmp_path: Path):
 
 
 def test_a_crash_during_sleep_leaves_partial_memory_that_the_next_open_removes(tmp_path: Path):
-    driver = FakeDriver(tmp_path, crash_hook=die("sleep:half"))
+    driver = FakeDriver(tmp_path, crash_hook=crash_at("sleep:half"))
     driver.prepare(SPEC)
     driver.start("m")
-    with pytest.raises(Died):
+    with pytest.raises(SimulatedCrash):
         driver.sleep("m")
     after = FakeDriver(tmp_path)
     assert after.state("m") is MachineState.RUNNING
@@ -133,13 +133,13 @@ def test_a_crash_during_sleep_leaves_partial_memory_that_the_next_open_removes(t
 
 
 def test_a_crash_during_reset_disk_keeps_the_old_disk(tmp_path: Path):
-    driver = FakeDriver(tmp_path, crash_hook=die("reset_disk:half"))
+    driver = FakeDriver(tmp_path, crash_hook=crash_at("reset_disk:half"))
     driver.prepare(SPEC)
     disk = tmp_path / "directories" / "m" / "disk"
-    (disk / "kept").touch()
-    with pytest.raises(Died):
+    (disk / "file").touch()
+    with pytest.raises(SimulatedCrash):
         driver.reset_disk("m")
-    assert (disk / "kept").exists()
+    assert (disk / "file").exists()
     driver.crash_hook = None
     driver.reset_disk("m")
     assert list(disk.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Files of a guest over SSH: what the kernel makes up, large directories, places that refuse, broken uploads."""
+"""Files of a guest over SSH: virtual files, large directories, read-only and full file systems."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def guest(local: LocalGuest) -> Iterator[Guest]:
     pool.close()
 
 
-def until(true: Callable[[], Any]) -> None:
+def wait_until(condition: Callable[[], Any]) -> None:
     deadline = time.monotonic() + 10
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -48,13 +48,13 @@ def pages(guest: Guest, limit: int, name: str = "") -> list[list[str]]:
 
 
 @pytest.fixture(params=["one pass", "names first"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Directories are listed in two ways, by how many entries there are."""
+def listing_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories are listed by one of two methods, depending on their size."""
     if request.param == "names first":
         monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("listing_method")
 @pytest.mark.parametrize("limit", [1, 4, 9, 100])
 def test_pages_contain_every_name_once_and_in_order(guest: Guest, limit: int):
     for name in NAMES:
@@ -65,7 +65,7 @@ def test_pages_contain_every_name_once_and_in_order(guest: Guest, limit: int):
     assert all(len(page) == limit for page in found[:-1])
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("listing_method")
 def test_both_ways_of_listing_return_the_same_entries(guest: Guest):
     (guest.outside / "d").mkdir(mode=0o700)
     (guest.outside / "f").write_bytes(b"xyz")
@@ -82,7 +82,7 @@ def test_both_ways_of_listing_return_the_same_entries(guest: Guest):
     assert (entries[0].mode, entries[1].mode, entries[1].size, more) == (0o700, 0o640, 3, False)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("listing_method")
 def test_a_directory_is_listed_through_a_link_and_with_a_slash(guest: Guest):
     (guest.outside / "-d").mkdir()
     for name in "abcdef":
@@ -118,23 +118,23 @@ def test_a_directory_removed_during_listing_is_not_found(guest: Guest, monkeypat
         (guest.outside / "d" / name).touch()
     scan = listing._scan
 
-    async def then_gone(*arguments: Any) -> Any:
+    async def scan_and_remove(*arguments: Any) -> Any:
         found = await scan(*arguments)
         shutil.rmtree(guest.outside / "d")
         return found
 
-    monkeypatch.setattr(listing, "_scan", then_gone)
+    monkeypatch.setattr(listing, "_scan", scan_and_remove)
     with pytest.raises(GuestPathNotFound):
         guest.names("d")
 
 
 def test_virtual_files_are_recognized_and_read_completely(guest: Guest, local: LocalGuest):
     def stat(path: str) -> Any:
-        return guest.do(lambda session: session.stat(path))
+        return guest.call(lambda session: session.stat(path))
 
     mtu = "/sys/class/net/lo/mtu"
     assert (stat("/proc/version").is_virtual, stat(mtu).is_virtual, stat("/proc").is_virtual) == (True, True, False)
-    assert int(guest.read(mtu)) > 0  # which says that it has 4096 bytes
+    assert int(guest.read(mtu)) > 0  # its reported size is 4096 bytes
     version = guest.read("/proc/version")
     assert version == Path("/proc/version").read_bytes()
     assert guest.read("/proc/version", offset=2, length=5) == version[2:7]
@@ -149,7 +149,7 @@ def test_an_endless_virtual_file_is_refused_and_other_files_work(guest: Guest, m
         guest.read("/proc/version")
     monkeypatch.setattr(ssh, "KERNEL_SECONDS", 1.0)
     (guest.outside / "never").symlink_to("/proc/kmsg")
-    with pytest.raises(GuestPathInvalid):  # it blocks; where reading it is not permitted, that is the reason
+    with pytest.raises(GuestPathInvalid):  # the read blocks, or is not permitted
         guest.read("never")
     guest.write("file", b"1")
     assert guest.read("file") == b"1"
@@ -158,7 +158,7 @@ def test_an_endless_virtual_file_is_refused_and_other_files_work(guest: Guest, m
 @pytest.mark.parametrize("path", ["/proc/new", "/sys/new", "/proc/1/new/file", "/sys/class/net/lo/mtu"])
 def test_writes_to_virtual_file_systems_are_refused_as_invalid_paths(guest: Guest, path: str):
     with pytest.raises(GuestPathInvalid):
-        guest.do(lambda session: session.write(path, chunks(b"x")))
+        guest.call(lambda session: session.write(path, chunks(b"x")))
 
 
 @pytest.mark.parametrize("path", ["..", ".", "d/..", "d/.", "d/"])
@@ -171,7 +171,7 @@ def test_a_path_that_can_only_be_a_directory_is_not_written(guest: Guest, path: 
 
 @pytest.fixture
 def mounted(local: LocalGuest, guest: Guest) -> Iterator[Callable[[str], None]]:
-    """Puts a file system of memory in place of the guest's files."""
+    """Mounts a tmpfs over the guest's files."""
     made: list[bool] = []
 
     def mount(options: str) -> None:
@@ -209,6 +209,6 @@ def test_a_disk_without_inodes_is_full(guest: Guest, mounted: Callable[[str], No
     assert guest.read("file") == b"old"
 
 
-async def chunks(*given: bytes) -> AsyncIterator[bytes]:
-    for chunk in given:
+async def chunks(*blocks: bytes) -> AsyncIterator[bytes]:
+    for chunk in blocks:
         yield chunk

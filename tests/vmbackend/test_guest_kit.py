@@ -1,4 +1,4 @@
-"""The guest kit in real machines: raw QEMU, an image with a shell and one with nothing in it at all."""
+"""The guest kit in real machines: plain QEMU, an image with a shell and an empty one."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def run(machine: harness.Machine, *commands: str) -> list[tuple[int | None, str]
     return over_ssh(machine, work)
 
 
-def until(machine: harness.Machine, command: str, wanted: str, seconds: float = 15.0) -> None:
-    """Wait until the command says so."""
+def wait_for_output(machine: harness.Machine, command: str, wanted: str, seconds: float = 15.0) -> None:
+    """Wait until the command prints the wanted output."""
     deadline = time.monotonic() + seconds
-    while (said := run(machine, command)[0][1]) != wanted:
-        assert time.monotonic() < deadline, f"{said!r}, not {wanted!r}: {machine.console()}"
+    while (output := run(machine, command)[0][1]) != wanted:
+        assert time.monotonic() < deadline, f"{output!r}, not {wanted!r}: {machine.console()}"
         time.sleep(0.2)
 
 
@@ -180,7 +180,7 @@ def test_the_exit_of_the_main_process_is_reported_and_powers_off(start: Start) -
 
 
 def test_output_just_before_the_exit_of_the_main_process_is_logged(start: Start) -> None:
-    """A full pipe and an end at once: the machine goes down while nobody has read it yet."""
+    """The pipe is full when the process exits: the machine must read it before it powers off."""
     machine = start(cmd=("sh", "-c", "head -c 60000 /dev/zero; echo last"))
     assert [machine.line(), machine.line()] == ["ready", "exit 0 0"]
     machine.wait_off()
@@ -204,7 +204,7 @@ def test_a_main_process_that_cannot_start_exits_with_127(start: Start) -> None:
 def test_the_main_process_gets_sigterm_at_the_power_button(start: Start) -> None:
     machine = start(cmd=("sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.1; done"))
     assert machine.line() == "ready"
-    until(machine, "cat /var/log/workspace/cmd.log", "up\n")
+    wait_for_output(machine, "cat /var/log/workspace/cmd.log", "up\n")
     machine.qmp("system_powerdown")
     assert machine.line() == "exit 9 0"
     assert machine.wait_off() < 5
@@ -213,7 +213,7 @@ def test_the_main_process_gets_sigterm_at_the_power_button(start: Start) -> None
 def test_an_entrypoint_that_exits_with_0_is_not_restarted(start: Start) -> None:
     machine = start(entrypoint=("sh", "-c", "echo once >> /root/starts"))
     assert machine.line() == "ready"
-    until(machine, "cat /root/starts", "once\n")
+    wait_for_output(machine, "cat /root/starts", "once\n")
     time.sleep(2)
     assert run(machine, "cat /root/starts") == [(0, "once\n")]
 
@@ -223,7 +223,7 @@ def test_services_started_with_low_priority_return_to_normal_priority(start: Sta
     assert machine.line() == "ready"
     assert machine.agent("guest-ping") == {"return": {}}
     time.sleep(0.5)
-    # Without kernel threads: those have no executable.
+    # Without kernel threads, which have no executable.
     nice = "for p in /proc/[0-9]*; do [ -e $p/exe ] && /run/kit/bin/busybox awk '{ print $2, $19 }' $p/stat; done"
     found = dict(line.split() for line in run(machine, nice)[0][1].splitlines())
     assert {"(runsvdir)", "(runsv)", "(qemu-ga)", "(dropbear)"} <= set(found)

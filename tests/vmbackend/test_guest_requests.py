@@ -1,4 +1,4 @@
-"""What the host asks of a running machine over the port of its own, in real machines."""
+"""Requests of the host over the virtio-serial port, in real machines."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from tests.vmbackend import vm_harness as harness
 from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image
-from tests.vmbackend.test_guest_ssh import kit, ready, start
+from tests.vmbackend.test_guest_ssh import kit, start, wait_ready
 
 __all__ = ["empty_image", "kit", "shell_image", "start"]
 pytestmark = pytest.mark.vm
 CLOCK = "/run/kit/bin/busybox date +%s"
 
 
-def ask(machine: harness.Machine, *requests: bytes, answers: int = 1) -> list[str]:
-    """What is answered to these bytes on one connection."""
+def send_requests(machine: harness.Machine, *requests: bytes, answers: int = 1) -> list[str]:
+    """Send these bytes on one connection and return the lines of the replies."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(str(machine.folder / "requests"))
@@ -29,9 +29,9 @@ def ask(machine: harness.Machine, *requests: bytes, answers: int = 1) -> list[st
 
 
 def test_the_clock_is_stepped_at_once_and_the_reply_contains_it(start: Start) -> None:
-    machine = ready(start())
-    word, asked, now = ask(machine, b"fresh 2000000000000000000 0011ff\n")[0].split()
-    assert (word, asked) == ("fresh", "2000000000000000000")
+    machine = wait_ready(start())
+    status, asked, now = send_requests(machine, b"fresh 2000000000000000000 0011ff\n")[0].split()
+    assert (status, asked) == ("fresh", "2000000000000000000")
     assert 2_000_000_000 * 10**9 <= int(now) < 2_000_000_060 * 10**9
     assert int(run(machine, CLOCK)[0][1]) >= 2_000_000_000
     assert machine.resync_guest(os.urandom(64))[0] == "fresh"
@@ -39,24 +39,24 @@ def test_the_clock_is_stepped_at_once_and_the_reply_contains_it(start: Start) ->
 
 
 def test_a_negative_time_is_refused(start: Start) -> None:
-    machine = ready(start())
+    machine = wait_ready(start())
     before = int(run(machine, CLOCK)[0][1])
-    assert ask(machine, b"fresh -1000000000 00\n") == ["failed -1000000000 Invalid argument"]
+    assert send_requests(machine, b"fresh -1000000000 00\n") == ["failed -1000000000 Invalid argument"]
     assert int(run(machine, CLOCK)[0][1]) - before < 60
 
 
 def test_invalid_requests_are_ignored_and_the_next_one_is_answered(start: Start) -> None:
-    machine = ready(start())
+    machine = wait_ready(start())
     now = b"%d" % time.time_ns()
-    # A line longer than any request is dropped with what came before its end.
+    # A line longer than any request is dropped completely.
     nonsense = (b"hello\n", b"fresh\n", b"fresh x 00\n", b"\n\0\n", b"x" * 5000 + b"\n")
-    assert ask(machine, *nonsense, b"fresh " + now + b" 00\n")[0].split()[:2] == ["fresh", now.decode()]
+    assert send_requests(machine, *nonsense, b"fresh " + now + b" 00\n")[0].split()[:2] == ["fresh", now.decode()]
     pieces = (b"fresh ", now[:5], now[5:], b" 00", b"\nfresh " + now + b" 01\n")
-    assert [line.split()[1] for line in ask(machine, *pieces, answers=2)] == [now.decode()] * 2
+    assert [line.split()[1] for line in send_requests(machine, *pieces, answers=2)] == [now.decode()] * 2
 
 
 def test_requests_work_after_the_host_reconnects(start: Start) -> None:
-    machine = ready(start())
+    machine = wait_ready(start())
     for _ in range(3):
         assert machine.resync_guest(os.urandom(64))[0] == "fresh"
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""The guest session, by behaviour: over SSH to a local dropbear with the kit's helper, and the fake one."""
+"""The contract of guest sessions: over SSH to a local dropbear with the kit's helper, and the fake one."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from . import local_dropbear
 
 
 class Guest:
-    """A session behind a pool. `inside` is the guest's path of `outside`, a folder the test may look into."""
+    """A session of a pool. `inside` is the guest's path of the folder `outside`, which the test can read."""
 
     def __init__(self, pool: GuestPool, address: GuestAddress, inside: str, outside: Path) -> None:
         self.pool, self.address, self.inside, self.outside = pool, address, inside, outside
 
-    def do(self, fn: Callable[[GuestSession], Any]) -> Any:
+    def call(self, fn: Callable[[GuestSession], Any]) -> Any:
         return self.pool.call(self.address, fn, timeout=60)
 
     def run(self, command: Any, **options: Any) -> Any:
-        return self.do(lambda session: session.execute(command, **options))
+        return self.call(lambda session: session.execute(command, **options))
 
     def write(self, name: str, *chunks: bytes, **options: Any) -> int:
-        return int(self.do(lambda session: session.write(f"{self.inside}/{name}", each(*chunks), **options)))
+        return int(self.call(lambda session: session.write(f"{self.inside}/{name}", as_stream(*chunks), **options)))
 
     def read(self, name: str, **options: Any) -> bytes:
         path = name if name.startswith("/") else f"{self.inside}/{name}"
         return b"".join(self.pool.stream(self.address, lambda session: session.read(path, **options)))
 
     def names(self, name: str = "", **options: Any) -> Any:
-        return self.do(lambda session: session.list_directory(f"{self.inside}/{name}", **options))
+        return self.call(lambda session: session.list_directory(f"{self.inside}/{name}", **options))
 
 
-async def each(*chunks: bytes) -> AsyncIterator[bytes]:
+async def as_stream(*chunks: bytes) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
 
 
-async def broken() -> AsyncIterator[bytes]:
+async def failing_stream() -> AsyncIterator[bytes]:
     yield b"x" * 100_000
-    raise RuntimeError("the sender went away")
+    raise RuntimeError("the sender disconnected")
 
 
 @pytest.fixture(scope="session")
 def helper(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    reason = local_dropbear.missing()
+    reason = local_dropbear.missing_requirement()
     if reason is not None:
         pytest.skip(reason)
     target = tmp_path_factory.mktemp("kit") / "guest"
@@ -82,15 +82,15 @@ def guest(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Guest]:
     if request.param == "ssh":
         local = request.getfixturevalue("local")
         pool = ssh_pool(local)
-        made = Guest(pool, local.address, str(local.root), local.root)
+        guest_session = Guest(pool, local.address, str(local.root), local.root)
     else:
         driver = FakeDriver(tmp_path)
         driver.prepare(MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m")))
         driver.start("m")
         pool = GuestPool(fake_sessions(tmp_path))
-        made = Guest(pool, GuestAddress("m", "10.0.0.2", 1, ""), "", tmp_path / "directories" / "m" / "disk")
+        guest_session = Guest(pool, GuestAddress("m", "10.0.0.2", 1, ""), "", tmp_path / "directories" / "m" / "disk")
     try:
-        yield made
+        yield guest_session
     finally:
         pool.close()
 
@@ -103,9 +103,9 @@ def test_a_command_returns_its_outputs_and_exit_code(guest: Guest):
 
 
 def test_arguments_arrive_unchanged(guest: Guest):
-    words = ["a b", "$(id)", "'\"", "", "-e", "ü", "\n"]
-    result = guest.run(["printf", "%s|", *words])
-    assert result.stdout.decode() == "".join(f"{word}|" for word in words)
+    arguments = ["a b", "$(id)", "'\"", "", "-e", "ü", "\n"]
+    result = guest.run(["printf", "%s|", *arguments])
+    assert result.stdout.decode() == "".join(f"{word}|" for word in arguments)
 
 
 def test_environment_and_directory_and_user(guest: Guest):
@@ -188,7 +188,7 @@ def test_an_empty_file(guest: Guest):
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_partial_file(guest: Guest):
     guest.write("file", b"old")
     with pytest.raises(RuntimeError):
-        guest.do(lambda session: session.write(f"{guest.inside}/file", broken()))
+        guest.call(lambda session: session.write(f"{guest.inside}/file", failing_stream()))
     assert guest.read("file") == b"old"
     assert [entry.name for entry in guest.names()[0]] == ["file"]
 
@@ -196,9 +196,9 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_partial_file(guest: Gue
 def test_the_file_mode_is_preserved_or_set(guest: Guest):
     guest.write("script", b"1", mode=0o750)
     guest.write("script", b"2")
-    assert guest.do(lambda session: session.stat(f"{guest.inside}/script")).mode == 0o750
+    assert guest.call(lambda session: session.stat(f"{guest.inside}/script")).mode == 0o750
     guest.write("plain", b"")
-    assert guest.do(lambda session: session.stat(f"{guest.inside}/plain")).mode == 0o644
+    assert guest.call(lambda session: session.stat(f"{guest.inside}/plain")).mode == 0o644
 
 
 def test_writing_through_a_symlink_keeps_the_symlink(guest: Guest):
@@ -239,7 +239,7 @@ def test_missing_paths_are_not_found(guest: Guest):
     for call in (
         lambda: guest.read("none"),
         lambda: guest.names("none"),
-        lambda: guest.do(lambda session: session.stat(f"{guest.inside}/none/below")),
+        lambda: guest.call(lambda session: session.stat(f"{guest.inside}/none/below")),
     ):
         with pytest.raises(GuestPathNotFound):
             call()
@@ -267,13 +267,13 @@ def test_the_wrong_kind_of_path_is_refused(guest: Guest):
         guest.write("loop", b"x")
     for path in ("relative", "/nul\0", "/" + "x" * 5000):
         with pytest.raises(GuestPathInvalid):
-            guest.do(lambda session, path=path: session.stat(path))
+            guest.call(lambda session, path=path: session.stat(path))
 
 
 def test_disk_usage_and_sync(guest: Guest):
-    usage = guest.do(lambda session: session.disk_usage())
+    usage = guest.call(lambda session: session.disk_usage())
     assert 0 <= usage.available_bytes <= usage.total_bytes
-    guest.do(lambda session: session.sync())
+    guest.call(lambda session: session.sync())
 
 
 def test_a_reader_that_stops_early_releases_the_session(guest: Guest):

@@ -1,4 +1,4 @@
-"""The users' SSH server of a machine, and the helper's small words, in real machines."""
+"""The SSH server for users, and commands of the guest program, in real machines."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ KEY, OTHER = asyncssh.generate_private_key("ssh-ed25519"), asyncssh.generate_pri
 HELPER = "/run/kit/bin/guest"
 
 
-def line(key: asyncssh.SSHKey) -> str:
+def public_key_line(key: asyncssh.SSHKey) -> str:
     return key.export_public_key().decode().strip()
 
 
 @pytest.fixture(scope="session")
 def kit() -> Kit:
-    """The kit of the machine's test cache, with the project's own kernel where that is built."""
+    """The kit of the test cache, with the custom kernel if that is built."""
     return build_kit(use_kit_dir(), lambda *_: None)
 
 
@@ -51,20 +51,20 @@ def start(tmp_path: Path, kit: Kit, shell_image: Path) -> Iterator[Start]:
         machine.close()
 
 
-def ready(machine: harness.Machine) -> harness.Machine:
+def wait_ready(machine: harness.Machine) -> harness.Machine:
     assert machine.line() == "ready", machine.console()
     return machine
 
 
-def within(work: Awaitable[object], seconds: float = 60.0) -> object:
+def run_with_timeout(work: Awaitable[object], seconds: float = 60.0) -> object:
     async def bounded() -> object:
         return await asyncio.wait_for(work, seconds)
 
     return asyncio.run(bounded())
 
 
-def told(machine: harness.Machine, work: Callable[[GuestSession], Awaitable[object]]) -> object:
-    """What the platform's own session says."""
+def call_session(machine: harness.Machine, work: Callable[[GuestSession], Awaitable[object]]) -> object:
+    """Run `work` with a session of the control channel and return its result."""
 
     async def session() -> object:
         opened = machine.session()
@@ -73,19 +73,21 @@ def told(machine: harness.Machine, work: Callable[[GuestSession], Awaitable[obje
         finally:
             await opened.close()
 
-    return within(session())
+    return run_with_timeout(session())
 
 
-def as_user(machine: harness.Machine, command: str, key: asyncssh.SSHKey = KEY, **options: object) -> tuple[int, str]:
+def run_as_user(
+    machine: harness.Machine, command: str, key: asyncssh.SSHKey = KEY, **options: object
+) -> tuple[int, str]:
     async def once() -> tuple[int, str]:
         async with machine.connect_user(key) as connection:
             done = await connection.run(command, **options)
             return done.exit_status, str(done.stdout)
 
-    return within(once())
+    return run_with_timeout(once())
 
 
-def refused(machine: harness.Machine, key: asyncssh.SSHKey | None = KEY, **options: object) -> bool:
+def is_refused(machine: harness.Machine, key: asyncssh.SSHKey | None = KEY, **options: object) -> bool:
     async def once() -> bool:
         try:
             async with machine.connect_user(key, **options):
@@ -93,55 +95,61 @@ def refused(machine: harness.Machine, key: asyncssh.SSHKey | None = KEY, **optio
         except asyncssh.PermissionDenied:
             return True
 
-    return within(once())
+    return run_with_timeout(once())
 
 
-def listens(machine: harness.Machine) -> bool:
+def is_listening(machine: harness.Machine) -> bool:
     """Whether anything in the guest listens on port 22."""
     table = run(machine, "/run/kit/bin/busybox cat /proc/net/tcp /proc/net/tcp6")[0][1]
     return re.search(r":0016 \S+ 0A ", table) is not None
 
 
-def servers(machine: harness.Machine) -> list[int]:
+def ssh_server_pids(machine: harness.Machine) -> list[int]:
     script = "for p in /proc/[0-9]*; do case $(cat $p/cmdline) in user-ssh*) echo ${p#/proc/};; esac; done 2>/dev/null"
     return [int(pid) for pid in run(machine, script)[0][1].split()]
 
 
 def test_without_ssh_no_server_runs(start: Start) -> None:
-    machine = ready(start(ssh_keys=(line(KEY),)))
-    assert not listens(machine)
-    assert servers(machine) == []
+    machine = wait_ready(start(ssh_keys=(public_key_line(KEY),)))
+    assert not is_listening(machine)
+    assert ssh_server_pids(machine) == []
 
 
 def test_a_users_key_opens_a_shell_of_the_image_with_the_machines_environment(start: Start) -> None:
-    machine = ready(start(ssh=True, ssh_keys=(line(OTHER), line(KEY)), env={"WORD": "a b", "PATH": "/opt/x:/bin"}))
-    assert as_user(machine, "echo $WORD $PATH $HOME $USER $SHELL $(id -u) $HOSTNAME; pwd; exit 7") == (
+    machine = wait_ready(
+        start(
+            ssh=True,
+            ssh_keys=(public_key_line(OTHER), public_key_line(KEY)),
+            env={"WORD": "a b", "PATH": "/opt/x:/bin"},
+        )
+    )
+    assert run_as_user(machine, "echo $WORD $PATH $HOME $USER $SHELL $(id -u) $HOSTNAME; pwd; exit 7") == (
         7,
         "a b /opt/x:/bin /root root /bin/sh 0 guest-1\n/root\n",
     )
-    assert as_user(machine, "echo $TERM; test -t 0", term_type="xterm", key=OTHER) == (0, "xterm\r\n")
+    assert run_as_user(machine, "echo $TERM; test -t 0", term_type="xterm", key=OTHER) == (0, "xterm\r\n")
 
 
 def test_only_the_given_keys_may_log_in(start: Start) -> None:
-    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
-    run(machine, f"mkdir -p /root/.ssh; echo '{line(OTHER)}' > /root/.ssh/authorized_keys")
-    assert refused(machine, OTHER)
-    assert refused(machine, machine.client_key)  # the control plane's own
-    assert refused(machine, None, password="root", preferred_auth="password")
-    assert not refused(machine, KEY)
+    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
+    run(machine, f"mkdir -p /root/.ssh; echo '{public_key_line(OTHER)}' > /root/.ssh/authorized_keys")
+    assert is_refused(machine, OTHER)
+    assert is_refused(machine, machine.client_key)  # the key of the control channel
+    assert is_refused(machine, None, password="root", preferred_auth="password")
+    assert not is_refused(machine, KEY)
 
 
 def test_a_machine_without_keys_refuses_every_login(start: Start) -> None:
-    machine = ready(start(ssh=True))
-    assert listens(machine)
-    assert refused(machine)
+    machine = wait_ready(start(ssh=True))
+    assert is_listening(machine)
+    assert is_refused(machine)
 
 
 @pytest.mark.parametrize("image", ["shell_image", "empty_image"])
 def test_sftp_and_port_forwarding_need_nothing_of_the_image(
     start: Start, image: str, request: pytest.FixtureRequest
 ) -> None:
-    machine = ready(start(request.getfixturevalue(image), ssh=True, ssh_keys=(line(KEY),)))
+    machine = wait_ready(start(request.getfixturevalue(image), ssh=True, ssh_keys=(public_key_line(KEY),)))
 
     async def work() -> tuple[bytes, bytes]:
         async with machine.connect_user(KEY) as connection:
@@ -155,109 +163,113 @@ def test_sftp_and_port_forwarding_need_nothing_of_the_image(
             writer.close()
             return content, banner
 
-    content, banner = within(work())
+    content, banner = run_with_timeout(work())
     assert content == b"x" * 100_000
     assert banner.startswith(b"SSH-2.0")
-    assert as_user(machine, "/run/kit/bin/busybox cat /etc/hostname") == (0, "guest-1\n")
+    assert run_as_user(machine, "/run/kit/bin/busybox cat /etc/hostname") == (0, "guest-1\n")
 
 
 def test_ssh_is_switched_on_and_off_while_the_machine_runs(start: Start) -> None:
-    machine = ready(start())
-    begun = time.monotonic()
-    told(machine, lambda session: session.set_ssh(True, [line(KEY)]))
-    assert time.monotonic() - begun < 3
-    assert as_user(machine, "echo in") == (0, "in\n")
-    told(machine, lambda session: session.set_ssh(True, [line(OTHER)]))
-    assert refused(machine, KEY)
-    assert as_user(machine, "echo in", key=OTHER) == (0, "in\n")
-    told(machine, lambda session: session.set_ssh(False, []))
-    assert not listens(machine)
-    assert servers(machine) == []
-    told(machine, lambda session: session.set_ssh(False, []))
-    told(machine, lambda session: session.set_ssh(True, [line(KEY)]))
-    assert as_user(machine, "echo again") == (0, "again\n")
+    machine = wait_ready(start())
+    started = time.monotonic()
+    call_session(machine, lambda session: session.set_ssh(True, [public_key_line(KEY)]))
+    assert time.monotonic() - started < 3
+    assert run_as_user(machine, "echo in") == (0, "in\n")
+    call_session(machine, lambda session: session.set_ssh(True, [public_key_line(OTHER)]))
+    assert is_refused(machine, KEY)
+    assert run_as_user(machine, "echo in", key=OTHER) == (0, "in\n")
+    call_session(machine, lambda session: session.set_ssh(False, []))
+    assert not is_listening(machine)
+    assert ssh_server_pids(machine) == []
+    call_session(machine, lambda session: session.set_ssh(False, []))
+    call_session(machine, lambda session: session.set_ssh(True, [public_key_line(KEY)]))
+    assert run_as_user(machine, "echo again") == (0, "again\n")
 
 
 def test_open_sessions_survive_new_keys_and_end_when_ssh_is_switched_off(start: Start) -> None:
-    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
+    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
 
     async def work() -> tuple[int, str, int, bool]:
         control = machine.session()
         async with machine.connect_user(KEY) as connection:
             plain = await connection.create_process("trap '' HUP TERM; sleep 777 & sleep 777")
             shell = await connection.create_process(term_type="xterm")
-            await control.set_ssh(True, [line(OTHER)])
+            await control.set_ssh(True, [public_key_line(OTHER)])
             shell.stdin.write("sleep 777 & echo pid $((1 + 1))\n")
-            said = await shell.stdout.readuntil("pid 2")
+            output = await shell.stdout.readuntil("pid 2")
             count = await control.ssh_connections()
             await control.set_ssh(False, [])
             await connection.wait_closed()
             closed = plain.is_closing() and shell.is_closing()
         after = await control.ssh_connections()
         await control.close()
-        return count, said, after, closed
+        return count, output, after, closed
 
-    count, said, after, closed = within(work())
+    count, output, after, closed = run_with_timeout(work())
     assert (count, after, closed) == (1, 0, True)
-    assert "pid 2" in said
+    assert "pid 2" in output
     listing = run(machine, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
     assert "sleep\x00777" not in listing
 
 
 def test_root_of_the_guest_may_switch_ssh_off_and_ends_its_own_session(start: Start) -> None:
-    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
-    assert run(machine, f"echo '{line(OTHER)}' | {HELPER} run -- {HELPER} ssh on")[0][0] == 0
-    assert as_user(machine, "echo in", key=OTHER) == (0, "in\n")
+    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
+    assert run(machine, f"echo '{public_key_line(OTHER)}' | {HELPER} run -- {HELPER} ssh on")[0][0] == 0
+    assert run_as_user(machine, "echo in", key=OTHER) == (0, "in\n")
 
     async def off() -> int | None:
         async with machine.connect_user(OTHER) as connection:
             return (await connection.run(f"{HELPER} ssh off")).exit_status
 
-    assert within(off()) is None
-    assert not listens(machine)
+    assert run_with_timeout(off()) is None
+    assert not is_listening(machine)
 
 
 def test_a_port_in_use_is_an_error_and_the_server_starts_once_it_is_free(start: Start) -> None:
-    machine = ready(start())
+    machine = wait_ready(start())
     run(machine, "nc -ll -p 22 -e /bin/cat </dev/null >/dev/null 2>&1 & echo $! > /root/pid; sleep 0.5")
     with pytest.raises(GuestCommandInvalid, match="port 22"):
-        told(machine, lambda session: session.set_ssh(True, [line(KEY)]))
+        call_session(machine, lambda session: session.set_ssh(True, [public_key_line(KEY)]))
     run(machine, "kill -9 $(cat /root/pid); sleep 3")
-    assert as_user(machine, "echo in") == (0, "in\n")
+    assert run_as_user(machine, "echo in") == (0, "in\n")
 
 
 def test_a_killed_ssh_server_is_restarted(start: Start) -> None:
-    machine = ready(start(ssh=True, ssh_keys=(line(KEY),)))
-    killed = servers(machine)
+    machine = wait_ready(start(ssh=True, ssh_keys=(public_key_line(KEY),)))
+    killed = ssh_server_pids(machine)
     assert len(killed) == 1
     run(machine, f"kill -9 {killed[0]}; sleep 3")
-    assert as_user(machine, "echo in") == (0, "in\n")
+    assert run_as_user(machine, "echo in") == (0, "in\n")
 
 
 def test_ssh_and_workloads_continue_after_a_sleep(start: Start, kit: Kit, shell_image: Path) -> None:
-    counting = Workload("beat", ("sh", "-c", "while :; do echo x >> /root/beats; sleep 0.2; done"))
-    asleep = ready(start(workloads=(counting,), wait_for_init=True))
-    told(asleep, lambda session: session.set_ssh(True, [line(KEY)]))
+    counting = Workload("counter", ("sh", "-c", "while :; do echo x >> /root/counts; sleep 0.2; done"))
+    asleep = wait_ready(start(workloads=(counting,), wait_for_init=True))
+    call_session(asleep, lambda session: session.set_ssh(True, [public_key_line(KEY)]))
     asleep.sleep()
     machine = harness.wake(asleep, kit, shell_image)
     try:
-        count = "/run/kit/bin/busybox wc -l < /root/beats"
-        before = int(as_user(machine, count)[1])
+        count = "/run/kit/bin/busybox wc -l < /root/counts"
+        before = int(run_as_user(machine, count)[1])
         time.sleep(1)
-        assert int(as_user(machine, count)[1]) > before
+        assert int(run_as_user(machine, count)[1]) > before
         assert machine.resync_guest(os.urandom(64))[0] == "fresh"
-        told(machine, lambda session: session.set_ssh(False, []))
-        assert not listens(machine)
+        call_session(machine, lambda session: session.set_ssh(False, []))
+        assert not is_listening(machine)
     finally:
         machine.close()
 
 
 def test_an_invalid_ssh_key_is_refused_before_it_is_sent(start: Start) -> None:
-    machine = ready(start())
-    for bad in ("nonsense", f'command="id" {line(KEY)}', f"{line(KEY)}\n{line(OTHER)}"):
+    machine = wait_ready(start())
+    for bad in (
+        "nonsense",
+        f'command="id" {public_key_line(KEY)}',
+        f"{public_key_line(KEY)}\n{public_key_line(OTHER)}",
+    ):
         with pytest.raises(GuestCommandInvalid):
-            told(machine, lambda session, bad=bad: session.set_ssh(True, [bad]))
-    assert not listens(machine)
+            call_session(machine, lambda session, bad=bad: session.set_ssh(True, [bad]))
+    assert not is_listening(machine)
 
 
 def agent_exec(machine: harness.Machine, *arguments: str, data: bytes = b"") -> tuple[int, str]:
@@ -272,22 +284,22 @@ def agent_exec(machine: harness.Machine, *arguments: str, data: bytes = b"") -> 
 
 
 def test_the_agent_counts_connections(start: Start) -> None:
-    machine = ready(start())
+    machine = wait_ready(start())
 
     async def while_connected() -> tuple[int, str]:
         async with machine.connect():
             return await asyncio.to_thread(agent_exec, machine, "connections", "10022")
 
-    assert within(while_connected()) == (0, "1\n")
+    assert run_with_timeout(while_connected()) == (0, "1\n")
     assert agent_exec(machine, "connections", "22") == (0, "0\n")
     assert agent_exec(machine, "connections", "none")[0] == 126
 
 
 def test_a_configuration_of_maximum_size_arrives_complete_within_a_second(start: Start) -> None:
     env = {f"BIG{number}": chr(65 + number) * 60_000 for number in range(4)}
-    machine = ready(start(env=env))
-    told_by = [float(found) for found in re.findall(r"\[ *([0-9.]+)\] kit: (?:kernel|image)", machine.console())]
-    assert told_by[1] - told_by[0] < 1.0
+    machine = wait_ready(start(env=env))
+    boot_times = [float(found) for found in re.findall(r"\[ *([0-9.]+)\] kit: (?:kernel|image)", machine.console())]
+    assert boot_times[1] - boot_times[0] < 1.0
     script = 'for n in 0 1 2 3; do eval "printf %s \\"\\$BIG$n\\"" | /run/kit/bin/busybox md5sum; done'
     got = [found.split()[0] for found in run(machine, f"{HELPER} run -- sh -c '{script}'")[0][1].splitlines()]
     assert got == [hashlib.md5(value.encode()).hexdigest() for value in env.values()]

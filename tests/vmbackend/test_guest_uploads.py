@@ -1,4 +1,4 @@
-"""Writes to a guest over SSH: what they keep, and what is left of those that broke."""
+"""Writes to a guest over SSH: preserved attributes, and cleanup after failed writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vmbackend.guest.session import GuestSession
 from vmbackend.guest.ssh import SSHGuestSession
 
 from .local_dropbear import LocalGuest
-from .test_guest_files import chunks, guest, until
+from .test_guest_files import chunks, guest, wait_until
 from .test_guest_session import Guest, helper, local
 
 __all__ = ["guest", "helper", "local"]
@@ -38,15 +38,15 @@ def test_owner_and_mode_of_an_existing_file_are_preserved(guest: Guest):
     assert (guest.outside / "other").read_bytes() == b"old"
 
 
-async def endless(began: Callable[[], None]) -> AsyncIterator[bytes]:
+async def endless(on_start: Callable[[], None]) -> AsyncIterator[bytes]:
     while True:
         yield b"x" * 1000
-        began()
+        on_start()
         await asyncio.sleep(0.05)
 
 
-def leftovers(local: LocalGuest) -> list[Path]:
-    """Partial files, and notes of them."""
+def partial_files(local: LocalGuest) -> list[Path]:
+    """Partial files and their tracking records."""
     return [*local.root.rglob(".partial-*"), *local.tracking.rglob("partial-*")]
 
 
@@ -54,21 +54,21 @@ def test_a_write_leaves_no_tracking_record(guest: Guest, local: LocalGuest):
     guest.write("file", b"x")
     with pytest.raises(GuestPathInvalid):
         guest.write("file/below", b"x")
-    assert leftovers(local) == []
+    assert partial_files(local) == []
     guest.pool.close()
-    until(lambda: list(local.tracking.iterdir()) == [])
+    wait_until(lambda: list(local.tracking.iterdir()) == [])
 
 
 def test_a_lost_connection_leaves_no_partial_file(guest: Guest, local: LocalGuest):
     guest.write("folder/file", b"old")
 
-    def began() -> None:
-        if len(leftovers(local)) == 2:
-            local.cut()
+    def on_start() -> None:
+        if len(partial_files(local)) == 2:
+            local.drop_connections()
 
     with pytest.raises(GuestUnreachable):
-        guest.do(lambda session: session.write(f"{guest.inside}/folder/file", endless(began)))
-    until(lambda: leftovers(local) == [] and len(list(local.tracking.iterdir())) <= 1)
+        guest.call(lambda session: session.write(f"{guest.inside}/folder/file", endless(on_start)))
+    wait_until(lambda: partial_files(local) == [] and len(list(local.tracking.iterdir())) <= 1)
     assert guest.read("folder/file") == b"old"
 
 
@@ -102,27 +102,27 @@ def test_a_process_killed_during_a_write_leaves_no_partial_file(guest: Guest, lo
         for name in names
     ]
     try:
-        until(lambda: len(list(local.root.rglob(".partial-*"))) == len(names))
+        wait_until(lambda: len(list(local.root.rglob(".partial-*"))) == len(names))
     finally:
         for process in processes:
             process.send_signal(signal.SIGKILL)
             process.wait()
-    until(lambda: leftovers(local) == [] and list(local.tracking.iterdir()) == [])
+    wait_until(lambda: partial_files(local) == [] and list(local.tracking.iterdir()) == [])
     assert [place for place in local.root.rglob("*") if place.is_file()] == []
 
 
 def test_concurrent_writes_of_a_file_leave_one_of_them_complete(guest: Guest, local: LocalGuest):
-    async def both(session: GuestSession) -> None:
+    async def write_concurrently(session: GuestSession) -> None:
         path = f"{guest.inside}/file"
         await asyncio.gather(*(session.write(path, chunks(*[letter * 70_000] * 5)) for letter in (b"a", b"b")))
 
-    guest.do(both)
+    guest.call(write_concurrently)
     assert guest.read("file") in (b"a" * 350_000, b"b" * 350_000)
-    assert leftovers(local) == []
+    assert partial_files(local) == []
 
 
 def file_server(local: LocalGuest) -> int:
-    """The process of the only connection's file server."""
+    """The pid of the file server of the only connection."""
     (pid,) = local.connections()
     while Path(f"/proc/{pid}/comm").read_text().strip() != "sftp-server":
         (pid,) = (int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
@@ -130,7 +130,7 @@ def file_server(local: LocalGuest) -> int:
 
 
 def test_a_request_waits_for_a_slow_block_instead_of_ending_its_transfer(local: LocalGuest):
-    """The file server stands still for longer than a question may take; what is being written survives it."""
+    """The file server stops for longer than the request timeout; the write in progress survives."""
     settings = ConnectionSettings(request_timeout=1.0)
     pool = GuestPool(lambda address: SSHGuestSession(address, local.private_key, settings=settings, kit=local.kit))
 
@@ -140,13 +140,13 @@ def test_a_request_waits_for_a_slow_block_instead_of_ending_its_transfer(local: 
             os.kill(stopped, signal.SIGSTOP)
             yield b"y" * 1000
             asyncio.get_running_loop().call_later(2.5, os.kill, stopped, signal.SIGCONT)
-            asking.append(asyncio.ensure_future(session.stat("/")))
+            requests.append(asyncio.ensure_future(session.stat("/")))
 
         await session.stat("/")
         stopped = file_server(local)
-        asking: list[asyncio.Future[Any]] = []
+        requests: list[asyncio.Future[Any]] = []
         size = await session.write(f"{local.root}/file", blocks())
-        assert (await asking[0]).type == "directory"
+        assert (await requests[0]).type == "directory"
         return size
 
     try:

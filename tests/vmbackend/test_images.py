@@ -1,4 +1,4 @@
-"""From references to base disks: the local store, and how layers become a root."""
+"""From references to base disks: the local store, and how layers become a root file system."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from tests.vmbackend.registry import push
 from tests.vmbackend.stores import (
     CONFIG,
-    add,
-    files_of,
-    insecure,
+    add_file,
+    insecure_store,
     layered_image,
-    leftovers,
+    partial_work,
     pull,
     registry,
     rootfs,
     store,
+    unpack,
 )
 from vmbackend.images.build import add_directory_image
 from vmbackend.images.store import ImageConfig, ImageStore
@@ -36,8 +36,8 @@ def test_a_directory_image_becomes_a_base_disk_with_its_configuration(
     image = pull(store, "localhost/tiny")
     assert (image.digest, image.config) == (digest, CONFIG)
     assert image.size_bytes == image.rootfs.stat().st_size
-    assert (files_of(image, tmp_path / "out") / "etc/passwd").read_text().startswith("root:")
-    assert leftovers(tmp_path / "root") == []
+    assert (unpack(image, tmp_path / "out") / "etc/passwd").read_text().startswith("root:")
+    assert partial_work(tmp_path / "root") == []
 
 
 def test_modes_owners_links_and_attributes_are_preserved(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
@@ -45,14 +45,14 @@ def test_modes_owners_links_and_attributes_are_preserved(store: ImageStore, root
     program.write_bytes(b"#!")
     os.chown(program, 123, 456)
     program.chmod(0o4755)
-    os.setxattr(program, "user.note", b"kept")
+    os.setxattr(program, "user.note", b"unchanged")
     (rootfs / "again").hardlink_to(program)
     (rootfs / "dangling").symlink_to("/nowhere")
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, ImageConfig())
-    out = files_of(pull(store, "localhost/tiny"), tmp_path / "out")
+    out = unpack(pull(store, "localhost/tiny"), tmp_path / "out")
     status = (out / "program").stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (123, 456, 0o4755)
-    assert os.getxattr(out / "program", "user.note") == b"kept"
+    assert os.getxattr(out / "program", "user.note") == b"unchanged"
     assert status.st_ino == (out / "again").stat().st_ino
     assert (out / "dangling").readlink() == Path("/nowhere")
 
@@ -76,28 +76,28 @@ def test_a_pinned_local_image_outlives_its_tag(store: ImageStore, rootfs: Path, 
 def test_progress_rises_to_100_percent(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     seen: list[tuple[int, str]] = []
-    pull(store, "localhost/tiny", progress=lambda percent, words: seen.append((percent, words)))
+    pull(store, "localhost/tiny", progress=lambda percent, text: seen.append((percent, text)))
     percents = [percent for percent, _ in seen]
     assert percents == sorted(percents)
     assert percents[-1] == 100
-    assert {words for _, words in seen} >= {"Downloading the image.", "Unpacking the image."}
+    assert {text for _, text in seen} >= {"Downloading the image.", "Unpacking the image."}
 
 
 def test_whiteouts_and_opaque_directories_hide_lower_layers(store: ImageStore, registry: str, tmp_path: Path) -> None:
     def lower(tar: tarfile.TarFile) -> None:
-        for name in ("gone", "kept", "dir/a", "dir/b", "opaque/old"):
-            add(tar, name)
+        for name in ("gone", "unchanged", "dir/a", "dir/b", "opaque/old"):
+            add_file(tar, name)
 
     def upper(tar: tarfile.TarFile) -> None:
         for name in (".wh.gone", "dir/.wh.a", "opaque/.wh..wh..opq", "opaque/new"):
-            add(tar, name, b"")
+            add_file(tar, name, b"")
 
     layered_image(tmp_path / "made", [lower, upper])
     push(tmp_path / "made", "image", f"{registry}/app:1")
-    image = pull(insecure(store, tmp_path, registry), f"{registry}/app:1")
-    out = files_of(image, tmp_path / "out")
+    image = pull(insecure_store(store, tmp_path, registry), f"{registry}/app:1")
+    out = unpack(image, tmp_path / "out")
     found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if not path.is_dir())
-    assert found == ["dir/b", "kept", "opaque/new"]
+    assert found == ["dir/b", "unchanged", "opaque/new"]
 
 
 def test_layers_cannot_write_outside(store: ImageStore, registry: str, tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_layers_cannot_write_outside(store: ImageStore, registry: str, tmp_path:
     outside.mkdir()
 
     def hostile(tar: tarfile.TarFile) -> None:
-        add(tar, "../../../../../../../../.." + str(outside / "dots"))
-        add(tar, str(outside / "absolute"))
-        add(tar, "link", b"", type=tarfile.SYMTYPE, linkname=str(outside))
-        add(tar, "link/through")
-        add(tar, "up", b"", type=tarfile.SYMTYPE, linkname="../../../../../../../.." + str(outside))
-        add(tar, "up/through")
+        add_file(tar, "../../../../../../../../.." + str(outside / "dots"))
+        add_file(tar, str(outside / "absolute"))
+        add_file(tar, "link", b"", type=tarfile.SYMTYPE, linkname=str(outside))
+        add_file(tar, "link/through")
+        add_file(tar, "up", b"", type=tarfile.SYMTYPE, linkname="../../../../../../../.." + str(outside))
+        add_file(tar, "up/through")
 
     layered_image(tmp_path / "made", [hostile])
     push(tmp_path / "made", "image", f"{registry}/evil:1")
     before = sorted(tmp_path.iterdir())
-    pull(insecure(store, tmp_path, registry), f"{registry}/evil:1")
+    pull(insecure_store(store, tmp_path, registry), f"{registry}/evil:1")
     assert list(outside.iterdir()) == []
     assert sorted(tmp_path.iterdir()) == sorted({*before, tmp_path / "root"})
 
@@ -124,5 +124,5 @@ def test_layers_packed_with_zstd_are_unpacked(store: ImageStore, registry: str, 
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     options = ("--dest-compress-format=zstd", "--format=oci")
     push(tmp_path / "oci", "localhost/tiny:latest", f"{registry}/app:z", *options)
-    image = pull(insecure(store, tmp_path, registry), f"{registry}/app:z")
-    assert (files_of(image, tmp_path / "out") / "etc/passwd").exists()
+    image = pull(insecure_store(store, tmp_path, registry), f"{registry}/app:z")
+    assert (unpack(image, tmp_path / "out") / "etc/passwd").exists()

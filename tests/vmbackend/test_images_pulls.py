@@ -1,4 +1,4 @@
-"""Pulls that meet a limit, a full disk, another pull or their death, and eviction."""
+"""Pulls that reach a limit, run concurrently or are killed; eviction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.vmbackend.stores import (
     CONFIG,
     MIB,
-    leftovers,
+    partial_work,
     pull,
     rootfs,
     store,
@@ -32,12 +32,12 @@ pytestmark = pytest.mark.host
 
 def test_unpacking_an_image_above_the_limit_is_aborted(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
     for number in range(6):
-        (rootfs / f"zeros{number}").write_bytes(bytes(10 * MIB))  # packs to almost nothing
+        (rootfs / f"zeros{number}").write_bytes(bytes(10 * MIB))  # compresses to almost nothing
     add_directory_image(tmp_path / "oci", "localhost/bomb", rootfs, CONFIG)
     small = ImageStore(tmp_path / "root", replace(store.settings, max_unpacked_bytes=16 * MIB))
     with pytest.raises(errors.ImageTooLarge):
         pull(small, "localhost/bomb")
-    assert leftovers(tmp_path / "root") == []
+    assert partial_work(tmp_path / "root") == []
     assert pull(store, "localhost/bomb").size_bytes < MIB
 
 
@@ -49,7 +49,7 @@ def test_an_image_whose_manifest_exceeds_the_limit_is_not_downloaded(
     seen: list[str] = []
     small = ImageStore(tmp_path / "root", replace(store.settings, max_unpacked_bytes=MIB))
     with pytest.raises(errors.ImageTooLarge):
-        pull(small, "localhost/big", progress=lambda _, words: seen.append(words))
+        pull(small, "localhost/big", progress=lambda _, text: seen.append(text))
     assert "Downloading the image." not in seen
 
 
@@ -58,7 +58,7 @@ def test_a_full_host_disk_raises_capacity_exceeded(store: ImageStore, rootfs: Pa
     full = ImageStore(tmp_path / "root", replace(store.settings, min_free_bytes=1 << 60))
     with pytest.raises(errors.CapacityExceeded):
         pull(full, "localhost/tiny")
-    assert leftovers(tmp_path / "root") == []
+    assert partial_work(tmp_path / "root") == []
 
 
 def test_damaged_layers_raise_image_broken(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:
@@ -67,13 +67,13 @@ def test_damaged_layers_raise_image_broken(store: ImageStore, rootfs: Path, tmp_
     layer.write_bytes(layer.read_bytes()[:-20] + bytes(20))
     with pytest.raises(errors.ImageBroken):
         pull(store, "localhost/tiny")
-    assert leftovers(tmp_path / "root") == []
+    assert partial_work(tmp_path / "root") == []
 
 
 def _pull_in_process(root: Path, settings: ImageSettings, log: Path) -> None:
-    def progress(_: int, words: str) -> None:
+    def progress(_: int, text: str) -> None:
         with log.open("a") as handle:
-            handle.write(words + "\n")
+            handle.write(text + "\n")
 
     ImageStore(root, settings).ensure("localhost/big", progress=progress, deadline=time.monotonic() + 60)
 
@@ -104,7 +104,7 @@ def test_threads_pull_once(store: ImageStore, big: str) -> None:
         threading.Thread(
             target=pull,
             args=(store, "localhost/big"),
-            kwargs={"progress": lambda _, words: seen.append(words)},
+            kwargs={"progress": lambda _, text: seen.append(text)},
         )
         for _ in range(4)
     ]
@@ -116,41 +116,41 @@ def test_threads_pull_once(store: ImageStore, big: str) -> None:
     assert seen.count("The image is ready.") == 4
 
 
-KILLED = """
+PULL_SCRIPT = """
 import sys, time
 from pathlib import Path
 from vmbackend.images.store import ImageSettings, ImageStore
 store = ImageStore(Path(sys.argv[1]), ImageSettings(local_store=Path(sys.argv[2])))
-def progress(percent, words): print(words, flush=True)
+def progress(percent, text): print(text, flush=True)
 store.ensure("localhost/big", progress=progress, deadline=time.monotonic() + 60)
 """
 
 
 def wait_for_tools(root: Path) -> None:
-    """Until the tools that a killed pull had started are gone too: the kernel ends them a moment after it."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if not any(works_in(process, str(root).encode()) for process in Path("/proc").glob("[0-9]*")):
+    """Wait until the tools of a killed pull have ended: the kernel kills them shortly after it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not any(refers_to(process, str(root).encode()) for process in Path("/proc").glob("[0-9]*")):
             return
         time.sleep(0.02)
     raise AssertionError("a tool of the killed pull still runs")
 
 
-def works_in(process: Path, root: bytes) -> bool:
-    """Whether a process names the folder in its arguments, its environment or as its working directory."""
+def refers_to(process: Path, root: bytes) -> bool:
+    """Whether a process has the folder in its arguments, its environment or as its working directory."""
     try:
-        told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-        return root in told or root in bytes((process / "cwd").readlink())
+        text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+        return root in text or root in bytes((process / "cwd").readlink())
     except OSError:
         return False
 
 
 @pytest.mark.parametrize("phase", ["Downloading the image.", "Unpacking the image.", "Writing the base disk."])
-@pytest.mark.parametrize("mended_by", ["sweep", "ensure"])
+@pytest.mark.parametrize("cleaned_by", ["sweep", "ensure"])
 def test_partial_work_of_a_killed_pull_is_removed(
-    store: ImageStore, big: str, tmp_path: Path, phase: str, mended_by: str
+    store: ImageStore, big: str, tmp_path: Path, phase: str, cleaned_by: str
 ) -> None:
-    argv = [sys.executable, "-c", KILLED, str(tmp_path / "root"), str(tmp_path / "oci")]
+    argv = [sys.executable, "-c", PULL_SCRIPT, str(tmp_path / "root"), str(tmp_path / "oci")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -158,14 +158,14 @@ def test_partial_work_of_a_killed_pull_is_removed(
                 break
         process.send_signal(signal.SIGKILL)
     wait_for_tools(tmp_path / "root")
-    assert len(leftovers(tmp_path / "root")) == 1
+    assert len(partial_work(tmp_path / "root")) == 1
     assert store.get(big) is None
-    if mended_by == "sweep":
+    if cleaned_by == "sweep":
         assert len(store.sweep()) == 1
-        assert leftovers(tmp_path / "root") == []
+        assert partial_work(tmp_path / "root") == []
     else:
         assert pull(store, "localhost/big").digest == big
-        assert leftovers(tmp_path / "root") == []
+        assert partial_work(tmp_path / "root") == []
 
 
 def test_eviction_removes_the_least_recently_used_and_never_images_in_use(

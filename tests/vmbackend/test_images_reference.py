@@ -1,4 +1,4 @@
-"""References are read as Docker reads them, and nothing else gets through."""
+"""References are parsed as Docker does; everything else is rejected."""
 
 from __future__ import annotations
 

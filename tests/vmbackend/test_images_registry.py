@@ -1,4 +1,4 @@
-"""Images from a real registry on the loopback, and from registries that do not answer."""
+"""Images from a real registry on the loopback interface, and from registries that do not answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.vmbackend.registry import free_port, push, running_registry
 from tests.vmbackend.stores import (
     CONFIG,
     SECRET_HASH,
-    insecure,
+    insecure_store,
     pull,
     registry,
     rootfs,
@@ -35,7 +35,7 @@ def test_an_image_by_digest_needs_no_registry_once_it_is_ready(store: ImageStore
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     with running_registry(tmp_path / "registry") as address:
         push(tmp_path / "oci", "localhost/tiny:latest", f"{address}/app:1")
-        store = insecure(store, tmp_path, address)
+        store = insecure_store(store, tmp_path, address)
         image = pull(store, f"{address}/app:1")
     assert pull(store, f"{address}/app@{image.digest}") == image
     with pytest.raises(errors.ImageUnreachable):
@@ -47,7 +47,7 @@ def test_a_registry_mirror_serves_the_mirrored_name(
 ) -> None:
     add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
     push(tmp_path / "oci", "localhost/tiny:latest", f"{registry}/library/app:1")
-    store = insecure(store, tmp_path, registry, registry_mirrors={"docker.io": registry})
+    store = insecure_store(store, tmp_path, registry, registry_mirrors={"docker.io": registry})
     assert pull(store, "app:1").config == CONFIG
 
 
@@ -59,7 +59,7 @@ def test_manifest_lists_select_our_platform_or_are_refused(
     arm = add_directory_image(oci, "localhost/arm", rootfs, CONFIG, arch="arm64")
     push(oci, "localhost/arm:latest", f"{registry}/app:arm")
     push(oci, "localhost/tiny:latest", f"{registry}/app:amd")
-    store = insecure(store, tmp_path, registry)
+    store = insecure_store(store, tmp_path, registry)
     amd = pull(store, f"{registry}/app:amd").digest
     put_list(registry, oci, "both", {"arm64": arm, "amd64": amd})
     put_list(registry, oci, "only", {"arm64": arm})
@@ -90,7 +90,7 @@ def put_list(registry: str, oci: Path, tag: str, entries: dict[str, str]) -> Non
 def test_a_missing_image_raises_image_not_found(store: ImageStore, registry: str, tmp_path: Path) -> None:
     for name in ("app:1", "app@sha256:" + "0" * 64):
         with pytest.raises(errors.ImageNotFound):
-            pull(insecure(store, tmp_path, registry), f"{registry}/{name}")
+            pull(insecure_store(store, tmp_path, registry), f"{registry}/{name}")
     with pytest.raises(errors.ImageNotFound):
         pull(store, "localhost/nothing")
 
@@ -102,16 +102,16 @@ def test_a_private_image_needs_the_credentials_file(store: ImageStore, rootfs: P
     with running_registry(tmp_path / "registry", htpasswd) as address:
         push(tmp_path / "oci", "localhost/tiny:latest", f"{address}/app:1", "--dest-creds=me:secret")
         with pytest.raises(errors.ImageNotFound, match="private"):
-            pull(insecure(store, tmp_path, address), f"{address}/app:1")
+            pull(insecure_store(store, tmp_path, address), f"{address}/app:1")
         auth = tmp_path / "auth.json"
         auth.write_text(json.dumps({"auths": {address: {"auth": "bWU6c2VjcmV0"}}}))
-        assert pull(insecure(store, tmp_path, address, auth_file=auth), f"{address}/app:1").config == CONFIG
+        assert pull(insecure_store(store, tmp_path, address, auth_file=auth), f"{address}/app:1").config == CONFIG
 
 
 def test_a_closed_port_is_unreachable(store: ImageStore, tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(errors.ImageUnreachable) as caught:
-        pull(insecure(store, tmp_path, address), f"{address}/app:1")
+        pull(insecure_store(store, tmp_path, address), f"{address}/app:1")
     assert str(tmp_path) not in caught.value.message
 
 
@@ -125,7 +125,7 @@ def test_a_private_registry_listed_in_the_settings_is_contacted(
     store: ImageStore, registry: str, tmp_path: Path
 ) -> None:
     settings = replace(store.settings, private_registries=(registry,))
-    with pytest.raises(errors.ImageUnreachable) as caught:  # it speaks no TLS, which this setting does not excuse
+    with pytest.raises(errors.ImageUnreachable) as caught:  # it has no TLS, which this setting still requires
         pull(ImageStore(tmp_path / "root", settings), f"{registry}/app:1")
     assert "public address" not in caught.value.message
 
@@ -138,11 +138,11 @@ def blackhole() -> Iterator[str]:
 
 def test_a_registry_that_never_answers_is_unreachable(store: ImageStore, blackhole: str, tmp_path: Path) -> None:
     with pytest.raises(errors.ImageUnreachable):
-        pull(insecure(store, tmp_path, blackhole, registry_timeout=0.5), f"{blackhole}/app:1")
+        pull(insecure_store(store, tmp_path, blackhole, registry_timeout=0.5), f"{blackhole}/app:1")
 
 
 def test_deadline_and_cancellation_end_the_wait(store: ImageStore, blackhole: str, tmp_path: Path) -> None:
-    store = insecure(store, tmp_path, blackhole)
+    store = insecure_store(store, tmp_path, blackhole)
     started = time.monotonic()
     with pytest.raises(errors.DeadlineExceeded):
         pull(store, f"{blackhole}/app:1", deadline=started + 0.3)

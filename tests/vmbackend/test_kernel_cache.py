@@ -1,4 +1,4 @@
-"""The compiled kernel is taken from the user's cache, whatever checkout built it."""
+"""The compiled kernel comes from the user's cache, shared by all checkouts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vmbackend.guest.kernel_cache import cache_kernel, cached_kernel, user_cache
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the kernel is made from, and an empty cache."""
+    """The kernel source, and an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "linux.tar.xz"
     path.write_bytes(b"source")
@@ -21,7 +21,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def put(content: bytes, tmp_path: Path) -> Path:
+def cache_content(content: bytes, tmp_path: Path) -> Path:
     (tmp_path / "built").write_bytes(content)
     to = cached_kernel((kernel.CONFIG, kernel.SOURCE))
     cache_kernel(tmp_path / "built", to)
@@ -29,7 +29,7 @@ def put(content: bytes, tmp_path: Path) -> Path:
 
 
 def test_a_cached_kernel_is_installed_and_not_compiled(source: Path, tmp_path: Path) -> None:
-    cached = put(b"kernel", tmp_path)
+    cached = cache_content(b"kernel", tmp_path)
     for folder in ("one", "two"):
         assert kernel.build_kernel(tmp_path / folder, lambda *_: None).read_bytes() == b"kernel"
         own = kernel.custom_kernel(tmp_path / folder)
@@ -40,27 +40,27 @@ def test_a_cached_kernel_is_installed_and_not_compiled(source: Path, tmp_path: P
 def test_the_cached_kernel_depends_on_source_and_configuration(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {put(b"kernel", tmp_path)}
+    names = {cache_content(b"kernel", tmp_path)}
     source.write_bytes(b"newer source")
     names.add(cached_kernel((kernel.CONFIG, kernel.SOURCE)))
     monkeypatch.setattr(kernel, "CONFIG", tmp_path / "config")
     kernel.CONFIG.write_text("CONFIG_X=y\n")
     names.add(cached_kernel((kernel.CONFIG, kernel.SOURCE)))
     assert len(names) == 3
-    with pytest.raises(BackendUnavailable):  # the source is none: it was to be unpacked
+    with pytest.raises(BackendUnavailable):  # the source is not a valid archive, so unpacking fails
         kernel.build_kernel(tmp_path / "kit", lambda *_: None)
 
 
 def test_a_kernel_is_cached_atomically(source: Path, tmp_path: Path) -> None:
-    to = put(b"first", tmp_path)
-    put(b"second", tmp_path)
+    to = cache_content(b"first", tmp_path)
+    cache_content(b"second", tmp_path)
     assert to.read_bytes() == b"second"
     assert list((user_cache() / "kernels").iterdir()) == [to]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(source: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("in the way")
-    put(b"kernel", tmp_path)
+    (tmp_path / "cache").write_text("not a directory")
+    cache_content(b"kernel", tmp_path)
 
 
 def test_without_the_source_package_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Real machines whose driver dies; each step is a process of its own, as vmhost is."""
+"""Real machines whose driver is killed; each step is a separate process, as vmhost is."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _OTHER_PROCESS = """
     driver.open(lambda event: print("event", event.kind, event.reason, event.exit_code, flush=True))
     memory = settings.machines_dir / "m1" / "memory"
 
-    def die():
+    def kill_self():
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def die_when(found):
-        while not found():
+    def kill_self_when(condition):
+        while not condition():
             time.sleep(0.001)
-        die()
+        kill_self()
 
     def prepare(*command):
         ip = str(settings.subnet.network_address + 5)
@@ -51,10 +51,10 @@ _OTHER_PROCESS = """
         driver.start("m1")
         if step == "start-and-wait":
             driver.wait_ready("m1", 60)
-        die()
+        kill_self()
     if step == "die-before-it-runs":
         prepare()
-        domain.resume_domain = lambda target: die()
+        domain.resume_domain = lambda target: kill_self()
         driver.start("m1")
     if step.startswith("begin"):
         prepare()
@@ -62,17 +62,17 @@ _OTHER_PROCESS = """
         driver.wait_ready("m1", 60)
     if step == "begin-and-die-in-sleep":
         threading.Thread(target=driver.sleep, args=("m1",), daemon=True).start()
-        die_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
+        kill_self_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
     if step == "begin-and-sleep":
         driver.sleep("m1")
     if step == "wake-and-die":
         threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
-        die_when(lambda: bool(qemu_pids(settings.machines_dir)))
+        kill_self_when(lambda: bool(qemu_pids(settings.machines_dir)))
     if step == "wait":
         driver.wait_ready("m1", 60)
     time.sleep(float(sys.argv[5]))
     print("found", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
-    if step == "go-on":
+    if step == "continue":
         driver.start("m1")
         driver.wait_ready("m1", 60)
         driver.resync_guest("m1")
@@ -83,7 +83,7 @@ _OTHER_PROCESS = """
 
 @pytest.fixture
 def step(short: Path) -> Iterator[Step]:
-    """Runs a step to its end, or its death; returns what it said."""
+    """Run a step until it exits or is killed; return its output."""
     from .libvirt_factory import free_subnet, make_settings, remove_if_killed, tear_down
 
     subnet, instance = free_subnet(), f"d{os.getpid() % 0xFFFFF:05x}"
@@ -110,42 +110,42 @@ def kill_machine(folder: Path) -> None:
 
 def test_a_driver_killed_during_a_boot_is_followed_by_one_that_reports_ready(step: Step) -> None:
     step("start")
-    said = step("wait")
-    assert "event ready" in said
-    assert "found running" in said
+    output = step("wait")
+    assert "event ready" in output
+    assert "found running" in output
 
 
 def test_a_driver_killed_before_the_machine_runs_leaves_a_machine_that_can_be_started(step: Step) -> None:
     step("die-before-it-runs")
-    said = step("go-on")
-    assert "found paused []" in said or "found off []" in said
-    assert "now running []" in said
+    output = step("continue")
+    assert "found paused []" in output or "found off []" in output
+    assert "now running []" in output
 
 
 def test_a_machine_killed_without_a_driver_is_crashed(step: Step, short: Path) -> None:
     step("start-and-wait")
     kill_machine(short)
-    said = step("look")
-    assert "event stopped crashed" in said
-    assert "found off" in said
+    output = step("report-state")
+    assert "event stopped crashed" in output
+    assert "found off" in output
 
 
 def test_an_exit_code_written_without_a_driver_is_reported_before_the_stop(step: Step) -> None:
     step("start-and-wait")
     time.sleep(9)
-    said = step("look", "4")
-    assert said.index("event main_exited None 9") < said.index("event stopped shutdown")
-    assert "found off" in said
+    output = step("report-state", "4")
+    assert output.index("event main_exited None 9") < output.index("event stopped shutdown")
+    assert "found off" in output
 
 
 def test_a_driver_killed_during_sleep_leaves_a_running_or_sleeping_machine(step: Step) -> None:
     step("begin-and-die-in-sleep")
-    said = step("look", "0")
-    assert "found running []" in said or "found asleep ['m1']" in said
-    assert "now running []" in step("go-on", "0")
+    output = step("report-state", "0")
+    assert "found running []" in output or "found asleep ['m1']" in output
+    assert "now running []" in step("continue", "0")
 
 
 def test_a_driver_killed_during_wake_leaves_a_machine_that_can_be_started(step: Step) -> None:
     assert "found asleep ['m1']" in step("begin-and-sleep", "0")
     step("wake-and-die")
-    assert "now running []" in step("go-on", "0")
+    assert "now running []" in step("continue", "0")

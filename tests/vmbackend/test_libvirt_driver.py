@@ -1,4 +1,4 @@
-"""What is the libvirt driver's own, with libvirt's mock below it."""
+"""Behaviour specific to the libvirt driver, with libvirt's mock hypervisor."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def driver(short, events, monkeypatch):
     made.close()
 
 
-def _until(condition):
+def _wait_until(condition):
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -87,7 +87,7 @@ def test_a_machine_passes_through_its_states(driver, events):
     assert driver.state("m1") is MachineState.RUNNING
     driver.destroy("m1")
     assert driver.state("m1") is MachineState.OFF
-    _until(lambda: Event("m1", EventKind.STOPPED, reason=StopReason.DESTROYED) in events)
+    _wait_until(lambda: Event("m1", EventKind.STOPPED, reason=StopReason.DESTROYED) in events)
 
 
 def test_saved_memory_is_asleep_and_is_dropped_by_destroy(driver):
@@ -102,7 +102,7 @@ def test_saved_memory_is_asleep_and_is_dropped_by_destroy(driver):
 def test_a_machine_undefined_externally_is_reported_as_lost(driver, events):
     driver.prepare(SPEC)
     driver._domains.find(driver._libvirt.connection, "m1").undefine()
-    _until(lambda: Event("m1", EventKind.STOPPED, reason=StopReason.LOST) in events)
+    _wait_until(lambda: Event("m1", EventKind.STOPPED, reason=StopReason.LOST) in events)
 
 
 def test_a_failed_first_prepare_leaves_nothing_behind(driver, monkeypatch):
@@ -116,8 +116,8 @@ def test_a_failed_first_prepare_leaves_nothing_behind(driver, monkeypatch):
 
 
 def test_an_orphaned_directory_is_in_the_inventory_and_can_be_deleted(driver):
-    left = MachineDir(driver._settings.machines_dir, "m1")
-    left.create()
+    orphan = MachineDir(driver._settings.machines_dir, "m1")
+    orphan.create()
     assert driver.inventory().directories == {"m1"}
     driver.delete("m1")
     assert driver.inventory().ids() == frozenset()
@@ -135,18 +135,18 @@ def test_a_lost_connection_raises_and_is_reopened_automatically(driver):
     driver._libvirt._lost(None, 0, None)
     with pytest.raises(BackendUnavailable):
         driver.state("m1")
-    _until(lambda: driver._libvirt._connection is not None)
+    _wait_until(lambda: driver._libvirt._connection is not None)
     driver.inventory()
 
 
 def test_a_libvirt_root_in_use_raises_backend_unavailable(short):
     (short / "run").mkdir()
-    held = _lock_root(short, time.monotonic())
+    lock = _lock_root(short, time.monotonic())
     try:
         with pytest.raises(BackendUnavailable, match="Another process"):
             _lock_root(short, time.monotonic() + 0.2)
     finally:
-        held.close()
+        lock.close()
     _lock_root(short, time.monotonic()).close()
 
 

@@ -1,4 +1,4 @@
-"""The channels by which a machine tells what happened to it: this test plays QEMU and libvirt."""
+"""The channels that report events of a machine, with simulated QEMU and libvirt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.record import MachineDir, Status
 
 
-def _until(condition):
+def _wait_until(condition):
     deadline = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < deadline
@@ -27,53 +27,53 @@ def _until(condition):
 
 class TestEvents:
     @pytest.fixture
-    def told(self):
+    def reported(self):
         return []
 
     @pytest.fixture
-    def channels(self, told):
+    def channels(self, reported):
         made = Events(4096)
-        made.start(told.append)
+        made.start(reported.append)
         yield made
         made.stop()
 
     @pytest.fixture
     def files(self, short):
-        self.held_tasks = []
+        self.descriptors = []
         made = MachineDir(short, "m1")
         made.create()
         yield made
-        for descriptor in self.held_tasks:
+        for descriptor in self.descriptors:
             os.close(descriptor)
 
-    def _say(self, files, data, name="events.out"):
-        """Leave the pipe open, as QEMU does: a pipe without an open end loses its content."""
+    def _write_pipe(self, files, data, name="events.out"):
+        """Write and leave the pipe open, as QEMU does: a pipe without an open end loses its content."""
         descriptor = os.open(files.path / name, os.O_RDWR | os.O_NONBLOCK)
-        self.held_tasks.append(descriptor)
+        self.descriptors.append(descriptor)
         os.write(descriptor, data)
 
-    def test_the_exit_code_is_reported_before_the_stop(self, channels, files, told):
+    def test_the_exit_code_is_reported_before_the_stop(self, channels, files, reported):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
-        self._say(files, b"ready\nexit 7 exited\n")
+        self._write_pipe(files, b"ready\nexit 7 exited\n")
         channels.report_stopped("m1", StopReason.SHUTDOWN)
-        _until(lambda: len(told) == 3)
-        assert [event.kind for event in told] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
-        assert told[1].exit_code == 7
-        _until(lambda: not files.read_status().running)
+        _wait_until(lambda: len(reported) == 3)
+        assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
+        assert reported[1].exit_code == 7
+        _wait_until(lambda: not files.read_status().running)
 
-    def test_lines_written_without_a_driver_are_read_by_the_next(self, channels, files, told):
+    def test_lines_written_without_a_driver_are_read_by_the_next(self, channels, files, reported):
         files.write_status(Status(running=True))
-        self._say(files, b"ready\n")
+        self._write_pipe(files, b"ready\n")
         channels.adopt(files)
         channels.wait_ready("m1", time.monotonic() + 5)
         assert files.read_status().ready
 
-    def test_a_stop_of_the_previous_run_does_not_end_the_new_one(self, channels, files, told):
+    def test_a_stop_of_the_previous_run_does_not_end_the_new_one(self, channels, files, reported):
         channels.begin_start(files, wake=False)
         channels.report_stopped("m1", StopReason.DESTROYED)
         channels.report_started("m1")
-        _until(lambda: told)
+        _wait_until(lambda: reported)
         assert channels.status("m1").running
 
     def test_wait_ready_raises_at_once_when_the_machine_stops(self, channels, files):
@@ -85,22 +85,22 @@ class TestEvents:
             channels.wait_ready("m1", started + 30)
         assert time.monotonic() - started < 5
 
-    def test_a_reset_is_reported_as_a_panic(self, channels, files, told):
+    def test_a_reset_is_reported_as_a_panic(self, channels, files, reported):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
         channels.report_reset("m1")
         channels.report_stopped("m1", StopReason.SHUTDOWN)
-        _until(lambda: told)
-        assert told[0].reason is StopReason.PANICKED
+        _wait_until(lambda: reported)
+        assert reported[0].reason is StopReason.PANICKED
 
-    def test_invalid_lines_on_the_port_are_not_events(self, channels, files, told):
+    def test_invalid_lines_on_the_port_are_not_events(self, channels, files, reported):
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
-        self._say(files, b"\xff\x00\nexit\nexit -1\nexit 99999 x\nready now\n" + b"x" * 2000 + b"\nready\n")
-        _until(lambda: told)
-        assert told == [Event("m1", EventKind.READY)]
+        self._write_pipe(files, b"\xff\x00\nexit\nexit -1\nexit 99999 x\nready now\n" + b"x" * 2000 + b"\nready\n")
+        _wait_until(lambda: reported)
+        assert reported == [Event("m1", EventKind.READY)]
 
-    def test_events_of_a_guest_that_floods_the_port_are_ignored(self, channels, files, told):
+    def test_events_of_a_guest_that_floods_the_port_are_ignored(self, channels, files, reported):
         channels.begin_start(files, wake=False)
         descriptor = os.open(files.path / "events.out", os.O_RDWR | os.O_NONBLOCK)
         sent, deadline = 0, time.monotonic() + 1
@@ -111,13 +111,13 @@ class TestEvents:
                 time.sleep(0.01)
         os.close(descriptor)
         assert sent <= 4 * EVENTS_BYTES_MAX
-        assert told == []
+        assert reported == []
 
     def test_a_failing_callback_does_not_stop_later_events(self, short):
-        told = []
+        reported = []
 
         def receive(event):
-            told.append(event)
+            reported.append(event)
             raise RuntimeError
 
         channels = Events(4096)
@@ -125,6 +125,6 @@ class TestEvents:
         try:
             channels.report_stopped("a", StopReason.CRASHED)
             channels.report_stopped("b", StopReason.CRASHED)
-            _until(lambda: len(told) == 2)
+            _wait_until(lambda: len(reported) == 2)
         finally:
             channels.stop()

@@ -1,4 +1,4 @@
-"""Measuring over a libvirt that only remembers what it is asked: one masked call for exactly the machines given."""
+"""Samples with a libvirt that records its calls: one masked call for exactly the given machines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FakeDomain:
 
 
 class FakeConnection:
-    """Knows some machines; asking it for a list, or for all domains, fails the test by its absence here."""
+    """Has some machines; listing domains fails the test, as there is no such method."""
 
     def __init__(self, **stats: dict[str, Any]) -> None:
         self.stats = stats
@@ -68,12 +68,12 @@ class FakeConnection:
 
 
 def no_domain(code: int = libvirt.VIR_ERR_NO_DOMAIN) -> Exception:
-    error = libvirt.libvirtError("made by the test")
+    error = libvirt.libvirtError("raised by the test")
     error.err = (code, 0, "", 0, "", None, None, 0, 0)
     return error
 
 
-def make(connection: Any, folder: Path) -> Meters:
+def make_meters(connection: Any, folder: Path) -> Meters:
     host = SimpleNamespace(connection=connection)
     record = SimpleNamespace(disk_mb=64)
 
@@ -85,12 +85,12 @@ def make(connection: Any, folder: Path) -> Meters:
 
 def test_samples_are_one_call_for_exactly_the_given_machines(tmp_path: Path) -> None:
     connection = FakeConnection(one=RUNNING, two=RUNNING, three=RUNNING)
-    meters = make(connection, tmp_path)
+    meters = make_meters(connection, tmp_path)
     assert set(meters.samples(["one", "three"])) == {"one", "three"}
     assert set(meters.samples(["one", "three"])) == {"one", "three"}
-    asked, what, flags = connection.calls[0]
+    requested, what, flags = connection.calls[0]
     assert len(connection.calls) == 2
-    assert asked == ["one", "three"]
+    assert requested == ["one", "three"]
     assert connection.lookups == ["one", "three"]  # once each
     assert what & libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
     assert not what & libvirt.VIR_DOMAIN_STATS_VCPU
@@ -99,7 +99,7 @@ def test_samples_are_one_call_for_exactly_the_given_machines(tmp_path: Path) -> 
 
 def test_samples_sum_disks_and_interfaces_and_give_memory_in_bytes(tmp_path: Path) -> None:
     (tmp_path / "one").touch()
-    sample = make(FakeConnection(one=RUNNING), tmp_path).samples(["one"])["one"]
+    sample = make_meters(FakeConnection(one=RUNNING), tmp_path).samples(["one"])["one"]
     assert (sample.cpu_time_ns, sample.disk_read_bytes, sample.disk_write_bytes) == (5, 3, 4)
     assert (sample.net_rx_bytes, sample.net_tx_bytes) == (7, 8)
     assert (sample.memory_used_bytes, sample.memory_total_bytes) == (100_000 * 1024, 190_000 * 1024)
@@ -108,7 +108,7 @@ def test_samples_sum_disks_and_interfaces_and_give_memory_in_bytes(tmp_path: Pat
 
 def test_no_machines_to_sample_is_no_call(tmp_path: Path) -> None:
     connection = FakeConnection()
-    assert make(connection, tmp_path).samples([]) == make(connection, tmp_path).samples(["unknown"]) == {}
+    assert make_meters(connection, tmp_path).samples([]) == make_meters(connection, tmp_path).samples(["unknown"]) == {}
     assert connection.calls == []
 
 
@@ -117,11 +117,11 @@ def test_no_machines_to_sample_is_no_call(tmp_path: Path) -> None:
     [{}, {"state.state": libvirt.VIR_DOMAIN_SHUTOFF, "cpu.time": 5}, {"state.state": libvirt.VIR_DOMAIN_RUNNING}],
 )
 def test_samples_omit_machines_without_a_process_or_without_statistics(tmp_path: Path, stats: dict[str, int]) -> None:
-    assert make(FakeConnection(one=stats, two=RUNNING), tmp_path).samples(["one", "two"]).keys() == {"two"}
+    assert make_meters(FakeConnection(one=stats, two=RUNNING), tmp_path).samples(["one", "two"]).keys() == {"two"}
 
 
 @pytest.mark.parametrize(
-    ("said", "used", "total"),
+    ("reported", "used", "total"),
     [
         ({"balloon.available": 1 << 60, "balloon.usable": 0}, 200_000, 200_000),
         ({"balloon.usable": 1 << 60}, 0, 190_000),
@@ -129,20 +129,20 @@ def test_samples_omit_machines_without_a_process_or_without_statistics(tmp_path:
     ],
 )
 def test_reported_memory_is_limited_to_the_memory_of_the_machine(
-    tmp_path: Path, said: dict[str, int], used: int, total: int
+    tmp_path: Path, reported: dict[str, int], used: int, total: int
 ) -> None:
-    sample = make(FakeConnection(one=RUNNING | said), tmp_path).samples(["one"])["one"]
+    sample = make_meters(FakeConnection(one=RUNNING | reported), tmp_path).samples(["one"])["one"]
     assert (sample.memory_used_bytes, sample.memory_total_bytes) == (used * 1024, total * 1024)
 
 
 def test_a_guest_without_a_balloon_has_no_memory_sample(tmp_path: Path) -> None:
     stats = {name: value for name, value in RUNNING.items() if not name.startswith("balloon.")}
-    assert make(FakeConnection(one=stats), tmp_path).samples(["one"])["one"].memory_total_bytes is None
+    assert make_meters(FakeConnection(one=stats), tmp_path).samples(["one"])["one"].memory_total_bytes is None
 
 
 def test_a_new_connection_has_new_handles(tmp_path: Path) -> None:
     first, second = FakeConnection(one=RUNNING), FakeConnection(one=RUNNING)
-    meters = make(first, tmp_path)
+    meters = make_meters(first, tmp_path)
     meters.samples(["one"])
     meters._libvirt.connection = second  # type: ignore[misc]
     meters.samples(["one"])
@@ -152,15 +152,15 @@ def test_a_new_connection_has_new_handles(tmp_path: Path) -> None:
 def test_handles_of_removed_machines_do_not_accumulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vmbackend.libvirt.meters._SPARE_HANDLES", 5)
     connection = FakeConnection(**{f"m{number}": RUNNING for number in range(100)})
-    meters = make(connection, tmp_path)
+    meters = make_meters(connection, tmp_path)
     for number in range(100):
         assert set(meters.samples([f"m{number}"])) == {f"m{number}"}
         assert len(meters._handles) <= 8
-    asked_meanwhile = len(connection.lookups)
-    for _ in range(3):  # one that is asked for beside the others takes none of their handles away
+    lookups_before = len(connection.lookups)
+    for _ in range(3):  # a request for one machine does not evict the handles of others
         meters.samples(["m98", "m99"])
         meters.samples(["m97"])
-    assert len(connection.lookups) <= asked_meanwhile + 2
+    assert len(connection.lookups) <= lookups_before + 2
 
 
 def test_a_libvirt_error_is_raised_as_backend_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,11 +171,11 @@ def test_a_libvirt_error_is_raised_as_backend_unavailable(tmp_path: Path, monkey
 
     monkeypatch.setattr(connection, "domainListGetStats", broken)
     with pytest.raises(BackendUnavailable):
-        make(connection, tmp_path).samples(["one"])
+        make_meters(connection, tmp_path).samples(["one"])
 
 
 def test_a_new_process_has_a_new_generation(tmp_path: Path) -> None:
-    meters = make(FakeConnection(one=RUNNING), tmp_path)
+    meters = make_meters(FakeConnection(one=RUNNING), tmp_path)
     assert meters.samples(["one"])["one"].generation == ""  # no socket yet
     (tmp_path / "one").touch()
     first = meters.samples(["one"])["one"].generation
@@ -186,7 +186,7 @@ def test_a_new_process_has_a_new_generation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("reported", "expected"),
     [
         ([{"mountpoint": "/run/kit/data", "used-bytes": 5, "total-bytes": 10}], GuestDisk(5, 10)),
         ([{"mountpoint": "/"}, {"mountpoint": "/run/kit/data", "used-bytes": 0, "total-bytes": 0}], GuestDisk(0, 0)),
@@ -198,23 +198,23 @@ def test_a_new_process_has_a_new_generation(tmp_path: Path) -> None:
     ],
 )
 def test_the_disk_is_the_data_mount_within_what_the_machine_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any, shown: GuestDisk
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: Any, expected: GuestDisk
 ) -> None:
-    monkeypatch.setattr(agent, "send_command", lambda *arguments: json.loads(json.dumps(said)))
-    assert make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1) == shown
+    monkeypatch.setattr(agent, "send_command", lambda *arguments: json.loads(json.dumps(reported)))
+    assert make_meters(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1) == expected
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reported",
     [None, 7, "text", {}, [], [7], [{"mountpoint": "/"}], [{"mountpoint": "/run/kit/data"}],
      [{"mountpoint": "/run/kit/data", "used-bytes": "5", "total-bytes": 10}]],
 )  # fmt: skip
 def test_invalid_file_system_info_raises_guest_unreachable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: Any
 ) -> None:
-    monkeypatch.setattr(agent, "send_command", lambda *arguments: said)
+    monkeypatch.setattr(agent, "send_command", lambda *arguments: reported)
     with pytest.raises(GuestUnreachable):
-        make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
+        make_meters(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_an_invalid_agent_reply_raises_guest_unreachable(
 ) -> None:
     monkeypatch.setattr(agent.libvirt_qemu, "qemuAgentCommand", lambda *arguments: answer)
     with pytest.raises(GuestUnreachable):
-        make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
+        make_meters(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 
 
 def test_disk_usage_of_a_stopped_machine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "state_of", lambda target: None)
     with pytest.raises(InvalidMachineState):
-        make(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
+        make_meters(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)

@@ -1,4 +1,4 @@
-"""Sleep over a real libvirt, where things break: spoilt files, killed QEMUs, killed drivers, other people's saves."""
+"""Sleep with a real libvirt under failures: corrupt files, killed QEMUs, failing rules, external saves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import managed_image
 
 from .conftest import Harness
-from .test_sleep_contract import CLOCK_ERROR, KEEP, clocks, told, wake
+from .test_sleep_contract import CLOCK_ERROR, SECRET_COMMAND, read_clocks, read_secret, wake
 
 MIB = 1 << 20
 PARTIAL = b"LibvirtQemudPart" + b"\0" * 100
@@ -34,14 +34,14 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
         made.close()
 
 
-def until(found: Callable[[], object], seconds: float = 20.0) -> None:
+def wait_until(found: Callable[[], object], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < deadline
         time.sleep(0.002)
 
 
-def files_of(harness: Harness, machine_id: str) -> MachineDir:
+def machine_dir_of(harness: Harness, machine_id: str) -> MachineDir:
     return harness.driver._inventory.machine_dir(machine_id)
 
 
@@ -53,13 +53,13 @@ def _cut(memory: Path) -> None:
     os.truncate(memory, memory.stat().st_size // 2)
 
 
-def _overwrite(memory: Path, place: int, count: int) -> None:
+def _overwrite(memory: Path, offset: int, count: int) -> None:
     with memory.open("r+b") as file:
-        file.seek(place)
+        file.seek(offset)
         file.write(os.urandom(count))
 
 
-SPOILERS: dict[str, Callable[[Path], None]] = {
+CORRUPTIONS: dict[str, Callable[[Path], None]] = {
     "emptied": lambda memory: os.truncate(memory, 0),
     "cut off": _cut,
     "header overwritten": lambda memory: _overwrite(memory, 0, 4096),
@@ -71,11 +71,11 @@ SPOILERS: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.vm
 def test_a_corrupt_file_is_never_loaded_and_always_reported(harness: Harness):
-    address = harness.running()
-    files = files_of(harness, address.machine_id)
-    for name, spoil in SPOILERS.items():
+    address = harness.running_machine()
+    files = machine_dir_of(harness, address.machine_id)
+    for name, corrupt in CORRUPTIONS.items():
         harness.driver.sleep(address.machine_id)
-        spoil(files.memory)
+        corrupt(files.memory)
         with pytest.raises(SavedMemoryUnusable):
             harness.driver.start(address.machine_id)
         assert harness.driver.state(address.machine_id) is MachineState.OFF, name
@@ -86,10 +86,10 @@ def test_a_corrupt_file_is_never_loaded_and_always_reported(harness: Harness):
 @pytest.mark.vm
 @pytest.mark.parametrize("name", ["cut off", "middle overwritten"])
 def test_the_hypervisor_rejects_a_corrupt_file_without_a_checksum(harness: Harness, name: str):
-    address = harness.asleep()
-    files = files_of(harness, address.machine_id)
+    address = harness.sleeping_machine()
+    files = machine_dir_of(harness, address.machine_id)
     files.memory_checksum.unlink()
-    SPOILERS[name](files.memory)
+    CORRUPTIONS[name](files.memory)
     with pytest.raises(SavedMemoryUnusable):
         harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.OFF
@@ -98,8 +98,8 @@ def test_the_hypervisor_rejects_a_corrupt_file_without_a_checksum(harness: Harne
 
 @pytest.mark.vm
 def test_a_machine_starts_after_qemu_is_killed_while_saving(harness: Harness):
-    address = harness.running()
-    files = files_of(harness, address.machine_id)
+    address = harness.running_machine()
+    files = machine_dir_of(harness, address.machine_id)
     raised: list[BaseException] = []
 
     def sleep() -> None:
@@ -110,20 +110,20 @@ def test_a_machine_starts_after_qemu_is_killed_while_saving(harness: Harness):
 
     sleeping = threading.Thread(target=sleep)
     sleeping.start()
-    until(lambda: files.memory.exists() and files.memory.stat().st_size > MIB)
+    wait_until(lambda: files.memory.exists() and files.memory.stat().st_size > MIB)
     harness.kill(harness.driver, address.machine_id)
     sleeping.join(60)
     assert len(raised) == 1
     assert harness.driver.state(address.machine_id) is MachineState.OFF
     assert harness.driver.inventory().saved == frozenset()
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is not StopReason.SAVED
+    assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is not StopReason.SAVED
     wake(harness, address)
 
 
 @pytest.mark.vm
 def test_a_wake_is_retried_when_qemu_is_killed_while_loading(harness: Harness):
-    address = harness.running(cmd=KEEP)
-    word = told(harness, address)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
+    secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
     waking = threading.Thread(target=harness.driver.start, args=(address.machine_id,))
     waking.start()
@@ -136,30 +136,30 @@ def test_a_wake_is_retried_when_qemu_is_killed_while_loading(harness: Harness):
             return False
         return True
 
-    until(killed)
+    wait_until(killed)
     waking.join(60)
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
-    assert told(harness, address) == word
+    assert read_secret(harness, address) == secret
 
 
 @pytest.mark.vm
 def test_only_a_resync_corrects_the_time_asleep(harness: Harness):
-    address = harness.asleep()
-    time.sleep(harness.nap)
+    address = harness.sleeping_machine()
+    time.sleep(harness.sleep_seconds)
     wake(harness, address)
-    before, guest, _ = clocks(harness, address)
-    assert guest < before - harness.nap + 2 * CLOCK_ERROR
+    before, guest, _ = read_clocks(harness, address)
+    assert guest < before - harness.sleep_seconds + 2 * CLOCK_ERROR
     began = time.monotonic()
     harness.driver.resync_guest(address.machine_id)
     assert time.monotonic() - began < 5
-    before, guest, after = clocks(harness, address)
+    before, guest, after = read_clocks(harness, address)
     assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
 
 
 @pytest.mark.vm
 def test_a_machine_stays_asleep_if_its_firewall_rules_fail(harness: Harness, monkeypatch: pytest.MonkeyPatch):
-    address = harness.running(cmd=KEEP)
-    word = told(harness, address)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
+    secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
 
     def refuse(*arguments: object) -> None:
@@ -172,19 +172,19 @@ def test_a_machine_stays_asleep_if_its_firewall_rules_fail(harness: Harness, mon
             harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     wake(harness, address)
-    assert told(harness, address) == word
+    assert read_secret(harness, address) == secret
 
 
 @pytest.mark.vm
 def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_be_rolled_back(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    address = harness.running(cmd=KEEP)
-    word = told(harness, address)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
+    secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
 
     def refuse(*arguments: object) -> None:
-        raise BackendUnavailable("Away.")
+        raise BackendUnavailable("Unavailable.")
 
     with monkeypatch.context() as patched:
         for name in ("attach", "install"):
@@ -194,42 +194,42 @@ def test_memory_is_not_loaded_twice_after_a_wake_that_could_not_be_rolled_back(
             harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.PAUSED
     wake(harness, address)
-    assert told(harness, address) == word
+    assert read_secret(harness, address) == secret
     assert harness.driver.inventory().saved == frozenset()
 
 
-async def _draw(session) -> bytes:
+async def _random_bytes(session) -> bytes:
     return bytes((await session.execute("head -c 16 /dev/urandom | od -An -tx1")).stdout.strip())
 
 
 @pytest.mark.vm
 def test_two_wakes_of_the_same_memory_draw_different_random_numbers(harness: Harness, tmp_path: Path):
-    address = harness.asleep()
-    files = files_of(harness, address.machine_id)
-    kept = [files.memory, files.memory_checksum, files.data_disk]
-    for path in kept:
+    address = harness.sleeping_machine()
+    files = machine_dir_of(harness, address.machine_id)
+    saved = [files.memory, files.memory_checksum, files.data_disk]
+    for path in saved:
         shutil.copy2(path, tmp_path)
-    drawn = []
+    random_bytes = []
     for _ in range(2):
-        for path in kept:
+        for path in saved:
             shutil.copy2(tmp_path / path.name, path)
         wake(harness, address)
         harness.driver.resync_guest(address.machine_id)
-        drawn.append(harness.pool.call(address, _draw, 30))
+        random_bytes.append(harness.pool.call(address, _random_bytes, 30))
         harness.driver.destroy(address.machine_id)
-    assert len(set(drawn)) == 2
-    assert all(drawn)
+    assert len(set(random_bytes)) == 2
+    assert all(random_bytes)
 
 
 @pytest.mark.vm
 def test_externally_saved_memory_is_loaded_and_verified(harness: Harness):
-    address = harness.running(cmd=KEEP)
-    word = told(harness, address)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
+    secret = read_secret(harness, address)
     domain_of(harness, address.machine_id).managedSave()
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     assert harness.driver.inventory().saved == {address.machine_id}
     wake(harness, address)
-    assert told(harness, address) == word
+    assert read_secret(harness, address) == secret
     domain = domain_of(harness, address.machine_id)
     domain.managedSave()
     _overwrite(managed_image(harness.settings.embed_root, domain.name()), 0, 4096)
@@ -251,7 +251,7 @@ def test_a_managed_save_image_without_a_machine_is_an_orphan(harness: Harness):
 
 @pytest.mark.vm
 def test_a_cpu_quota_applies_before_and_after_a_sleep(harness: Harness):
-    address = harness.running(cpus=0.3, cmd=("/bin/sh", "-c", "while :; do :; done"))
+    address = harness.running_machine(cpus=0.3, cmd=("/bin/sh", "-c", "while :; do :; done"))
     if not harness.driver._power._quota_works:
         pytest.skip("this host's cgroups take no quota")
     before = _share(harness, address)

@@ -46,9 +46,9 @@ def test_a_machine_survives_a_killed_libvirtd(folder: Path) -> None:
             before = driver.samples(["ws_one"])["ws_one"]
             daemon.kill()
             daemon.wait()
-            _until_lost(driver)
+            _wait_until_lost(driver)
             daemon = libvirtd.start(folder)
-            _until(driver, MachineState.RUNNING)
+            _wait_for_state(driver, MachineState.RUNNING)
             assert factory.qemu_pids(settings.machines_dir) == pids
             after = driver.samples(["ws_one"])["ws_one"]
             assert after.generation == before.generation != ""
@@ -63,9 +63,9 @@ def test_a_machine_survives_a_killed_libvirtd(folder: Path) -> None:
             factory.tear_down(settings)
 
 
-def _until_lost(driver: LibvirtDriver) -> None:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+def _wait_until_lost(driver: LibvirtDriver) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         try:
             driver.state("ws_one")
         except BackendUnavailable:
@@ -74,9 +74,9 @@ def _until_lost(driver: LibvirtDriver) -> None:
     raise AssertionError("the loss of libvirtd was not noticed")
 
 
-def _until(driver: LibvirtDriver, wanted: MachineState) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+def _wait_for_state(driver: LibvirtDriver, wanted: MachineState) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         try:
             if driver.state("ws_one") is wanted:
                 return

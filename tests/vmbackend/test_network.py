@@ -1,4 +1,4 @@
-"""Bridge and firewall on the real host: sets, idempotence, and what a hostile guest's frames become."""
+"""Bridge and firewall on the real host: sets, idempotence, and forged frames of a hostile guest."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _frame(network, *, source_mac, source_ip):
 
 @pytest.fixture
 def guest(network):
-    """A veth end that stands for a guest: what is sent on the other end comes out of its tap."""
+    """A veth pair that simulates a guest: what is sent on one end comes out of its tap."""
     tap, inside = network.tap_for(_ip(network, 5)), "fe0001in"
     _tool("ip", "link", "add", tap, "type", "veth", "peer", "name", inside)
     _tool("ip", "link", "set", tap, "master", network.bridge, "up")

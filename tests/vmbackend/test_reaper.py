@@ -1,4 +1,4 @@
-"""Detached machines are reaped at once, and nobody else's child is."""
+"""Detached machines are reaped at once, other children are not."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ for _ in range(40):
     assert subprocess.run(["sh", "-c", "exit 7"]).returncode == 7
 assert subprocess.run([sys.argv[1], "0.1"]).returncode == 0
 assert subprocess.run([sys.argv[1], "none"], stderr=subprocess.DEVNULL, start_new_session=True).returncode == 1
-until = time.monotonic() + 5
+deadline = time.monotonic() + 5
 while Path(f"/proc/{detached}").exists():
-    assert time.monotonic() < until, "not reaped"
+    assert time.monotonic() < deadline, "not reaped"
     time.sleep(0.01)
 """
 

@@ -1,4 +1,4 @@
-"""The measuring part of the driver contract. Every backend passes this file, as far as its machines have a process."""
+"""The driver contract: usage samples. Every backend passes this file, as far as its machines have a process."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def sample_of(driver: Driver, machine_id: str) -> Sample:
     return driver.samples([machine_id])[machine_id]
 
 
-async def _work(session) -> None:
-    """Burn CPU, and take and give bytes over the network and the disk."""
+async def _use_resources(session) -> None:
+    """Use CPU, network and disk."""
 
     async def content():
         for _ in range(SIZE >> 16):
@@ -35,8 +35,8 @@ async def _work(session) -> None:
         pass
 
 
-def worked(harness: Harness, address) -> None:
-    harness.pool.call(address, _work)
+def generate_usage(harness: Harness, address) -> None:
+    harness.pool.call(address, _use_resources)
     if isinstance(harness.driver, FakeDriver):
         harness.driver.add_usage(address.machine_id, **dict.fromkeys(COUNTERS, SIZE))
 
@@ -45,14 +45,14 @@ def test_samples_omit_machines_without_a_process(harness: Harness) -> None:
     spec = harness.spec()
     harness.driver.prepare(spec)
     assert harness.driver.samples([]) == {}
-    assert harness.driver.samples([spec.id, "never_made"]) == {}
+    assert harness.driver.samples([spec.id, "never_created"]) == {}
 
 
 def test_counters_grow_with_usage(harness: Harness) -> None:
-    harness.needs_guest()
-    address = harness.running()
+    harness.require_guest()
+    address = harness.running_machine()
     before = sample_of(harness.driver, address.machine_id)
-    worked(harness, address)
+    generate_usage(harness, address)
     after = sample_of(harness.driver, address.machine_id)
     assert after.generation == before.generation != ""
     assert after.at > before.at
@@ -62,30 +62,30 @@ def test_counters_grow_with_usage(harness: Harness) -> None:
 
 
 def test_memory_is_reported_by_the_guest_within_its_size(harness: Harness) -> None:
-    harness.needs_guest()
-    address = harness.running()
-    until = time.monotonic() + harness.boot_seconds
+    harness.require_guest()
+    address = harness.running_machine()
+    deadline = time.monotonic() + harness.boot_seconds
     while (sample := sample_of(harness.driver, address.machine_id)).memory_total_bytes is None:
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.2)
     assert sample.memory_used_bytes is not None
     assert 0 < sample.memory_used_bytes < sample.memory_total_bytes <= 192 << 20
 
 
 def test_samples_cover_only_the_requested_machines(harness: Harness) -> None:
-    harness.needs_guest()
-    one, other = harness.running(), harness.running()
+    harness.require_guest()
+    one, other = harness.running_machine(), harness.running_machine()
     assert set(harness.driver.samples([one.machine_id])) == {one.machine_id}
-    assert set(harness.driver.samples([one.machine_id, other.machine_id, "never_made"])) == {
+    assert set(harness.driver.samples([one.machine_id, other.machine_id, "never_created"])) == {
         one.machine_id,
         other.machine_id,
     }
 
 
 def test_a_new_process_has_a_new_generation_with_counters_from_zero(harness: Harness) -> None:
-    harness.needs_guest()
-    address = harness.running()
-    worked(harness, address)
+    harness.require_guest()
+    address = harness.running_machine()
+    generate_usage(harness, address)
     first = sample_of(harness.driver, address.machine_id)
     harness.driver.destroy(address.machine_id)
     assert harness.driver.samples([address.machine_id]) == {}
@@ -101,11 +101,11 @@ def test_a_new_process_has_a_new_generation_with_counters_from_zero(harness: Har
 
 
 def test_a_later_driver_reports_the_same_generation(harness: Harness) -> None:
-    harness.needs_guest()
-    address = harness.running()
-    worked(harness, address)
+    harness.require_guest()
+    address = harness.running_machine()
+    generate_usage(harness, address)
     before = sample_of(harness.driver, address.machine_id)
-    harness.attach_again()
+    harness.reopen_driver()
     after = sample_of(harness.driver, address.machine_id)
     assert after.generation == before.generation
     for name in COUNTERS:
@@ -113,8 +113,8 @@ def test_a_later_driver_reports_the_same_generation(harness: Harness) -> None:
 
 
 def test_a_paused_machine_is_measured_and_uses_nothing(harness: Harness) -> None:
-    harness.needs_guest()
-    address = harness.running()
+    harness.require_guest()
+    address = harness.running_machine()
     harness.driver.pause(address.machine_id)
     before = sample_of(harness.driver, address.machine_id)
     after = sample_of(harness.driver, address.machine_id)
@@ -122,8 +122,8 @@ def test_a_paused_machine_is_measured_and_uses_nothing(harness: Harness) -> None
 
 
 def test_saving_one_machine_does_not_delay_samples_of_another(harness: Harness) -> None:
-    harness.needs_guest()
-    one, other = harness.running(), harness.running()
+    harness.require_guest()
+    one, other = harness.running_machine(), harness.running_machine()
     if isinstance(harness.driver, FakeDriver):
         harness.driver.delays["sleep"] = 1.0
     saving = threading.Thread(target=harness.driver.sleep, args=(other.machine_id,))
@@ -139,12 +139,12 @@ def test_saving_one_machine_does_not_delay_samples_of_another(harness: Harness) 
 
 
 def test_the_guest_reports_its_disk_usage(harness: Harness) -> None:
-    harness.needs_guest()
-    address = harness.running()
+    harness.require_guest()
+    address = harness.running_machine()
     assert harness.driver.agent_responds(address.machine_id, 10)
     before = harness.driver.guest_disk(address.machine_id, 5)
     assert 0 <= before.used_bytes < before.total_bytes <= 64 << 20
-    harness.pool.call(address, _work)
+    harness.pool.call(address, _use_resources)
     after = harness.driver.guest_disk(address.machine_id, 5)
     assert after.total_bytes == before.total_bytes
     assert after.used_bytes - before.used_bytes >= SIZE
@@ -152,7 +152,7 @@ def test_the_guest_reports_its_disk_usage(harness: Harness) -> None:
 
 def test_disk_usage_of_a_silent_or_stopped_guest_is_an_error(harness: Harness) -> None:
     with pytest.raises(MachineNotFound):
-        harness.driver.guest_disk("never_made", 1)
+        harness.driver.guest_disk("never_created", 1)
     spec = harness.spec()
     harness.driver.prepare(spec)
     with pytest.raises(InvalidMachineState):

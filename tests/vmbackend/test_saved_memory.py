@@ -1,4 +1,4 @@
-"""The file of a sleeping machine's memory and its seal, without any machine."""
+"""The file of a sleeping machine's memory and its checksum, without any machine."""
 
 from __future__ import annotations
 

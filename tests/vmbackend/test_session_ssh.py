@@ -1,4 +1,4 @@
-"""Switching the users' SSH through a session: what the fake one does as the real one would."""
+"""Switching SSH for users on and off through the fake session."""
 
 from __future__ import annotations
 

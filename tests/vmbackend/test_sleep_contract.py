@@ -1,4 +1,4 @@
-"""The driver contract on sleep, waking, disks made anew and machines forgotten. Every backend passes this file."""
+"""The driver contract: sleep, wake, reset disks and undefined machines. Every backend passes this file."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from vmbackend.guest.session import GuestAddress
 
 from .conftest import Harness
 
-# Holds a word in its memory alone, and tells it when asked.
-KEEPER = """
+# Holds a secret in memory only and writes it to a file on request.
+SECRET_SCRIPT = """
 n=$(cat /proc/sys/kernel/random/uuid)
 while :; do
-    [ -e ask ] && rm ask && echo "$n" > told
+    [ -e request ] && rm request && echo "$n" > reply
     sleep 0.1
 done
 """
-KEEP = ("/bin/sh", "-c", KEEPER)
+SECRET_COMMAND = ("/bin/sh", "-c", SECRET_SCRIPT)
 CLOCK_ERROR = 0.5
 
 
 async def _put(session):
     async def content():
-        yield b"kept"
+        yield b"content"
 
-    await session.write("/kept", content())
+    await session.write("/file", content())
     await session.sync()
 
 
 async def _get(session):
-    return b"".join([chunk async for chunk in session.read("/kept")])
+    return b"".join([chunk async for chunk in session.read("/file")])
 
 
-async def _maintainer(session):
+async def _list_root(session):
     entries, _ = await session.list_directory("/")
     return [entry.name for entry in entries]
 
 
-def told(harness: Harness, address: GuestAddress) -> str:
-    """What the keeper holds."""
-    script = "rm -f told; : > ask; while ! grep -q . told; do sleep 0.1; done 2>/dev/null; cat told"
+def read_secret(harness: Harness, address: GuestAddress) -> str:
+    """The secret that SECRET_COMMAND holds in memory."""
+    script = "rm -f reply; : > request; while ! grep -q . reply; do sleep 0.1; done 2>/dev/null; cat reply"
     result = harness.pool.call(address, lambda session: session.execute(script, working_dir="/", timeout=20.0), 30)
-    word = str(result.stdout.decode().strip())
-    assert word
-    return word
+    secret = str(result.stdout.decode().strip())
+    assert secret
+    return secret
 
 
 def wake(harness: Harness, address: GuestAddress) -> None:
@@ -56,8 +56,8 @@ def wake(harness: Harness, address: GuestAddress) -> None:
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
 
 
-def clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, float]:
-    """The guest's clock between two looks at the host's. busybox's `date` has whole seconds only, its adjtimex more."""
+def read_clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, float]:
+    """The guest's clock, and the host's before and after. busybox's `date` has whole seconds only, adjtimex more."""
     command = "if [ -e /bin/adjtimex ]; then adjtimex; else date '+tv_sec: %s tv_usec: %6N'; fi"
     before = time.time()
     result = harness.pool.call(address, lambda session: session.execute(command), 30)
@@ -67,19 +67,19 @@ def clocks(harness: Harness, address: GuestAddress) -> tuple[float, float, float
 
 
 def test_memory_survives_a_sleep(harness: Harness):
-    address = harness.running(cmd=KEEP)
-    word = told(harness, address)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
+    secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
     wake(harness, address)
     harness.driver.resync_guest(address.machine_id)
-    assert told(harness, address) == word
+    assert read_secret(harness, address) == secret
     assert harness.driver.inventory().saved == frozenset()
 
 
 def test_a_sleeping_machine_is_asleep_and_reports_saved(harness: Harness):
-    address = harness.asleep()
+    address = harness.sleeping_machine()
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
-    assert harness.event(address.machine_id, EventKind.STOPPED).reason is StopReason.SAVED
+    assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.SAVED
     inventory = harness.driver.inventory()
     assert inventory.domains[address.machine_id] is MachineState.ASLEEP
     assert inventory.saved == {address.machine_id}
@@ -88,59 +88,59 @@ def test_a_sleeping_machine_is_asleep_and_reports_saved(harness: Harness):
 
 
 def test_a_woken_machine_runs_and_its_saved_memory_is_removed(harness: Harness):
-    address = harness.asleep()
+    address = harness.sleeping_machine()
     wake(harness, address)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
     assert harness.driver.inventory().saved == frozenset()
 
 
 def test_the_clock_is_correct_after_a_wake_and_resync(harness: Harness):
-    harness.needs_guest()
-    address = harness.asleep()
-    time.sleep(harness.nap)
+    harness.require_guest()
+    address = harness.sleeping_machine()
+    time.sleep(harness.sleep_seconds)
     wake(harness, address)
     harness.driver.resync_guest(address.machine_id)
-    before, guest, after = clocks(harness, address)
+    before, guest, after = read_clocks(harness, address)
     assert before - CLOCK_ERROR < guest < after + CLOCK_ERROR
 
 
 def test_a_paused_machine_sleeps_and_wakes_running(harness: Harness):
-    address = harness.running(cmd=KEEP)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
     harness.driver.pause(address.machine_id)
     harness.driver.sleep(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     wake(harness, address)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    told(harness, address)
+    read_secret(harness, address)
 
 
 def test_a_machine_can_sleep_repeatedly(harness: Harness):
-    harness.needs_guest()
-    address = harness.running(cmd=KEEP)
+    harness.require_guest()
+    address = harness.running_machine(cmd=SECRET_COMMAND)
     for _ in range(3):
         harness.driver.sleep(address.machine_id)
         wake(harness, address)
         harness.driver.resync_guest(address.machine_id)
-    told(harness, address)
+    read_secret(harness, address)
 
 
 def test_corrupt_memory_is_dropped_and_the_next_start_is_a_cold_boot(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     if not harness.without_guest:
         harness.pool.call(address, _put)
     harness.driver.sleep(address.machine_id)
-    harness.spoil(harness.driver, address.machine_id)
+    harness.corrupt_memory(harness.driver, address.machine_id)
     with pytest.raises(SavedMemoryUnusable):
         harness.driver.start(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.OFF
     assert harness.driver.inventory().saved == frozenset()
     wake(harness, address)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"kept"
+    assert harness.pool.call(address, _get) == b"content"
 
 
 def test_a_machine_keeps_running_when_its_memory_does_not_fit_on_the_disk(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     harness.fill_disk(harness.driver)
     with pytest.raises(CapacityExceeded):
         harness.driver.sleep(address.machine_id)
@@ -150,7 +150,7 @@ def test_a_machine_keeps_running_when_its_memory_does_not_fit_on_the_disk(harnes
 
 @pytest.mark.parametrize("method", ["destroy", "shutdown", "delete"])
 def test_ending_a_sleeping_machine_removes_its_memory(harness: Harness, method: str):
-    address = harness.asleep()
+    address = harness.sleeping_machine()
     if method == "shutdown":
         assert harness.driver.shutdown(address.machine_id, 1.0) is True
     else:
@@ -163,7 +163,7 @@ def test_ending_a_sleeping_machine_removes_its_memory(harness: Harness, method: 
 
 
 def test_operations_on_running_machines_are_refused_while_asleep(harness: Harness):
-    address = harness.asleep()
+    address = harness.sleeping_machine()
     for method in ("pause", "resume", "resync_guest", "reset_disk"):
         with pytest.raises(InvalidMachineState):
             getattr(harness.driver, method)(address.machine_id)
@@ -181,8 +181,8 @@ def test_a_machine_that_is_off_can_neither_sleep_nor_resync(harness: Harness):
 
 
 def test_a_paused_machine_can_resync_after_resume(harness: Harness):
-    harness.needs_guest()
-    address = harness.running()
+    harness.require_guest()
+    address = harness.running_machine()
     harness.driver.pause(address.machine_id)
     with pytest.raises(InvalidMachineState):
         harness.driver.resync_guest(address.machine_id)
@@ -191,17 +191,17 @@ def test_a_paused_machine_can_resync_after_resume(harness: Harness):
 
 
 def test_a_sleeping_machine_survives_the_driver(harness: Harness):
-    address = harness.running(cmd=KEEP)
-    word = told(harness, address)
+    address = harness.running_machine(cmd=SECRET_COMMAND)
+    secret = read_secret(harness, address)
     harness.driver.sleep(address.machine_id)
-    harness.attach_again()
+    harness.reopen_driver()
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     wake(harness, address)
-    assert told(harness, address) == word
+    assert read_secret(harness, address) == secret
 
 
 def test_reset_disk_empties_the_disk_and_keeps_the_host_key(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     if not harness.without_guest:
         harness.pool.call(address, _put)
     with pytest.raises(InvalidMachineState):
@@ -209,36 +209,36 @@ def test_reset_disk_empties_the_disk_and_keeps_the_host_key(harness: Harness):
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     harness.driver.reset_disk(address.machine_id)
     wake(harness, address)
-    assert "kept" not in harness.pool.call(address, _maintainer)
+    assert "file" not in harness.pool.call(address, _list_root)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
     assert identity.ssh_host_key == address.host_key
 
 
 def test_prepare_restores_an_undefined_machine_with_its_files(harness: Harness):
-    address = harness.running()
+    address = harness.running_machine()
     if not harness.without_guest:
         harness.pool.call(address, _put)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
-    harness.forget(harness.driver, address.machine_id)
+    harness.undefine(harness.driver, address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.ABSENT
     identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
     assert identity.ssh_host_key == address.host_key
     wake(harness, address)
-    assert harness.pool.call(address, _get) == b"kept"
+    assert harness.pool.call(address, _get) == b"content"
 
 
 def test_the_saved_memory_of_an_undefined_machine_is_an_orphan(harness: Harness):
-    address = harness.asleep()
-    harness.forget(harness.driver, address.machine_id)
+    address = harness.sleeping_machine()
+    harness.undefine(harness.driver, address.machine_id)
     assert address.machine_id in harness.driver.inventory().saved
     harness.driver.delete(address.machine_id)
     assert address.machine_id not in harness.driver.inventory().ids()
 
 
 def test_an_undefined_machine_that_slept_is_prepared_as_off(harness: Harness):
-    address = harness.asleep()
-    harness.forget(harness.driver, address.machine_id)
+    address = harness.sleeping_machine()
+    harness.undefine(harness.driver, address.machine_id)
     harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip))
     assert harness.driver.state(address.machine_id) is MachineState.OFF
     assert harness.driver.inventory().saved == frozenset()

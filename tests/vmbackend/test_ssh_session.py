@@ -1,4 +1,4 @@
-"""What is true of the SSH session alone: keys, lost connections, memory, many commands at once, files being full."""
+"""The SSH session: keys, lost connections, memory use, concurrent commands, full disks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_connection_lost_during_a_read_raises_and_the_next_call_reconnects(gue
         big.truncate(64 * MIB)
     chunks = guest.pool.stream(guest.address, lambda session: session.read(f"{guest.inside}/big"))
     next(chunks)
-    local.cut()
+    local.drop_connections()
     with pytest.raises(GuestUnreachable):
         list(chunks)
     assert guest.run("echo again").stdout == b"again\n"
@@ -77,14 +77,14 @@ def test_a_connection_lost_during_a_read_raises_and_the_next_call_reconnects(gue
 
 def test_an_idle_connection_that_is_lost_is_reopened(guest: Guest, local: LocalGuest):
     guest.write("file", b"1")
-    local.cut()
+    local.drop_connections()
     assert guest.read("file") == b"1"
-    local.cut()
+    local.drop_connections()
     assert guest.run("echo again").stdout == b"again\n"
 
 
 def test_a_command_is_not_repeated_after_a_lost_connection(guest: Guest, local: LocalGuest):
-    threading.Timer(1.0, local.cut).start()
+    threading.Timer(1.0, local.drop_connections).start()
     with pytest.raises(GuestUnreachable):
         guest.run(f"echo ran >> {local.root}/runs; sleep 20")
     assert (local.root / "runs").read_text() == "ran\n"
@@ -95,12 +95,12 @@ def test_fifty_commands_at_once_share_a_few_connections(guest: Guest, local: Loc
         results = await asyncio.gather(*(session.execute(["echo", str(number)]) for number in range(50)))
         return [result.stdout for result in results]
 
-    assert guest.do(many) == [f"{number}\n".encode() for number in range(50)]
+    assert guest.call(many) == [f"{number}\n".encode() for number in range(50)]
     assert len(local.connections()) <= 10
 
 
-def test_long_commands_block_no_listing_and_no_sync(guest: Guest):
-    async def both(session: GuestSession) -> float:
+def test_long_commands_do_not_block_listings_and_sync(guest: Guest):
+    async def list_and_sync(session: GuestSession) -> float:
         most = ConnectionSettings().max_channels
         long = [asyncio.ensure_future(session.execute(["sleep", "8"])) for _ in range(most + 1)]
         await asyncio.sleep(2)
@@ -113,7 +113,7 @@ def test_long_commands_block_no_listing_and_no_sync(guest: Guest):
         await asyncio.wait(long)
         return seconds
 
-    assert guest.do(both) < 4
+    assert guest.call(list_and_sync) < 4
 
 
 def rss_bytes(status: Path = Path("/proc/self/status")) -> int:
@@ -126,7 +126,7 @@ def test_large_files_pass_in_constant_memory(guest: Guest, local: LocalGuest):
     guest.read("warm")
     before = rss_bytes()
     highest = before
-    written = guest.do(lambda session: session.write(f"{guest.inside}/big", zeros(64)))
+    written = guest.call(lambda session: session.write(f"{guest.inside}/big", zeros(64)))
     highest = max(highest, rss_bytes())
     read = 0
     for chunk in guest.pool.stream(guest.address, lambda session: session.read(f"{guest.inside}/big")):
@@ -165,7 +165,7 @@ def test_a_full_disk_raises_guest_disk_full_and_keeps_the_old_file(guest: Guest,
         local.start()
         guest.write("file", b"old")
         with pytest.raises(GuestDiskFull):
-            guest.do(lambda session: session.write(f"{guest.inside}/file", zeros(8)))
+            guest.call(lambda session: session.write(f"{guest.inside}/file", zeros(8)))
         assert guest.read("file") == b"old"
         assert [entry.name for entry in guest.names()[0]] == ["file"]
     finally:

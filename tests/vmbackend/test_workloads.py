@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.vmbackend import vm_harness as harness
-from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image, until
-from tests.vmbackend.test_guest_ssh import kit, ready, start
+from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image, wait_for_output
+from tests.vmbackend.test_guest_ssh import kit, start, wait_ready
 from vmbackend.driver import Workload, WorkloadRestart
 
 __all__ = ["empty_image", "kit", "shell_image", "start"]
@@ -25,7 +25,7 @@ def script(name: str, text: str, **options: object) -> Workload:
 
 @pytest.fixture(scope="session")
 def stuck_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nothing can be started in it: whoever looks up a user waits for ever."""
+    """Nothing can be started in it: every user lookup blocks forever."""
     folder = tmp_path_factory.mktemp("stuck")
     root = harness.busybox_root(folder / "root")
     (root / "etc/passwd").unlink()
@@ -35,7 +35,7 @@ def stuck_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_workload_gets_its_environment_directory_and_user(start: Start) -> None:
     text = "echo $A $B $HOSTNAME; id -u; pwd; echo bad >&2; exec sleep 999"
-    machine = ready(
+    machine = wait_ready(
         start(
             env={"A": "machine", "B": "machine"},
             workloads=(
@@ -46,8 +46,8 @@ def test_a_workload_gets_its_environment_directory_and_user(start: Start) -> Non
             working_dir="/home",
         )
     )
-    until(machine, "cat /var/log/workspace/own.log", "machine own guest-1\n1000\n/tmp\nbad\n")
-    until(machine, "cat /var/log/workspace/plain.1-x_.log", "machine machine guest-1\n12\n/home\nbad\n")
+    wait_for_output(machine, "cat /var/log/workspace/own.log", "machine own guest-1\n1000\n/tmp\nbad\n")
+    wait_for_output(machine, "cat /var/log/workspace/plain.1-x_.log", "machine machine guest-1\n12\n/home\nbad\n")
     assert "bad" not in machine.console()
 
 
@@ -57,7 +57,7 @@ def test_each_restart_policy(start: Start) -> None:
         return script(name, text, restart=policy, max_restarts=limit, restart_delay=0)
 
     policy = WorkloadRestart
-    machine = ready(
+    machine = wait_ready(
         start(
             workloads=(
                 counting("never", 1, policy.NEVER),
@@ -71,7 +71,7 @@ def test_each_restart_policy(start: Start) -> None:
     )
     names = ("never", "well", "failing", "always", "killed")
     command = "; ".join(f"cat /root/{name} | wc -l" for name in names).replace("wc", "/run/kit/bin/busybox wc")
-    until(machine, command, "1\n1\n3\n4\n2\n")
+    wait_for_output(machine, command, "1\n1\n3\n4\n2\n")
     time.sleep(3)
     assert run(machine, command)[0][1] == "1\n1\n3\n4\n2\n"
     assert len(run(machine, "cat /root/endless")[0][1].split()) > 4
@@ -79,8 +79,8 @@ def test_each_restart_policy(start: Start) -> None:
 
 def test_a_restart_waits_its_delay(start: Start) -> None:
     stamp = "/run/kit/bin/busybox cut -d. -f1 /proc/uptime >> /root/starts; exit 1"
-    machine = ready(start(workloads=(script("slow", stamp, restart_delay=4, max_restarts=1),)))
-    until(machine, "/run/kit/bin/busybox wc -l < /root/starts", "2\n")
+    machine = wait_ready(start(workloads=(script("slow", stamp, restart_delay=4, max_restarts=1),)))
+    wait_for_output(machine, "/run/kit/bin/busybox wc -l < /root/starts", "2\n")
     first, second = (int(found) for found in run(machine, "cat /root/starts")[0][1].split())
     assert 4 <= second - first <= 6
 
@@ -88,7 +88,7 @@ def test_a_restart_waits_its_delay(start: Start) -> None:
 @pytest.mark.parametrize("wait", [False, True])
 def test_workloads_that_cannot_start_do_not_affect_the_machine(start: Start, wait: bool) -> None:
     begun = time.monotonic()
-    machine = ready(
+    machine = wait_ready(
         start(
             cmd=("sh", "-c", FOREVER),
             wait_for_init=wait,
@@ -101,7 +101,7 @@ def test_workloads_that_cannot_start_do_not_affect_the_machine(start: Start, wai
         )
     )
     assert time.monotonic() - begun < 15
-    until(machine, "cat /var/log/workspace/good.log", "here\n")
+    wait_for_output(machine, "cat /var/log/workspace/good.log", "here\n")
     time.sleep(2)
     logs = [run(machine, f"cat /var/log/workspace/{name}.log")[0][1] for name in ("program", "user", "directory")]
     assert logs[0].count("guest: cannot start /not/there") >= 2
@@ -110,8 +110,8 @@ def test_workloads_that_cannot_start_do_not_affect_the_machine(start: Start, wai
 
 
 def test_in_an_empty_image_workloads_fail_and_the_machine_keeps_running(start: Start, empty_image: Path) -> None:
-    machine = ready(start(empty_image, workloads=(Workload("web", ("web",)),), wait_for_init=True))
-    until(
+    machine = wait_ready(start(empty_image, workloads=(Workload("web", ("web",)),), wait_for_init=True))
+    wait_for_output(
         machine,
         "/run/kit/bin/busybox head -n 1 /var/log/workspace/web.log",
         "guest: cannot start web: No such file or directory\n",
@@ -120,7 +120,7 @@ def test_in_an_empty_image_workloads_fail_and_the_machine_keeps_running(start: S
 
 def test_the_exit_of_a_workload_does_not_stop_the_machine(start: Start) -> None:
     ending = (script("short", "exit 0"), script("other", "exit 5"))
-    machine = ready(start(cmd=("sh", "-c", FOREVER), workloads=ending, wait_for_init=True))
+    machine = wait_ready(start(cmd=("sh", "-c", FOREVER), workloads=ending, wait_for_init=True))
     time.sleep(2)
     assert run(machine, "echo alive")[0] == (0, "alive\n")
     with pytest.raises(TimeoutError):
@@ -133,46 +133,46 @@ def test_workloads_get_sigterm_at_the_power_button(start: Start) -> None:
         script("polite-too", f"trap 'echo bye; exit 3' TERM; echo up; {FOREVER}", restart=WorkloadRestart.ALWAYS),
         script("resting", "exit 1", restart_delay=600),
     )
-    machine = ready(start(workloads=workloads, wait_for_init=True))
-    until(machine, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log", "up\nup\n")
+    machine = wait_ready(start(workloads=workloads, wait_for_init=True))
+    wait_for_output(machine, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log", "up\nup\n")
     machine.qmp("system_powerdown")
     assert machine.wait_off() < 3
     machine.close()
-    again = ready(start())
+    again = wait_ready(start())
     assert run(again, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log")[0][1] == (
         "up\nbye\nup\nbye\n"
     )
 
 
 def test_an_entrypoint_that_waits_for_its_restart_does_not_delay_power_off(start: Start) -> None:
-    machine = ready(start(entrypoint=("sh", "-c", "exit 1"), wait_for_init=True))
+    machine = wait_ready(start(entrypoint=("sh", "-c", "exit 1"), wait_for_init=True))
     time.sleep(1)
     machine.qmp("system_powerdown")
     assert machine.wait_off() < 3
 
 
 def test_a_workload_that_ignores_sigterm_is_killed(start: Start) -> None:
-    machine = ready(start(workloads=(script("deaf", f"trap '' TERM; {FOREVER}"),), wait_for_init=True))
+    machine = wait_ready(start(workloads=(script("deaf", f"trap '' TERM; {FOREVER}"),), wait_for_init=True))
     machine.qmp("system_powerdown")
     assert machine.wait_off() < 9
 
 
 def test_the_exit_of_the_main_process_ends_the_workloads(start: Start) -> None:
-    workload = script("beside", f"trap 'echo bye; exit 0' TERM; {FOREVER}")
-    machine = ready(start(cmd=("sh", "-c", "sleep 2; exit 4"), workloads=(workload,)))
+    workload = script("other", f"trap 'echo bye; exit 0' TERM; {FOREVER}")
+    machine = wait_ready(start(cmd=("sh", "-c", "sleep 2; exit 4"), workloads=(workload,)))
     assert machine.line() == "exit 4 0"
     assert machine.wait_off() < 5
     machine.close()
-    assert run(ready(start()), "cat /var/log/workspace/beside.log")[0][1] == "bye\n"
+    assert run(wait_ready(start()), "cat /var/log/workspace/other.log")[0][1] == "bye\n"
 
 
 def test_logs_of_a_chatty_workload_are_rotated(start: Start) -> None:
     flood = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do head -c 700000 /dev/zero; done; echo end; exec sleep 999"
-    machine = ready(
+    machine = wait_ready(
         start(workloads=(script("own", flood, log_path="/srv/logs/it.txt"), script("kits", flood)), keep_logs=True)
     )
     for path in ("/srv/logs/it.txt", "/var/log/workspace/kits.log"):
-        until(machine, f"/run/kit/bin/busybox tail -c 4 {path}", "end\n", 60)
+        wait_for_output(machine, f"/run/kit/bin/busybox tail -c 4 {path}", "end\n", 60)
         sizes = run(machine, f"stat -c %s {path}*")[0][1].split()
         assert len(sizes) == 4
         assert all(int(size) <= 1_000_000 for size in sizes)
@@ -186,16 +186,16 @@ def test_a_log_path_may_be_a_device_a_directory_or_a_missing_folder(start: Start
         script("folder", f"echo here > /root/ran; {text}", log_path="/home"),
         script("removed", text, log_path="/root/deep/er/log"),
     )
-    machine = ready(start(workloads=workloads))
-    until(machine, "/run/kit/bin/busybox head -n 1 /root/deep/er/log", "line\n")
+    machine = wait_ready(start(workloads=workloads))
+    wait_for_output(machine, "/run/kit/bin/busybox head -n 1 /root/deep/er/log", "line\n")
     run(machine, "rm -rf /root/deep")
-    until(machine, "/run/kit/bin/busybox head -n 1 /root/deep/er/log", "line\n")
+    wait_for_output(machine, "/run/kit/bin/busybox head -n 1 /root/deep/er/log", "line\n")
     assert run(machine, "stat -c %F /dev/null; cat /root/ran")[0][1] == "character special file\nhere\n"
 
 
 def test_ready_waits_for_the_programs_with_wait_for_init(start: Start) -> None:
     workloads = tuple(script(f"w{number}", "exec sleep 4242") for number in range(20))
-    machine = ready(start(entrypoint=("sleep", "4242"), workloads=workloads, wait_for_init=True))
+    machine = wait_ready(start(entrypoint=("sleep", "4242"), workloads=workloads, wait_for_init=True))
     listing = run(machine, "for f in /proc/[0-9]*/cmdline; do cat $f; echo; done 2>/dev/null")[0][1]
     assert listing.count("sleep\x004242") == 21
 
@@ -211,12 +211,12 @@ def test_a_hanging_start_delays_ready_for_30_seconds_with_wait_for_init_only(sta
     for wait, least, most in ((False, 0, 15), (True, 29, 45)):
         machine = start(stuck_image, wait_for_init=wait, **boot)
         assert machine.line() == "ready"
-        assert least <= told_ready(machine) < most
+        assert least <= ready_seconds(machine) < most
         machine.close()
 
 
-def told_ready(machine: harness.Machine) -> float:
-    """Seconds after the kernel's start, by the guest's own clock."""
+def ready_seconds(machine: harness.Machine) -> float:
+    """When the machine became ready, in seconds since the kernel's start by the guest's clock."""
     for _ in range(20):
         found = re.search(r"\[ *([0-9.]+)\] kit: ready", machine.console())
         if found:
@@ -232,12 +232,12 @@ def test_logs_of_earlier_starts_stay_or_go(start: Start) -> None:
     }
     names = "/var/log/workspace/cmd.log /var/log/workspace/kits.log /root/own.log"
     for keep, wanted in ((True, "main\none\none\n"), (True, "main\nmain\none\none\none\none\n")):
-        machine = ready(start(keep_logs=keep, **boot))
-        until(machine, f"cat {names}", wanted)
+        machine = wait_ready(start(keep_logs=keep, **boot))
+        wait_for_output(machine, f"cat {names}", wanted)
         run(machine, "echo old > /var/log/workspace/boring; echo old > /root/own.log.2; /run/kit/bin/busybox sync")
         machine.qmp("system_powerdown")
         machine.wait_off()
         machine.close()
-    machine = ready(start(keep_logs=False, **boot))
-    until(machine, f"cat {names}", "main\none\none\n")
+    machine = wait_ready(start(keep_logs=False, **boot))
+    wait_for_output(machine, f"cat {names}", "main\none\none\n")
     assert run(machine, "ls /root; ls /var/log/workspace")[0][1] == "own.log\ncmd.log\nkits.log\n"

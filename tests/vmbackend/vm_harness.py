@@ -1,4 +1,4 @@
-"""One machine of raw QEMU for the tests of the guest kit: no hypervisor library, no bridge, no root."""
+"""One machine of plain QEMU for the tests of the guest kit: no hypervisor library, no bridge, no root."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vmbackend.guest.ssh import SSHGuestSession
 
 @dataclass
 class Machine:
-    """A running QEMU. `close` kills it whatever state it is in."""
+    """A running QEMU. `close` kills it in any state."""
 
     folder: Path
     process: subprocess.Popen[bytes]
@@ -32,14 +32,14 @@ class Machine:
     host_key: str
     client_key: asyncssh.SSHKey
     started: float
-    ssh_port: int = 0  # leads to the guest's port 22
+    ssh_port: int = 0  # forwarded to the guest's port 22
     seen: bytes = b""
 
     def line(self, timeout: float = 60.0) -> str:
         """The next line of the events port; raises TimeoutError or EOFError."""
-        until = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         while b"\n" not in self.seen:
-            self.events.settimeout(max(0.01, until - time.monotonic()))
+            self.events.settimeout(max(0.01, deadline - time.monotonic()))
             got = self.events.recv(4096)
             if not got:
                 raise EOFError(self.console())
@@ -54,11 +54,11 @@ class Machine:
         return self._connect(self.port, self.client_key)
 
     def connect_user(self, key: asyncssh.SSHKey | None, **options: object) -> asyncssh.SSHClientConnection:
-        """To the users' server; None: without any key."""
+        """Connect to the SSH server for users; `key` None offers no key."""
         return self._connect(self.ssh_port, key, **options)
 
     def session(self) -> SSHGuestSession:
-        """The platform's own; it belongs to the event loop that first uses it."""
+        """A session of the control channel; it belongs to the event loop that first uses it."""
         path = self.folder / "client_key"
         path.touch(mode=0o600)
         self.client_key.write_private_key(str(path))
@@ -79,7 +79,7 @@ class Machine:
         )
 
     def qmp(self, command: str, **arguments: object) -> dict[str, object]:
-        """What QEMU answers."""
+        """Run a QMP command and return its reply."""
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(self.folder / "qmp"))
             stream = client.makefile("rw")
@@ -101,7 +101,7 @@ class Machine:
             return json.loads(client.makefile().readline())
 
     def resync_guest(self, entropy: bytes) -> list[str]:
-        """The words of the answer to a request for the present time and this randomness."""
+        """Send a resync request with the current time and this entropy; return the words of the reply."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(10)
             client.connect(str(self.folder / "requests"))
@@ -109,7 +109,7 @@ class Machine:
             return client.makefile().readline().split()
 
     def sleep(self) -> None:
-        """Write the memory to the folder and end the process; `wake` goes on from there."""
+        """Write the memory to the folder and end the process; `wake` restores it."""
         self.qmp("migrate", uri=f"exec:cat > {self.folder / 'memory'}")
         while self.qmp("query-migrate")["return"]["status"] not in ("completed", "failed"):
             time.sleep(0.1)
@@ -171,7 +171,7 @@ def busybox_root(folder: Path) -> Path:
 
 
 def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
-    """Start a machine; its data disk is kept in `folder` between starts."""
+    """Start a machine; its data disk remains in `folder` between starts."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").exists():
         make_disk(folder / "data")
@@ -201,13 +201,13 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
 
 
 def wake(asleep: Machine, kit: Kit, base: Path) -> Machine:
-    """A new process with the memory of a machine that sleeps; running."""
+    """Start a new process from the memory of a sleeping machine and wait until it runs."""
     command = _command(asleep.folder, kit, base, (asleep.port, asleep.ssh_port))
     process = subprocess.Popen([*command, "-incoming", f"exec:cat {asleep.folder / 'memory'}"])
     try:
         events = _connected(asleep.folder / "events", process)
         machine = replace(asleep, process=process, events=events, seen=b"")
-        # Its sockets are there before its network is. It answers when all is.
+        # Its sockets exist before its network does; the monitor answers once all devices exist.
         while machine.qmp("query-status")["return"]["status"] != "running":
             time.sleep(0.01)
     except BaseException:
@@ -253,7 +253,7 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
         ports += ["-chardev", f"socket,id={ident},path={folder / ident},server=on,wait=off"]
         ports += ["-device", f"virtserialport,chardev={ident},name={name}"]
     return [
-        # It ends with the process that tests it, however that ends.
+        # QEMU ends with the test process, even if that is killed.
         *("setpriv", "--pdeathsig", "KILL", "--"),
         *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", os.environ.get("KIT_TEST_CPU", "max")),
         *("-m", "256", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"),

@@ -14,11 +14,11 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.moves import no_free_waiting_place
 from tests.workspaces.rows import make_workspace
-from workspaces import schemas
+from workspaces import serializers as shapes
 from workspaces.commands import serializers as commands
 from workspaces.crud import serializers as crud
 from workspaces.crud import slugs
-from workspaces.files import serializers as file_schemas
+from workspaces.files import serializers as files
 from workspaces.lifecycle import serializers as lifecycle
 from workspaces.logs import serializers as logs
 from workspaces.models import Workspace
@@ -99,13 +99,13 @@ def assert_fits(body: Any, shape: serializers.BaseSerializer, where: str = "body
 @pytest.mark.django_db(transaction=True)
 def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
     created = api.post("/workspace", {"slug": "the-box", "config": {"ttl": "1h", "cmd": "sleep 9"}})
-    assert_fits(created.json(), schemas.WorkspaceResponse())
+    assert_fits(created.json(), shapes.WorkspaceResponse())
     for path, shape in (
         ("/workspace", crud.ListResponse()),
-        ("/workspace/the-box", schemas.WorkspaceResponse()),
+        ("/workspace/the-box", shapes.WorkspaceResponse()),
         ("/workspace/the-box/details", crud.DetailsResponse()),
         ("/workspace/quota", crud.QuotaResponse()),
-        ("/workspace/the-box/overlay", file_schemas.ListingResponse()),
+        ("/workspace/the-box/overlay", files.ListingResponse()),
         ("/workspace/the-box/logs", logs.LogsResponse()),
         ("/workspace/the-box/logs/list", logs.LogFilesResponse()),
         ("/workspace/the-box/lifecycle", lifecycle.LifecycleResponse()),
@@ -114,15 +114,15 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
     ):
         assert_fits(api.get(path).json(), shape, path)
     assert_fits(api.post("/workspace/the-box/exec", {"cmd": "true"}).json(), commands.ExecResponse())
-    assert_fits(api.post("/workspace/the-box/stop").json(), schemas.WorkspaceResponse())
-    assert_fits(api.post("/workspace/the-box/start").json(), schemas.WorkspaceResponse())
-    assert_fits(api.put("/workspace/the-box", {"slug": None}).json(), schemas.WorkspaceResponse())
+    assert_fits(api.post("/workspace/the-box/stop").json(), shapes.WorkspaceResponse())
+    assert_fits(api.post("/workspace/the-box/start").json(), shapes.WorkspaceResponse())
+    assert_fits(api.put("/workspace/the-box", {"slug": None}).json(), shapes.WorkspaceResponse())
     accepted = api.post("/workspace", {"wait_ready": False, "image": "registry.test/missing"})
     assert_fits(accepted.json(), crud.AcceptedResponse())
     vmhost.settle()
     failed = api.get(f"/workspace/{accepted.json()['id']}")
     assert failed.json()["workspace"]["provisioning"]["error"]
-    assert_fits(failed.json(), schemas.WorkspaceResponse())
+    assert_fits(failed.json(), shapes.WorkspaceResponse())
 
 
 @pytest.mark.django_db(transaction=True)
@@ -131,9 +131,9 @@ def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vm
     entry = {"at": "2026-01-01T00:00:00.000Z", "exit_code": None, "reason": "crashed"}
     Workspace.objects.update(restart_history=[entry])
     for method, path, body, shape in (
-        ("POST", "restart", None, schemas.WorkspaceResponse()),
-        ("POST", "pause", None, schemas.WorkspaceResponse()),
-        ("POST", "resume", None, schemas.WorkspaceResponse()),
+        ("POST", "restart", None, shapes.WorkspaceResponse()),
+        ("POST", "pause", None, shapes.WorkspaceResponse()),
+        ("POST", "resume", None, shapes.WorkspaceResponse()),
         ("POST", "reinstall", None, reinstall.ReinstallResponse()),
         ("POST", "ping", None, lifecycle.PingResponse()),
         ("PUT", "lifecycle/ttl", {"ttl": 60}, lifecycle.LifecycleResponse()),
@@ -158,7 +158,7 @@ def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vm
 @pytest.mark.django_db(transaction=True)
 def test_bodies_of_what_goes_on_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
     for path, shape in (
-        ("restart", schemas.GoingOnResponse()),
+        ("restart", shapes.GoingOnResponse()),
         ("reinstall", reinstall.ReinstallResponse()),
         ("overlay/resize", resources.OverlayResized()),
         ("resources", resources.ResourcesUpdated()),

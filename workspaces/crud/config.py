@@ -24,7 +24,7 @@ RESOURCES = ("cpus", "memory_mb", "disk_size_mb")
 
 
 class Workload(serializers.Serializer):
-    """A supervised program beside the main one. `log_path` is absolute; left out, the platform keeps its log."""
+    """A supervised program beside the main one. `log_path` is absolute; without it the platform stores the log."""
 
     name = StrictChar(max_length=64, help_text="Letters, digits, `_`, `.` and `-`; not `cmd`, the main program's.")
     cmd = serializers.ListField(

@@ -1,8 +1,9 @@
-"""Request bodies and queries of the workspace routes, and from a valid one to what the services take."""
+"""Requests and responses of the workspace routes, and the conversion of valid requests for the services."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from rest_framework import serializers
@@ -10,18 +11,21 @@ from rest_framework import serializers
 from common.fields import StrictBoolean, StrictChar, StrictFloat
 from common.openapi import Success
 from common.pagination import PageQuery
+from common.serializers import ResponseSerializer
 from vmbackend.errors import ImageError
 from vmbackend.images.reference import parse_reference
 from workspaces import errors
 from workspaces.crud.config import Config, config_columns, requested_sizes, valid_config
 from workspaces.crud.services import NewWorkspace
 from workspaces.crud.slugs import is_slug
+from workspaces.models import Workspace
 from workspaces.models.workspace import Mode
-from workspaces.schemas import ProvisioningObject, ResourcesObject, WorkspaceObject
+from workspaces.serializers import ProvisioningObject, ResourcesObject, WorkspaceObject
+from workspaces.settings_serializers import ConfigObject, LifecycleObject, OpenObject
 from workspaces.states import Status
 
 NAMESPACE = re.compile(r"[A-Za-z0-9-]{1,128}")
-# Fields that say how to answer, not what to make; they do not make another request of the same idempotency key.
+# Fields that control the response only: a request that differs in them is the same request for idempotency.
 ANSWER_FIELDS = frozenset({"idempotency_key", "wait_ready", "ready_timeout_seconds"})
 
 
@@ -35,7 +39,7 @@ class CreateRequest(serializers.Serializer):
         required=False,
         allow_null=True,
         max_length=120,
-        help_text="Of the image catalog; brings the image (one given beside it must be its base) and the sizes.",
+        help_text="Of the image catalog; sets the image (an image given as well must be its base) and the sizes.",
     )
     namespace = StrictChar(required=False, allow_null=True)
     mode = serializers.ChoiceField(Mode.choices, default=Mode.TEMPORARY.value)
@@ -50,14 +54,14 @@ class CreateRequest(serializers.Serializer):
 
 
 def checked_slug(value: str | None) -> str | None:
-    """3-128 lowercase letters, digits and hyphens, and no word of a route."""
+    """3-128 lowercase letters, digits and hyphens, and not a word of a route."""
     if value is not None and not is_slug(value):
-        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and no word of a route.")
+        raise serializers.ValidationError("3 to 128 lowercase letters, digits and hyphens, and not a word of a route.")
     return value
 
 
 def new_workspace(body: dict[str, Any]) -> tuple[NewWorkspace, dict[str, Any]]:
-    """A create request as the service takes it, and the validated body.
+    """The service input for a create request, and the validated body.
 
     Raises InvalidNamespace, InvalidNameLength, InvalidImage, InvalidConfig, ValidationError; in this order.
     """
@@ -113,7 +117,7 @@ def _config_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 class UpdateRequest(serializers.Serializer):
-    """`PUT /workspace/:id`. Null removes slug and logo. `config` takes what needs no operation of its own."""
+    """`PUT /workspace/:id`. Null removes slug and logo. `config` accepts settings without an operation of their own."""
 
     name = StrictChar(required=False)
     slug = StrictChar(required=False, allow_null=True)
@@ -161,9 +165,9 @@ class ListQuery(PageQuery):
 
 
 class AcceptedResponse(Success):
-    id = serializers.CharField()
-    ready = serializers.BooleanField()
-    provisioning = ProvisioningObject()
+    id = serializers.CharField(source="workspace.id")
+    ready = serializers.BooleanField(source="workspace.ready")
+    provisioning = ProvisioningObject(source="workspace")
     workspace = WorkspaceObject()
 
 
@@ -174,36 +178,68 @@ class ListResponse(Success):
     limit = serializers.IntegerField()
 
 
-class DetailsExtras(serializers.Serializer):
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What the details show: a row with every column, a token for it, and its statistics."""
+
+    workspace: Workspace
+    token: str
+    stats: dict[str, Any]
+
+
+class SshState(ResponseSerializer):
+    ssh_enabled = serializers.BooleanField()
+    ssh_id = serializers.CharField(source="pk")
+
+
+class ApiAccess(ResponseSerializer):
+    terminal = serializers.BooleanField(source="ready")
+    preview = serializers.BooleanField(source="public_access")
+
+
+class DetailsExtras(ResponseSerializer):
     token = serializers.CharField()
     stats = serializers.DictField()
-    ssh = serializers.DictField()
-    api_access = serializers.DictField(child=serializers.BooleanField())
-    lifecycle = serializers.DictField()
-    config = serializers.DictField()
+    ssh = OpenObject(SshState, source="workspace")
+    api_access = OpenObject(ApiAccess, source="workspace", child=serializers.BooleanField())
+    lifecycle = OpenObject(LifecycleObject, source="workspace")
+    config = OpenObject(ConfigObject, source="workspace")
 
 
 class DetailsObject(WorkspaceObject, DetailsExtras):
-    pass
+    """The fields of the workspace and of `DetailsExtras` in one object."""
+
+    def to_representation(self, details: Details) -> dict[str, Any]:
+        return {**WorkspaceObject(details.workspace).data, **DetailsExtras(details).data}
 
 
-class DetailsResponse(Success, DetailsExtras):
-    workspace = DetailsObject()
+class DetailsEnvelope(Success):
+    workspace = DetailsObject(source="*")
+
+
+class DetailsResponse(DetailsEnvelope, DetailsExtras):
+    """The extras once more beside the workspace."""
 
 
 class PoolUsage(ResourcesObject):
     count = serializers.IntegerField()
 
+    def get_fields(self) -> dict[str, serializers.Field]:
+        fields = super().get_fields()
+        return {"count": fields.pop("count"), **fields}
+
 
 class QuotaResponse(Success):
-    plan = serializers.CharField()
-    planLabel = serializers.CharField()
+    """Of an `AccountQuota`."""
+
+    plan = serializers.CharField(source="plan.code")
+    planLabel = serializers.CharField(source="plan.label")
     limits = ResourcesObject()
     pool = ResourcesObject()
-    pool_usage = PoolUsage()
+    pool_usage = PoolUsage(source="used.owned")
     running_pool = ResourcesObject()
-    running_pool_usage = PoolUsage()
-    maxSandboxes = serializers.IntegerField()
-    currentSandboxes = serializers.IntegerField()
-    canCreate = serializers.BooleanField()
+    running_pool_usage = PoolUsage(source="used.running")
+    maxSandboxes = serializers.IntegerField(source="plan.max_workspaces")
+    currentSandboxes = serializers.IntegerField(source="used.records")
+    canCreate = serializers.BooleanField(source="can_create")
     reason = serializers.CharField(allow_null=True)

@@ -67,7 +67,7 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
     """Make the row and queue its creation; the machine is made by vmhost afterwards.
 
     With an idempotency key the same request answers the same workspace; with other options IdempotencyConflict.
-    Raises NotFound (namespace), Forbidden (pinned elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
+    Raises NotFound (namespace), Forbidden (bound elsewhere), NamespaceSuspended, QuotaExceeded, SlugTaken, the
     limit errors of `services.quota`, VMUnavailable, and those of `images.choice`. Nothing is left on any of them.
     """
     if actor.scope is Scope.WORKSPACE:
@@ -77,7 +77,7 @@ def workspace_create(*, actor: Actor, new: NewWorkspace, key: str | None = None,
             with transaction.atomic():
                 return _create_locked(actor, new, key, fingerprint)
         except IntegrityError:
-            continue  # another account took the same address between the look and the insert
+            continue  # another account took the same address between the query and the insert
     raise VMUnavailable("No address could be reserved; try again.")
 
 
@@ -105,10 +105,10 @@ def _chosen(new: NewWorkspace) -> tuple[Choice, Amount]:
     """What the catalog makes of the request. Raises as `images.choice`."""
     desktop = bool(new.fields.get("desktop_enabled"))
     chosen = choice.choose_image(image=new.image, preset=new.preset, default=settings.ENV.default_image)
-    choice.require_env(chosen.pin, new.fields.get("env") or {})
+    choice.require_env(chosen.snapshot, new.fields.get("env") or {})
     if desktop:
-        choice.require_desktop(chosen.pin)
-    return chosen, Amount(**choice.chosen_sizes(chosen.pin, new.sizes, desktop=desktop))
+        choice.require_desktop(chosen.snapshot)
+    return chosen, Amount(**choice.chosen_sizes(chosen.snapshot, new.sizes, desktop=desktop))
 
 
 def _replay(actor: Actor, key: str | None, fingerprint: str) -> Created | None:
@@ -139,7 +139,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
         slug=new.slug or slugs.free_slug(account, name),
         image=chosen.image,
         preset=new.preset or "",
-        catalog_snapshot=chosen.pin,
+        catalog_snapshot=chosen.snapshot,
         **columns_of(amount),
         **applied_columns(amount),
         host=host,
@@ -154,7 +154,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
 
 @transaction.atomic
 def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
-    """Try a failed creation again, on whichever host has room now; with `static_network` on its own, at its address.
+    """Retry a failed creation on any host with capacity; with `static_network` on the same one, at the same address.
 
     Raises InvalidState (it has not failed), NamespaceSuspended, RunningPoolReached, VMUnavailable.
     """
@@ -222,7 +222,7 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
 @transaction.atomic
 def workspace_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> Workspace:
     """Write validated columns. Raises SlugTaken, InvalidConfig (a desktop that the image or its size does not
-    allow), NotFound (deleted meanwhile); nothing has changed then.
+    allow), NotFound (deleted concurrently); nothing has changed then.
     """
     account_lock(workspace.account)
     slug = changes.get("slug")

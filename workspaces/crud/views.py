@@ -14,22 +14,23 @@ from accounts.scopes import Scope, ScopeBinding
 from common.errors import Unauthorized
 from common.idempotency import fingerprint, key_of
 from common.openapi import MessageResponse, refused
-from common.pagination import bounds
 from common.requests import body_of, validated_query
-from common.responses import ok
-from workspaces import errors, quota, representations, schemas, selectors
+from common.responses import respond
+from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
-from workspaces.crud.representations import details_body
+from workspaces.crud.pagination import WorkspacePagination
+from workspaces.metrics.selectors import stats_of
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import waiting
 from workspaces.requested import requested_workspace
+from workspaces.serializers import WorkspaceResponse, load_ports
 
 DETAILS_TOKEN_SECONDS = 900
 
 
 class WorkspaceViewSet(ViewSet):
-    """Lists and reads reach as far as the credential; creating needs an account- or namespace-scope one."""
+    """Lists and reads cover the scope of the credential; creating requires account or namespace scope."""
 
     action_scopes = {
         "create": frozenset({Scope.ACCOUNT, Scope.NAMESPACE}),
@@ -44,7 +45,7 @@ class WorkspaceViewSet(ViewSet):
     @extend_schema(
         request=serializers.CreateRequest,
         responses={
-            201: schemas.WorkspaceResponse,
+            201: WorkspaceResponse,
             202: serializers.AcceptedResponse,
             200: serializers.AcceptedResponse,
             **refused(
@@ -58,8 +59,8 @@ class WorkspaceViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a workspace and wait until it is ready, at most `ready_timeout_seconds`.
 
-        With `wait_ready` false, or when the wait runs out, 202 with the progress; creation goes on. A repeated
-        idempotency key answers 200 with the same workspace. The client may go away at any time.
+        With `wait_ready` false, or when the wait runs out, 202 with the progress; the creation continues. A repeated
+        idempotency key returns 200 with the same workspace. The creation continues if the client disconnects.
         """
         body = body_of(request)
         key = key_of(request, body)
@@ -76,7 +77,7 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(request=None, responses={202: serializers.AcceptedResponse})
     def retry(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Try a failed creation again; 202, and `provisioning` tells how it goes."""
+        """Try a failed creation again; 202; `provisioning` shows the progress."""
         workspace = requested_workspace(request.user, workspace_id)
         services.provisioning_retry(actor=request.user.label, workspace=workspace)
         return accepted_response(202, selectors.get_workspace(request.user, workspace.pk))
@@ -85,34 +86,31 @@ class WorkspaceViewSet(ViewSet):
     def list(self, request: ApiRequest) -> Response:
         """Workspaces, newest first."""
         query = validated_query(serializers.ListQuery, request)
-        page, limit = query.pop("page"), query.pop("limit")
-        rows = selectors.listed_workspaces(request.user, **query)
-        return ok(
-            workspaces=representations.list_body(list(rows[bounds(page, limit)])),
-            total=selectors.total_count(request.user, rows, filtered=bool(query)),
-            page=page,
-            limit=limit,
-        )
+        filters = {name: value for name, value in query.items() if name not in ("page", "limit")}
+        paginator = WorkspacePagination(request.user, filtered=bool(filters))
+        rows = paginator.paginate_queryset(selectors.listed_workspaces(request.user, **filters), request, view=self)
+        load_ports(rows)
+        return respond(serializers.ListResponse, workspaces=rows, **paginator.page_fields())
 
-    @extend_schema(responses=schemas.WorkspaceResponse)
+    @extend_schema(responses=WorkspaceResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """One workspace by id or slug."""
-        return ok(workspace=representations.workspace_body(requested_workspace(request.user, workspace_id)))
+        return respond(WorkspaceResponse, workspace=requested_workspace(request.user, workspace_id))
 
     @extend_schema(responses=serializers.DetailsResponse)
     def details(self, request: ApiRequest, workspace_id: str) -> Response:
         """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
-        extras = details_body(workspace, _token(request, workspace))
-        return ok(workspace={**representations.workspace_body(workspace), **extras}, **extras)
+        details = serializers.Details(workspace, _token(request, workspace), stats_of(workspace))
+        return Response(serializers.DetailsResponse(details).data)
 
-    @extend_schema(request=serializers.UpdateRequest, responses=schemas.WorkspaceResponse)
+    @extend_schema(request=serializers.UpdateRequest, responses=WorkspaceResponse)
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change name, slug, logo and settings; settings of the machine apply at its next start."""
         workspace = requested_workspace(request.user, workspace_id)
         changes = serializers.workspace_changes(body_of(request))
         changed = services.workspace_update(workspace=workspace, actor=request.user.label, changes=changes)
-        return ok(workspace=representations.workspace_body(changed))
+        return respond(WorkspaceResponse, workspace=changed)
 
     @extend_schema(request=None, responses={200: MessageResponse, 202: MessageResponse})
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -120,26 +118,21 @@ class WorkspaceViewSet(ViewSet):
         workspace = requested_workspace(request.user, workspace_id)
         operation, creating = services.workspace_delete(workspace=workspace, actor=request.user.label)
         if creating:
-            return ok(202, accepted=True, message="The creation is cancelled and the workspace removed.")
+            message = "The creation is being cancelled and the workspace removed."
+            return respond(MessageResponse, 202, accepted=True, message=message)
         if operation is not None and not _removed(operation, workspace):
-            return ok(202, accepted=True, message="The workspace is being removed.")
-        return ok(message="The workspace and its data were removed.")
+            return respond(MessageResponse, 202, accepted=True, message="The workspace is being removed.")
+        return respond(MessageResponse, message="The workspace and its data were removed.")
 
     @extend_schema(responses=serializers.QuotaResponse)
     def quota(self, request: ApiRequest) -> Response:
         """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
-        return ok(**quota.quota_object(request.user.account))
+        return Response(serializers.QuotaResponse(quota.account_quota(request.user.account)).data)
 
 
 def accepted_response(status: int, workspace: Workspace) -> Response:
-    """The body of what was accepted and goes on."""
-    return ok(
-        status,
-        id=workspace.pk,
-        ready=workspace.ready,
-        provisioning=representations.provisioning_body(workspace),
-        workspace=representations.workspace_body(workspace),
-    )
+    """The workspace with the progress of its creation."""
+    return respond(serializers.AcceptedResponse, status, workspace=workspace)
 
 
 def _created(request: ApiRequest, made: services.Created) -> Response:
@@ -148,9 +141,9 @@ def _created(request: ApiRequest, made: services.Created) -> Response:
         response = accepted_response(200, workspace)
         response["Idempotent-Replay"] = "true"
         return response
-    # A main process that has ended already does not undo the creation.
+    # The creation succeeded even if the main process has exited since.
     if workspace.provisioning_completed_at is not None:
-        return ok(201, workspace=representations.workspace_body(workspace))
+        return respond(WorkspaceResponse, 201, workspace=workspace)
     return accepted_response(202, workspace)
 
 
@@ -169,7 +162,7 @@ def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float)
 
 
 def _removed(operation: Operation, workspace: Workspace) -> bool:
-    """Wait for a removal, but not for one whose host is silent: it is carried out when the host is back."""
+    """Wait for a removal; not if its host does not respond, as it runs when the host is back."""
     if workspace.host is None or not workspace.host.is_alive:
         return False
     ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)

@@ -1,1 +1,1 @@
-"""The image catalog: entries that staff edit, presets, and what a workspace keeps of the one it was made from."""
+"""The image catalog: entries that staff edit, presets, and the snapshot that a workspace stores."""

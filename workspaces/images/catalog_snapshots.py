@@ -1,7 +1,7 @@
-"""The pin: a workspace's own copy of the catalog entry that it was made from.
+"""Catalog snapshots: a workspace's own copy of the catalog entry that it was created from.
 
-A JSON object on the row, so that whatever becomes of the entry changes nothing of the workspace. Beside it stands the
-digest of the image, from the first pull on. Null: the image was in no catalog.
+A JSON object on the row, so that later changes of the entry do not change the workspace. The digest of the image is
+stored beside it by the first pull. Null: the image was not in the catalog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DESKTOP = "desktop"  # the capability, and the workload that provides it
 
 
 class CatalogSnapshot(TypedDict):
-    """`preset` is null where the entry was found by its image: then it describes, and sets nothing."""
+    """`preset` is null where the entry was found by its image: then it sets no defaults."""
 
     entry: str
     preset: str | None
@@ -52,45 +52,29 @@ def base_os(entry: CatalogEntry) -> dict[str, str]:
     return {"family": entry.os_family, "distribution": entry.os_distribution, "version": entry.os_version}
 
 
-def offers_desktop(pin: CatalogSnapshot | None) -> bool:
-    return bool(pin and pin["desktop"] and pin["desktop"]["installable"] and DESKTOP in pin["capabilities"])
+def offers_desktop(snapshot: CatalogSnapshot | None) -> bool:
+    return bool(
+        snapshot and snapshot["desktop"] and snapshot["desktop"]["installable"] and DESKTOP in snapshot["capabilities"]
+    )
 
 
-def default_env(pin: CatalogSnapshot | None) -> dict[str, str]:
-    """What a preset sets where the workspace's own environment does not."""
-    if pin is None or pin["preset"] is None:
+def default_env(snapshot: CatalogSnapshot | None) -> dict[str, str]:
+    """Variables of a preset that the environment of the workspace does not set."""
+    if snapshot is None or snapshot["preset"] is None:
         return {}
-    return {item["key"]: item["default"] for item in pin["env"] if item.get("default") is not None}
+    return {item["key"]: item["default"] for item in snapshot["env"] if item.get("default") is not None}
 
 
-def desktop_workload(pin: CatalogSnapshot | None) -> Workload | None:
-    """The program that provides the desktop, where one has to be started."""
-    desktop = pin["desktop"] if pin and offers_desktop(pin) else None
+def desktop_workload(snapshot: CatalogSnapshot | None) -> Workload | None:
+    """The program that provides the desktop, if one must be started."""
+    desktop = snapshot["desktop"] if snapshot and offers_desktop(snapshot) else None
     if not desktop or not desktop.get("cmd"):
         return None
     return Workload(name=DESKTOP, cmd=tuple(desktop["cmd"]), restart=WorkloadRestart.ALWAYS)
 
 
 def logo_url(logo: str) -> str | None:
-    """A file under /static/ as an address; other addresses as they stand."""
+    """The URL of a file under /static/; other URLs unchanged."""
     if not logo or logo.startswith("https://"):
         return logo or None
     return f"{settings.BASE_URL}{settings.STATIC_URL}{logo}"
-
-
-def image_fields(pin: CatalogSnapshot | None) -> dict[str, Any]:
-    """The fields of the workspace object that tell of its image (wire contract, section 3)."""
-    if pin is None:
-        return {"image_logo": None, "image_color": None, "image_desktop": None, "image_capabilities": []}
-    return {
-        "image_logo": logo_url(pin["logo"]),
-        "image_color": pin["color"] or None,
-        "image_desktop": desktop_fields(pin["desktop"]),
-        "image_capabilities": pin["capabilities"],
-    }
-
-
-def desktop_fields(desktop: dict[str, Any] | None) -> dict[str, bool] | None:
-    if desktop is None:
-        return None
-    return {"installable": desktop["installable"], "prepared": desktop.get("prepared", False)}

@@ -1,7 +1,7 @@
-"""What a create request chose: the image to run, and what the catalog says about it.
+"""The image of a create request, and its catalog entry.
 
-Runs in the transaction of the creation, after the look for an earlier request with the same idempotency key: a
-repeated request answers what it made, whatever the catalog says by now.
+Runs in the transaction of the creation, after the lookup of the idempotency key: a repeated request returns what the
+first one created, even if the catalog has changed since.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SHOWN = {"cpu_millis": "cpus", "memory_mb": "memory_mb", "disk_size_mb": "disk_s
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`image` is what is pulled; `pin` is kept on the row, None where the catalog does not know the image."""
+    """`image` is the reference to pull; `snapshot` is stored on the row, None if the image is not in the catalog."""
 
     image: str
-    pin: CatalogSnapshot | None
+    snapshot: CatalogSnapshot | None
 
 
 def choose_image(*, image: str | None, preset: str | None, default: str) -> Choice:
@@ -54,56 +54,58 @@ def choose_image(*, image: str | None, preset: str | None, default: str) -> Choi
 def _require_base(entry: CatalogEntry, image: str | None) -> None:
     bases = [base for base in (entry.base_image, entry.image) if base]
     if image is not None and str(parse_reference(image)) not in {str(parse_reference(base)) for base in bases}:
-        sentence = f"The preset {entry.preset} is based on {bases[0]}; leave the image out, or give that one."
-        raise ValidationError(details={"image": [sentence]})
+        message = f"The preset {entry.preset} is based on {bases[0]}; leave the image out, or give that one."
+        raise ValidationError(details={"image": [message]})
 
 
-def require_env(pin: CatalogSnapshot | None, env: Mapping[str, str]) -> None:
+def require_env(snapshot: CatalogSnapshot | None, env: Mapping[str, str]) -> None:
     """Raises MissingRequiredEnv with every key that the entry requires and `env` lacks."""
-    missing = [item["key"] for item in (pin["env"] if pin else []) if item.get("required") and item["key"] not in env]
+    missing = [
+        item["key"] for item in (snapshot["env"] if snapshot else []) if item.get("required") and item["key"] not in env
+    ]
     if missing:
         raise errors.MissingRequiredEnv(
             f"The image needs these in config.env: {', '.join(missing)}.", details={"missing": missing}
         )
 
 
-def chosen_sizes(pin: CatalogSnapshot | None, asked: Mapping[str, int], *, desktop: bool) -> dict[str, int]:
-    """The columns of resources: what was asked for, else the preset's, else the defaults.
+def chosen_sizes(snapshot: CatalogSnapshot | None, requested: Mapping[str, int], *, desktop: bool) -> dict[str, int]:
+    """The columns of resources: those requested, else those of the preset, else the defaults.
 
-    With a desktop: at least what it needs. Raises InvalidConfig where less was asked for.
+    With a desktop: at least what it needs. Raises InvalidConfig if less was requested.
     """
-    chosen = {**DEFAULT_SIZES, **_of_preset(pin)}
+    chosen = {**DEFAULT_SIZES, **_of_preset(snapshot)}
     if desktop:
-        usual, least = _of_desktop(pin, "vm_defaults"), _of_desktop(pin, "minimum_resources")
-        chosen = {name: max(value, usual.get(name, 0), least.get(name, 0)) for name, value in chosen.items()}
-    chosen |= asked
-    if desktop and (short := short_for_desktop(pin, chosen)):
+        defaults, minimum = _of_desktop(snapshot, "vm_defaults"), _of_desktop(snapshot, "minimum_resources")
+        chosen = {name: max(value, defaults.get(name, 0), minimum.get(name, 0)) for name, value in chosen.items()}
+    chosen |= requested
+    if desktop and (short := short_for_desktop(snapshot, chosen)):
         raise errors.InvalidConfig(f"Too little for the desktop: {', '.join(sorted(short))}.", details=short)
     return chosen
 
 
-def require_desktop(pin: CatalogSnapshot | None) -> None:
+def require_desktop(snapshot: CatalogSnapshot | None) -> None:
     """Raises InvalidConfig unless the image offers a desktop."""
-    if not catalog_snapshots.offers_desktop(pin):
+    if not catalog_snapshots.offers_desktop(snapshot):
         raise errors.InvalidConfig(details={"desktop": ["This image has no desktop."]})
 
 
-def short_for_desktop(pin: CatalogSnapshot | None, given: Mapping[str, int]) -> dict[str, list[str]]:
-    """Which sizes are below what the image's desktop needs, by their names in requests, with a sentence each."""
-    least = _of_desktop(pin, "minimum_resources")
-    return {SHOWN[name]: [_sentence(name, value)] for name, value in least.items() if given[name] < value}
+def short_for_desktop(snapshot: CatalogSnapshot | None, given: Mapping[str, int]) -> dict[str, list[str]]:
+    """Which sizes are below what the image's desktop needs, by their names in requests, with an error message each."""
+    minimum = _of_desktop(snapshot, "minimum_resources")
+    return {SHOWN[name]: [_shortage(name, value)] for name, value in minimum.items() if given[name] < value}
 
 
-def _sentence(name: str, least: int) -> str:
+def _shortage(name: str, minimum: int) -> str:
     if name == "cpu_millis":
-        return f"The desktop of this image needs at least {least / 1000:g} CPUs."
-    return f"The desktop of this image needs at least {least} MiB."
+        return f"The desktop of this image needs at least {minimum / 1000:g} CPUs."
+    return f"The desktop of this image needs at least {minimum} MiB."
 
 
-def _of_preset(pin: CatalogSnapshot | None) -> dict[str, int]:
-    return shapes.columns(pin["vm_defaults"]) if pin and pin["preset"] else {}
+def _of_preset(snapshot: CatalogSnapshot | None) -> dict[str, int]:
+    return shapes.columns(snapshot["vm_defaults"]) if snapshot and snapshot["preset"] else {}
 
 
-def _of_desktop(pin: CatalogSnapshot | None, part: str) -> dict[str, int]:
-    desktop: dict[str, Any] = (pin["desktop"] if pin else None) or {}
+def _of_desktop(snapshot: CatalogSnapshot | None, part: str) -> dict[str, int]:
+    desktop: dict[str, Any] = (snapshot["desktop"] if snapshot else None) or {}
     return shapes.columns(desktop.get(part))

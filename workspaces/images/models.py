@@ -27,9 +27,9 @@ class Family(models.TextChoices):
 
 
 class CatalogEntry(models.Model):
-    """One offer of the catalog. Written through `images.services`, which keeps `reference` and counts `revision`.
+    """One entry of the catalog. Written by `images.services`, which maintains `reference` and `revision`.
 
-    The catalog is no whitelist, and nothing refers to its rows: a workspace keeps a copy of what it was made from.
+    Create also accepts images that are not listed. Nothing refers to the rows: a workspace stores a snapshot.
     """
 
     id = models.CharField(

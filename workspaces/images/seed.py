@@ -1,4 +1,4 @@
-"""The entries that an installation begins with (`catalog.json`). Staff edit them as rows afterwards."""
+"""The initial entries of an installation (`catalog.json`). Staff edit them as rows afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CATALOG = Path(__file__).with_name("catalog.json")
 
 
 def seed_rows() -> list[dict[str, Any]]:
-    """The columns of each entry; they are listed in the order of the file, with room between."""
+    """The columns of each entry; positions follow the order of the file, with gaps."""
     entries: list[dict[str, Any]] = json.loads(CATALOG.read_text())
     return [
         {**entry, "position": (number + 1) * 10, "reference": parse_reference(entry["image"]).tagged}
@@ -21,7 +21,7 @@ def seed_rows() -> list[dict[str, Any]]:
 
 
 def seed(model: Any) -> None:
-    """Make the entries that are not there yet; `model` is CatalogEntry, or its historical form in a migration."""
+    """Create the missing entries; `model` is CatalogEntry, or its historical form in a migration."""
     known = {field.name for field in model._meta.concrete_fields}
     entries = ({name: value for name, value in row.items() if name in known} for row in seed_rows())
     model.objects.bulk_create([model(**entry) for entry in entries], ignore_conflicts=True)

@@ -1,18 +1,20 @@
-"""Reading the catalog. It is curated by hand and small: one query reads it whole."""
+"""Reading the catalog. It is curated and small: one query reads it whole."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vmbackend.images.reference import Reference
-from workspaces.images.models import CatalogEntry
+from workspaces.images.models import CatalogEntry, Category
 
 EVERY_CATEGORY = "all"
 
 
 def shown_entries(*, search: str = "", category: str = EVERY_CATEGORY) -> list[CatalogEntry]:
-    """The entries that have every word of `search` somewhere, in the order of the catalog.
+    """The entries that contain every word of `search`, in the order of the catalog.
 
-    The search runs here and not in the database, whose folding of case knows ASCII only (SQLite) and which would look
-    at JSON text, brackets and escapes included.
+    The search runs here and not in the database, whose case folding is ASCII only (SQLite) and which would search
+    JSON text, including brackets and escapes.
     """
     found = CatalogEntry.objects.filter(is_shown=True)
     if category != EVERY_CATEGORY:
@@ -28,6 +30,17 @@ def _has(entry: CatalogEntry, words: list[str]) -> bool:
     texts = [entry.pk, entry.label, entry.desc, entry.image, *entry.includes, *software, *entry.keywords]
     text = "\n".join(texts).casefold()
     return all(word in text for word in words)
+
+
+class CatalogCategory(NamedTuple):
+    id: str
+    label: str
+
+
+def shown_categories() -> list[CatalogCategory]:
+    """The values of the filter, in the order in which they are shown."""
+    every = CatalogCategory(EVERY_CATEGORY, "All")
+    return [every, *(CatalogCategory(category.value, category.label) for category in Category)]
 
 
 def by_preset(preset: str) -> CatalogEntry | None:

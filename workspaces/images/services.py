@@ -1,4 +1,4 @@
-"""The only writers of the catalog. What was made from an entry keeps a copy, so none of this changes a workspace."""
+"""The only writers of the catalog. Workspaces store a snapshot, so none of this changes a workspace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.utils import timezone
 from vmbackend.images.reference import parse_reference
 from workspaces.images.models import CatalogEntry
 
-# What is no part of an entry's content: a change of these alone makes no new revision.
+# Not part of the content of an entry: a change of these alone makes no new revision.
 NOT_CONTENT = frozenset({"revision", "created_at", "updated_at", "position", "is_shown"})
 LISTS = ("includes", "keywords", "software", "env", "capabilities")
 CONTENT = tuple(field.name for field in CatalogEntry._meta.concrete_fields if field.name not in NOT_CONTENT)
@@ -30,11 +30,16 @@ def catalog_entry_save(*, entry: CatalogEntry) -> CatalogEntry:
 
 
 def _fill_empty(entry: CatalogEntry) -> None:
-    """However a field was left empty: forms give None, and an empty JSON value of any kind passes validation."""
+    """Normalize empty fields: forms give None, and any empty JSON value passes validation."""
     for name in LISTS:
         setattr(entry, name, getattr(entry, name) or [])
     entry.vm_defaults = entry.vm_defaults or {}
     entry.desktop, entry.preset = entry.desktop or None, entry.preset or None
+
+
+def catalog_entry_delete(*, entry: CatalogEntry) -> None:
+    """Remove an entry. Its preset can no longer be used; workspaces created from it are unchanged."""
+    entry.delete()
 
 
 def catalog_entries_show(*, entries: QuerySet[CatalogEntry], shown: bool) -> int:

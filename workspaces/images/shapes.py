@@ -62,7 +62,7 @@ def _fits(adapter: TypeAdapter[Any], value: Any) -> None:
         adapter.validate_python(value)
     except ShapeError as exc:
         where = ((".".join(map(str, error["loc"])), error["msg"]) for error in exc.errors())
-        raise ValidationError([f"{place or 'value'}: {sentence}." for place, sentence in where]) from exc
+        raise ValidationError([f"{place or 'value'}: {text}." for place, text in where]) from exc
 
 
 def valid_lines(value: Any) -> None:

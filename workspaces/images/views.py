@@ -9,18 +9,18 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from accounts.scopes import Scope
 from common.requests import validated_query
-from common.responses import ok
-from workspaces.images import bodies, selectors, serializers
+from common.responses import respond
+from workspaces.images import selectors, serializers
 
 
 class CatalogViewSet(ViewSet):
-    """Whoever is authenticated may browse: nothing in the catalog is anybody's."""
+    """Open to every credential: the catalog belongs to no account."""
 
     scopes = frozenset(Scope)
 
     @extend_schema(parameters=[serializers.CatalogQuery], responses=serializers.CatalogResponse)
     def list(self, request: ApiRequest) -> Response:
-        """The curated images. No whitelist: create accepts any public image reference."""
+        """The curated images. Create also accepts any public image reference that is not listed."""
         query = validated_query(serializers.CatalogQuery, request)
         entries = selectors.shown_entries(search=query["search"], category=query["category"])
-        return ok(images=[bodies.entry_body(entry) for entry in entries], categories=bodies.categories_body())
+        return respond(serializers.CatalogResponse, images=entries, categories=selectors.shown_categories())

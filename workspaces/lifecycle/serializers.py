@@ -1,4 +1,4 @@
-"""Request bodies of the lifecycle routes (specification, Lifecycle and power; Limits)."""
+"""Requests and responses of the lifecycle routes (specification, Lifecycle and power; Limits)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from rest_framework import serializers
 from common.durations import MAX_SECONDS
 from common.fields import Duration, StrictBoolean, StrictInteger
 from common.openapi import Success
-from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
-from workspaces.states import Status
+from common.serializers import Timestamp
+from workspaces.lifecycle import services
+from workspaces.models import Workspace
+from workspaces.models.workspace import RestartPolicy, TtlAction
+from workspaces.settings_serializers import IdlePolicy, LifecycleObject
 
-LEAST_IDLE_SECONDS = 120
-LEAST_KEPT_SECONDS = 3600
-NO_POLICY = "A temporary workspace has no restart policy; it is not accepted here."
+MIN_SUSPEND_AFTER_SECONDS = 120
+MIN_STOP_AFTER_SECONDS = 3600
+NO_POLICY = "A temporary workspace has no restart policy; leave the field out."
 
 
 class Span(Duration):
@@ -26,17 +29,17 @@ class Span(Duration):
 
     def to_internal_value(self, data: Any) -> int:
         seconds = super().to_internal_value(data)
-        # Half a second must not be taken for 0.
+        # Half a second must not be rounded to 0.
         if 0 < seconds < self.least or (isinstance(data, float) and data != seconds):
             raise serializers.ValidationError(f"Give 0, or at least {self.least} whole seconds.")
         return seconds
 
 
 class IdleRequest(serializers.Serializer):
-    """What is not given stays as it is."""
+    """Fields that are left out stay unchanged."""
 
-    suspend_after = Span(least=LEAST_IDLE_SECONDS, required=False)
-    stop_after = Span(least=LEAST_KEPT_SECONDS, required=False)
+    suspend_after = Span(least=MIN_SUSPEND_AFTER_SECONDS, required=False)
+    stop_after = Span(least=MIN_STOP_AFTER_SECONDS, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs:
@@ -78,48 +81,24 @@ class PingRequest(serializers.Serializer):
     ttl_seconds = StrictInteger(required=False, allow_null=True, min_value=1, max_value=MAX_SECONDS)
 
 
-class RestartEntry(serializers.Serializer):
-    at = serializers.DateTimeField()
-    exit_code = serializers.IntegerField(allow_null=True)
-    reason = serializers.CharField()
-
-
-class RestartInfo(serializers.Serializer):
-    count = serializers.IntegerField(help_text="Restarts of the policy in a row.")
-    last_exit_code = serializers.IntegerField(allow_null=True)
-    last_reason = serializers.CharField(allow_null=True)
-    last_restart_at = serializers.DateTimeField(allow_null=True)
-    history = RestartEntry(many=True, help_text="The last 20.")
-
-
-class IdlePolicy(serializers.Serializer):
-    suspend_after = serializers.IntegerField(help_text="Seconds without use; 0: it does not sleep.")
-    stop_after = serializers.IntegerField(help_text="Seconds that a sleeping workspace's memory is kept; 0: for ever.")
-    enabled = serializers.BooleanField()
-
-
-class LifecycleObject(serializers.Serializer):
-    mode = serializers.ChoiceField(Mode.choices)
-    status = serializers.ChoiceField(Status.choices)
-    restart_policy = serializers.ChoiceField(RestartPolicy.choices)
-    max_restarts = serializers.IntegerField(help_text="0: no limit.")
-    restart_info = RestartInfo()
-    ttl = serializers.CharField(allow_null=True)
-    ttl_action = serializers.ChoiceField(TtlAction.choices, allow_null=True)
-    ttl_expires_at = serializers.DateTimeField(allow_null=True)
-    remove_on_exit = serializers.BooleanField()
-    uptime = serializers.IntegerField(help_text="Seconds since the last start.")
-    idle = IdlePolicy()
-
-
 class LifecycleResponse(Success, LifecycleObject):
-    snapshot_supported = serializers.BooleanField(help_text="Whether its memory can be kept on disk.")
+    snapshot_supported = serializers.BooleanField(help_text="Whether its memory can be saved to disk.")
     snapshot_unavailable_reason = serializers.CharField(allow_null=True)
 
+    def read_snapshot_supported(self, row: Workspace) -> bool:
+        return services.snapshot_problem(row) is None
 
-class IdleResponse(Success, IdlePolicy):
-    idle = IdlePolicy()
+    def read_snapshot_unavailable_reason(self, row: Workspace) -> str | None:
+        return services.snapshot_problem(row)
+
+
+class IdleEnvelope(Success):
+    idle = IdlePolicy(source="*")
+
+
+class IdleResponse(IdleEnvelope, IdlePolicy):
+    """The policy in `idle`, and once more beside it."""
 
 
 class PingResponse(Success):
-    ttl_expires_at = serializers.DateTimeField()
+    ttl_expires_at = Timestamp()

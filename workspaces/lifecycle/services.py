@@ -1,6 +1,6 @@
 """Mode, TTL, ping and idle policy: changes of the record that take effect at once (specification, Lifecycle and power).
 
-All raise InvalidState where the workspace's mode does not allow the change; nothing has changed then.
+Each raises InvalidState if the mode of the workspace does not allow the change; nothing has changed then.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from workspaces.power.services import (
 from workspaces.rows import lock_current, update_columns, write_columns
 from workspaces.states import Status
 
-NO_SNAPSHOTS = "The host of this workspace cannot write a machine's memory to its disk."
+NO_SNAPSHOTS = "The host of this workspace cannot save the memory of a machine to disk."
 TEMPORARY = "A temporary workspace has no idle policy; make it permanent first."
 
 
 @transaction.atomic
 def make_permanent(*, workspace: Workspace, actor: str, restart_policy: str = RestartPolicy.ALWAYS) -> Workspace:
-    """No TTL any more; the restart policy decides from now on."""
+    """Remove the TTL; the restart policy applies from now on."""
     return write_columns(
         workspace,
         "made_permanent",
@@ -46,7 +46,7 @@ def make_permanent(*, workspace: Workspace, actor: str, restart_policy: str = Re
 
 @transaction.atomic
 def make_temporary(*, workspace: Workspace, actor: str, ttl: int, ttl_action: str, remove_on_exit: bool) -> Workspace:
-    """A TTL (seconds) from now on; no restarts, no idle policy."""
+    """Set a TTL (seconds from now); restarts and the idle policy are disabled."""
     return write_columns(
         workspace,
         "made_temporary",
@@ -98,27 +98,27 @@ def set_idle(
 ) -> Workspace:
     """Sleep after `suspend_after` seconds without use (0: never); drop the memory after `stop_after` more (0: never).
 
-    None leaves what is. Raises IdleNotSupported where the workspace cannot sleep.
+    None leaves the value unchanged. Raises IdleNotSupported where the workspace cannot sleep.
     """
     lock_current(workspace)
     suspend_after = workspace.suspend_after if suspend_after is None else suspend_after
     if suspend_after:
         require_idle_supported(workspace)
-    kept = workspace.stop_after if stop_after is None else stop_after
+    stop_after = workspace.stop_after if stop_after is None else stop_after
     now = timezone.now()
     columns: dict[str, Any] = {
         "suspend_after": suspend_after,
-        "stop_after": kept,
+        "stop_after": stop_after,
         "idle_due_at": now + timedelta(seconds=suspend_after) if suspend_after else None,
     }
     if workspace.status == Status.SLEEPING:
-        columns["memory_expires_at"] = now + timedelta(seconds=kept) if kept else None
-    sentence = f"It sleeps after {suspend_after} seconds without use." if suspend_after else "It does not sleep."
-    return write_columns(workspace, "idle_changed", sentence, actor, **columns)
+        columns["memory_expires_at"] = now + timedelta(seconds=stop_after) if stop_after else None
+    detail = f"It sleeps after {suspend_after} seconds without use." if suspend_after else "It does not sleep."
+    return write_columns(workspace, "idle_changed", detail, actor, **columns)
 
 
 def snapshot_problem(workspace: Workspace) -> str | None:
-    """Why the memory of this workspace cannot be kept on disk; None where it can."""
+    """Why the memory of this workspace cannot be saved to disk; None if it can."""
     if workspace.host is not None and not workspace.host.snapshots:
         return NO_SNAPSHOTS
     return None
@@ -142,7 +142,7 @@ def _require_temporary(workspace: Workspace, what: str) -> None:
 
 @transaction.atomic
 def workspace_destroy(*, workspace: Workspace, actor: str) -> Operation | None:
-    """Queue the removal of the machine and its disk; the record stays. None where it is destroyed already.
+    """Queue the removal of the machine and its disk; the record stays. None if it is already destroyed.
 
     Raises OperationInProgress, VMUnavailable.
     """

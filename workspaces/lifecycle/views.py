@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -11,9 +9,7 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import MessageResponse, refused
 from common.requests import validated
-from common.responses import ok
-from common.times import iso
-from workspaces import representations
+from common.responses import respond
 from workspaces.lifecycle import serializers, services
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
@@ -23,45 +19,44 @@ INVALID = {400: "`validation_error`"}
 
 
 class LifecycleViewSet(ViewSet):
-    """How long a workspace lives and when it rests. Changes take effect at once."""
+    """Lifetime and idle policy of a workspace. Changes take effect immediately."""
 
     @extend_schema(responses=serializers.LifecycleResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Mode, TTL, restart policy with its history, idle policy, and whether memory can be kept on disk."""
-        return ok(**lifecycle(requested_workspace(request.user, workspace_id, whole=True)))
+        """Mode, TTL, restart policy with its history, idle policy, and whether its memory can be saved to disk."""
+        return lifecycle_response(requested_workspace(request.user, workspace_id, whole=True))
 
     @extend_schema(
         request=serializers.IdleRequest,
         responses={200: serializers.IdleResponse, **refused({**INVALID, 409: "`idle_not_supported`"})},
     )
     def idle(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Sleep after `suspend_after` without use; after `stop_after` more the memory is dropped. 0 switches off.
+        """Sleep after `suspend_after` without use; drop the memory after `stop_after` of sleep. 0 disables either.
 
-        The normalized policy stands in `idle`, as in the lifecycle, and beside it.
+        The normalized policy is in `idle`, as in the lifecycle, and at the top level.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.IdleRequest, request)
         changed = services.set_idle(workspace=workspace, actor=request.user.label, **data)
-        policy = representations.idle_body(changed)
-        return ok(idle=policy, **policy)
+        return Response(serializers.IdleResponse(changed).data)
 
     @extend_schema(
         request=serializers.PermanentRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def permanent(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Make it permanent: the TTL is cleared and the restart policy decides. Answers the lifecycle."""
+        """Make it permanent: the TTL is cleared and the restart policy applies. Returns the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PermanentRequest, request)
-        return ok(**lifecycle(services.make_permanent(workspace=workspace, actor=request.user.label, **data)))
+        return lifecycle_response(services.make_permanent(workspace=workspace, actor=request.user.label, **data))
 
     @extend_schema(
         request=serializers.TemporaryRequest, responses={200: serializers.LifecycleResponse, **refused({**INVALID})}
     )
     def temporary(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Make it temporary: the TTL runs from now; no restarts, no idle policy. Answers the lifecycle."""
+        """Make it temporary: the TTL starts now; no restarts, no idle policy. Returns the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TemporaryRequest, request)
-        return ok(**lifecycle(services.make_temporary(workspace=workspace, actor=request.user.label, **data)))
+        return lifecycle_response(services.make_temporary(workspace=workspace, actor=request.user.label, **data))
 
     @extend_schema(
         request=serializers.TtlRequest,
@@ -71,10 +66,10 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def ttl(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Change TTL or action of a temporary workspace; a new TTL runs from now. Answers the lifecycle."""
+        """Change the TTL or its action of a temporary workspace; a new TTL starts now. Returns the lifecycle."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.TtlRequest, request)
-        return ok(**lifecycle(services.change_ttl(workspace=workspace, actor=request.user.label, **data)))
+        return lifecycle_response(services.change_ttl(workspace=workspace, actor=request.user.label, **data))
 
     @extend_schema(
         request=serializers.PingRequest,
@@ -84,11 +79,11 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def ping(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Renew the TTL of a temporary workspace: from now by its own length, or this once by `ttl_seconds`."""
+        """Renew the TTL of a temporary workspace: from now by its own length, or once by `ttl_seconds`."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         seconds = validated(serializers.PingRequest, request).get("ttl_seconds")
         renewed = services.ping(workspace=workspace, actor=request.user.label, ttl=seconds)
-        return ok(ttl_expires_at=iso(renewed.ttl_expires_at))
+        return Response(serializers.PingResponse(renewed).data)
 
     @extend_schema(
         request=None,
@@ -99,19 +94,14 @@ class LifecycleViewSet(ViewSet):
         },
     )
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Remove the virtual machine and its disk; the record stays, `destroyed`. Twice is no error."""
+        """Remove the virtual machine and its disk; the record stays, `destroyed`. Idempotent."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_destroy(workspace=workspace, actor=request.user.label)
         if operation is None or wait_until_finished(operation):
-            return ok(message="The virtual machine was destroyed; the record stays until it is deleted.")
-        return ok(202, accepted=True, message="The virtual machine is being destroyed.")
+            message = "The virtual machine was destroyed; the record stays until it is deleted."
+            return respond(MessageResponse, message=message)
+        return respond(MessageResponse, 202, accepted=True, message="The virtual machine is being destroyed.")
 
 
-def lifecycle(row: Workspace) -> dict[str, Any]:
-    """The lifecycle object with what the host of the workspace can do."""
-    problem = services.snapshot_problem(row)
-    return {
-        **representations.lifecycle_body(row),
-        "snapshot_supported": problem is None,
-        "snapshot_unavailable_reason": problem,
-    }
+def lifecycle_response(row: Workspace) -> Response:
+    return Response(serializers.LifecycleResponse(row).data)

@@ -1,1 +1,1 @@
-"""What the owner keeps with a workspace: any JSON values by key."""
+"""Metadata of a workspace: any JSON values by key, set by its owner."""

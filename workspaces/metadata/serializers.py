@@ -1,4 +1,4 @@
-"""The body of the metadata routes."""
+"""Request and response of the metadata routes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from common.openapi import Success
 
 
 class MetadataRequest(serializers.Serializer):
-    """Top-level keys to overwrite or add; null is a value like any other."""
+    """Top-level keys to overwrite or add; a null is stored as a value."""
 
     metadata = JSONObject()
 

@@ -13,17 +13,17 @@ from workspaces import rows
 from workspaces.models import Workspace
 
 MAX_BYTES = 64 * 1024
-# Far above what anybody nests, far below what the readers and writers of JSON on the way can recurse into.
+# Far above real use, far below the recursion limits of JSON parsers and serializers.
 MAX_DEPTH = 100
 
 
 @transaction.atomic
 def metadata_merge(*, workspace: Workspace, changes: dict[str, Any]) -> dict[str, Any]:
-    """Overwrite and add top-level keys; a null is stored. Returns the whole of it.
+    """Overwrite and add top-level keys; a null is stored. Returns the whole object.
 
-    The row is locked from the reading to the commit, so that merges at the same moment all count. Raises
-    ValidationError (nested too deeply, or more than 64 KiB as compact JSON), NotFound (deleted meanwhile); nothing has
-    changed then.
+    The row is locked until the commit, so that concurrent merges are all applied. Raises
+    ValidationError (nested too deeply, or more than 64 KiB as compact JSON), NotFound (deleted concurrently). Nothing
+    has changed then.
     """
     require_shallow(changes)
     merged = {**rows.lock_column(workspace, "metadata"), **changes}
@@ -50,4 +50,4 @@ def require_small(metadata: dict[str, Any]) -> None:
     """Raises ValidationError."""
     size = len(json.dumps(metadata, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_BYTES:
-        raise ValidationError(details={"metadata": [f"At most {MAX_BYTES} bytes as JSON; this makes {size}."]})
+        raise ValidationError(details={"metadata": [f"At most {MAX_BYTES} bytes as JSON; it would be {size}."]})

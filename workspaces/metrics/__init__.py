@@ -1,1 +1,1 @@
-"""A look at a workspace now: its statistics, its machine on its host, its configuration."""
+"""Current state of a workspace: statistics, the machine on its host, its configuration."""

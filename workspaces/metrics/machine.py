@@ -1,4 +1,4 @@
-"""How a workspace's machine is, asked of its host: only that host's vmhost may speak to its hypervisor."""
+"""State of a workspace's machine, by a call to its host: only vmhost there may use the hypervisor."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TASK = "workspaces.tasks.answer_machine_info"
 
 
 def machine_info(workspace: Workspace) -> dict[str, Any]:
-    """What the host says of the machine; `absent` for a workspace without a host. Raises VMUnavailable."""
+    """State, definition and counters from the host; `absent` without a host. Raises VMUnavailable."""
     if workspace.host is None:
         return {"state": MachineState.ABSENT.value, "machine": None, "counters": None}
-    told: dict[str, Any] = json.loads(call(workspace, TASK))
-    if "problem" in told:
-        raise VMUnavailable(told["problem"])
-    return told
+    reply: dict[str, Any] = json.loads(call(workspace, TASK))
+    if "problem" in reply:
+        raise VMUnavailable(reply["problem"])
+    return reply

@@ -19,15 +19,15 @@ MIB = 1 << 20
 
 
 def stats_of(workspace: Workspace) -> dict[str, Any]:
-    """How a workspace is now, at most a few seconds old; zeros for one that does not run or was not seen lately.
+    """Current statistics, at most a few seconds old; zeros if it does not run or was not sampled recently.
 
-    CPU and memory in percent of what it has; network since its last start. One look at Redis, no query; without Redis
+    CPU and memory in percent of what it has; network since its last start. One Redis read, no query; without Redis
     zeros.
     """
-    look, count = _look(workspace.pk)
+    sample, count = _latest_sample(workspace.pk)
     running = workspace.is_running
-    # The look at a process that ended just before this one began is not one at this one.
-    fresh = look if look and workspace.started_at and look.at >= workspace.started_at.timestamp() else None
+    # A sample of the previous process, which ended just before this one started, is ignored.
+    fresh = sample if sample and workspace.started_at and sample.at >= workspace.started_at.timestamp() else None
     return {
         **(_measured(fresh) if running and fresh else _nothing(workspace.memory_mb if running else 0)),
         "uptime": workspace.uptime(),
@@ -36,7 +36,7 @@ def stats_of(workspace: Workspace) -> dict[str, Any]:
 
 
 def human_readable(size: float) -> str:
-    """`1.5 MB`: at most one digit behind the point, thousands."""
+    """`1.5 MB`: at most one decimal place, powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.95:
             return f"{size:.1f}".removesuffix(".0") + f" {unit}"
@@ -44,31 +44,31 @@ def human_readable(size: float) -> str:
     return f"{size:.1f}".removesuffix(".0") + " TB"
 
 
-def _look(workspace_id: str) -> tuple[LatestSample | None, int]:
+def _latest_sample(workspace_id: str) -> tuple[LatestSample | None, int]:
     waiting = call_counter.unflushed_calls(workspace_id)
     try:
-        look, count = latest_samples.latest_sample_and_counter(workspace_id, call_counter.calls_key(workspace_id))
+        sample, count = latest_samples.latest_sample_and_counter(workspace_id, call_counter.calls_key(workspace_id))
     except redis.RedisError as exc:
         logger.warning("statistics of %s: %s", workspace_id, exc)
         return None, waiting
-    return look, count + waiting
+    return sample, count + waiting
 
 
-def _measured(look: LatestSample) -> dict[str, Any]:
-    used, total = look.memory_used_bytes or 0, look.memory_total_bytes or 0
+def _measured(sample: LatestSample) -> dict[str, Any]:
+    used, total = sample.memory_used_bytes or 0, sample.memory_total_bytes or 0
     return {
-        "cpuUsage": percent(look.cpu_time_ns, look.cpu_capacity_ns),
-        "memoryUsage": percent(used, look.memory_mb * MIB),
+        "cpuUsage": percent(sample.cpu_time_ns, sample.cpu_capacity_ns),
+        "memoryUsage": percent(used, sample.memory_mb * MIB),
         "memoryUsedMB": round(used / MIB, 1),
-        "memoryTotalMB": look.memory_mb,
+        "memoryTotalMB": sample.memory_mb,
         "guestMemoryUsed": used,
         "guestMemoryTotal": total,
-        "guestDiskUsed": look.disk_used_bytes or 0,
-        "guestDiskTotal": look.disk_total_bytes or 0,
-        "networkIn": human_readable(look.net_rx_bytes),
-        "networkOut": human_readable(look.net_tx_bytes),
-        "networkInBytes": look.net_rx_bytes,
-        "networkOutBytes": look.net_tx_bytes,
+        "guestDiskUsed": sample.disk_used_bytes or 0,
+        "guestDiskTotal": sample.disk_total_bytes or 0,
+        "networkIn": human_readable(sample.net_rx_bytes),
+        "networkOut": human_readable(sample.net_tx_bytes),
+        "networkInBytes": sample.net_rx_bytes,
+        "networkOutBytes": sample.net_tx_bytes,
     }
 
 

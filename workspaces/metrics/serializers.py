@@ -1,25 +1,32 @@
-"""Shapes of the metrics routes' responses for the OpenAPI document."""
+"""Responses of the metrics routes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from rest_framework import serializers
 
 from common.openapi import Success
-from workspaces.schemas import Failure, ResourcesObject
+from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
+from workspaces.models import Workspace
+from workspaces.serializers import Failure, NetworkObject, ResourcesObject
+from workspaces.settings_serializers import ConfigObject, OpenObject
 from workspaces.states import Status
 
 
-class StatsObject(serializers.Serializer):
+class StatsObject(ResponseSerializer):
     cpuUsage = serializers.FloatField(help_text="Percent of the CPUs that it has.")
     memoryUsage = serializers.FloatField(help_text="Percent of the memory that it has.")
     memoryUsedMB = serializers.FloatField()
     memoryTotalMB = serializers.FloatField()
-    guestMemoryUsed = serializers.IntegerField(help_text="Bytes, as the guest says.")
-    guestMemoryTotal = serializers.IntegerField(help_text="Bytes, as the guest says.")
-    guestDiskUsed = serializers.IntegerField(help_text="Bytes of the writable disk, as the guest says.")
-    guestDiskTotal = serializers.IntegerField(help_text="Bytes of the writable disk, as the guest says.")
-    networkIn = serializers.CharField(help_text="Received since the last start, for people.")
-    networkOut = serializers.CharField(help_text="Sent since the last start, for people.")
+    guestMemoryUsed = serializers.IntegerField(help_text="Bytes, as reported by the guest.")
+    guestMemoryTotal = serializers.IntegerField(help_text="Bytes, as reported by the guest.")
+    guestDiskUsed = serializers.IntegerField(help_text="Bytes of the writable disk, as reported by the guest.")
+    guestDiskTotal = serializers.IntegerField(help_text="Bytes of the writable disk, as reported by the guest.")
+    networkIn = serializers.CharField(help_text="Received since the last start, human-readable.")
+    networkOut = serializers.CharField(help_text="Sent since the last start, human-readable.")
     networkInBytes = serializers.IntegerField()
     networkOutBytes = serializers.IntegerField()
     uptime = serializers.IntegerField(help_text="Seconds since the last start.")
@@ -30,7 +37,8 @@ class StatsResponse(Success):
     stats = StatsObject()
 
 
-class Counters(serializers.Serializer):
+class Counters(ResponseSerializer):
+    # As the host wrote it, in text.
     at = serializers.DateTimeField()
     cpu_time_ns = serializers.IntegerField()
     disk_read_bytes = serializers.IntegerField()
@@ -41,28 +49,63 @@ class Counters(serializers.Serializer):
     memory_total_bytes = serializers.IntegerField(allow_null=True)
 
 
-class MachineInfo(serializers.Serializer):
-    id = serializers.CharField()
-    status = serializers.ChoiceField(Status.choices)
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """A row with every column, and what its host reports about the machine."""
+
+    workspace: Workspace
+    state: str
+    machine: dict[str, Any] | None
+    counters: dict[str, Any] | None
+
+
+class MachineInfo(ResponseSerializer):
+    """Of a `MachineReport`."""
+
+    id = serializers.CharField(source="workspace.pk")
+    status = serializers.ChoiceField(Status.choices, source="workspace.status")
     state = serializers.ChoiceField(
-        ["absent", "off", "running", "paused", "asleep"], help_text="As the hypervisor says."
+        ["absent", "off", "running", "paused", "asleep"], help_text="As reported by the hypervisor."
     )
-    ready = serializers.BooleanField()
-    ip = serializers.CharField(allow_null=True)
-    host = serializers.CharField(allow_null=True)
-    image = serializers.CharField()
-    image_digest = serializers.CharField(allow_null=True)
-    start_time = serializers.DateTimeField(allow_null=True)
+    ready = serializers.BooleanField(source="workspace.ready")
+    ip = serializers.CharField(allow_null=True, source="workspace.ip")
+    host = serializers.CharField(allow_null=True, source="workspace.host_id")
+    image = serializers.CharField(source="workspace.image")
+    image_digest = BlankAsNull(source="workspace.image_digest")
+    start_time = Timestamp(allow_null=True)
     uptime = serializers.IntegerField()
-    resources = ResourcesObject(help_text="What the machine was last made with.")
-    error = Failure(allow_null=True)
-    machine = serializers.DictField(allow_null=True, help_text="The machine as its host defines it.")
-    counters = Counters(allow_null=True, help_text="Of the machine's process, since its start.")
+    resources = ResourcesObject(source="workspace.applied", help_text="The sizes applied to the machine.")
+    error = Failure(allow_null=True, source="workspace.failure")
+    machine = serializers.DictField(allow_null=True, help_text="The definition of the machine on its host.")
+    counters = Counters(allow_null=True, help_text="Of the machine's process since its start.")
+
+    def read_start_time(self, report: MachineReport) -> datetime | None:
+        return report.workspace.started_at if report.workspace.is_running else None
+
+    def read_uptime(self, report: MachineReport) -> int:
+        return report.workspace.uptime()
 
 
 class InfoResponse(Success):
     info = MachineInfo()
 
 
+class ConfigHead(ResponseSerializer):
+    id = serializers.CharField()
+    name = serializers.CharField()
+    status = serializers.ChoiceField(Status.choices)
+    mode = serializers.CharField()
+    ip = serializers.CharField(allow_null=True)
+    network = NetworkObject(source="*")
+
+
+class MachineConfig(ConfigHead, ConfigObject):
+    """The config of the details, with the identity and network of the workspace."""
+
+
 class ConfigResponse(Success):
-    config = serializers.DictField(help_text="What the machine is made from; the environment without its values.")
+    config = OpenObject(
+        MachineConfig,
+        source="workspace",
+        help_text="The saved configuration; the environment without its values.",
+    )

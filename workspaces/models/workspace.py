@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import models
 from django.db.models import Q
@@ -57,6 +58,24 @@ class RestartPolicy(models.TextChoices):
     ALWAYS = "always"
     ON_FAILURE = "on-failure"
     UNLESS_STOPPED = "unless-stopped"
+
+
+class Failure(NamedTuple):
+    code: str
+    message: str
+
+
+class Resources(NamedTuple):
+    """Sizes of a machine; memory and disk in MiB."""
+
+    cpus: int | float
+    memory_mb: int
+    disk_size_mb: int
+
+
+def whole_or_fraction(cpu_millis: int) -> int | float:
+    """CPUs: whole ones as 2, fractions as 0.5."""
+    return cpu_millis / 1000 if cpu_millis % 1000 else cpu_millis // 1000
 
 
 class Workspace(models.Model):
@@ -208,8 +227,40 @@ class Workspace(models.Model):
         return joined if joined is not None else self.namespace.slug
 
     @property
-    def cpus(self) -> float:
-        return self.cpu_millis / 1000
+    def cpus(self) -> int | float:
+        return whole_or_fraction(self.cpu_millis)
+
+    @property
+    def applied(self) -> Resources:
+        """What the machine was last made with."""
+        cpus = whole_or_fraction(self.applied_cpu_millis)
+        return Resources(cpus, self.applied_memory_mb, self.applied_disk_size_mb)
+
+    @property
+    def pending_resources(self) -> dict[str, int | float] | None:
+        """The saved sizes that the machine does not have yet (wire contract, section 3); None without any."""
+        applied = self.applied
+        pending = {
+            name: getattr(self, name) for name in applied._fields if getattr(self, name) != getattr(applied, name)
+        }
+        return pending or None
+
+    @property
+    def published(self) -> Iterable[models.Model]:
+        """Every public port; without a query where there is none."""
+        return self.public_ports.all() if self.published_ports else ()
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why the last operation failed, if it did."""
+        return Failure(self.error_code, self.error_message) if self.error_code else None
+
+    @property
+    def provisioning_failure(self) -> Failure | None:
+        """Why the creation failed, if it did."""
+        if not self.provisioning_error_code:
+            return None
+        return Failure(self.provisioning_error_code, self.provisioning_error)
 
     @property
     def is_running(self) -> bool:
@@ -218,6 +269,10 @@ class Workspace(models.Model):
         Without a start time there is none: a stopped workspace that is being resized, for example.
         """
         return self.status in HOLDS_PROCESS and self.started_at is not None
+
+    @property
+    def sleeps_when_idle(self) -> bool:
+        return self.suspend_after > 0
 
     def uptime(self, now: datetime | None = None) -> int:
         """Whole seconds since the last start; 0 while there is no process."""

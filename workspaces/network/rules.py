@@ -1,4 +1,4 @@
-"""What is accepted as a port, a network and a name, each with a sentence that helps."""
+"""Validation of ports, networks and domain names, with error messages that say what to give."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from vmbackend.policy import PRIVATE_NETWORKS
 
 _PRIVATE = tuple(IPv4Network(network) for network in PRIVATE_NETWORKS)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-_LONGEST_NAME = 253
+_MAX_NAME_LENGTH = 253
 NAME_HELP = "Give a name such as api.example.com, or *.example.com for all names below it."
 
 
 def network(text: str) -> str:
-    """A network in CIDR form; a single address is one too. Raises ValidationError."""
+    """A network in CIDR notation, or a single address. Raises ValidationError."""
     if "%" in text:
-        raise ValidationError("An address of one interface (%) is no network.")
+        raise ValidationError("An address with an interface (%) is not a network.")
     try:
         return str(ip_network(text.strip()))
     except ValueError:
@@ -29,11 +29,11 @@ def network(text: str) -> str:
         wider = ip_network(text.strip(), strict=False)
     except ValueError as exc:
         raise ValidationError("Give a network such as 203.0.113.0/24 or 2001:db8::/32.") from exc
-    raise ValidationError(f"This is an address inside a network: give {wider}.")
+    raise ValidationError(f"The address has host bits set: give {wider}.")
 
 
 def destination(text: str) -> str:
-    """A network or a name that a workspace is to reach. Raises ValidationError."""
+    """A network or domain name for egress. Raises ValidationError."""
     given = text.strip()
     if _is_network(given):
         found = ip_network(network(given))
@@ -44,7 +44,7 @@ def destination(text: str) -> str:
 
 
 def is_private(found: IPv4Network | IPv6Network) -> bool:
-    """Whether all of it is out of reach; a wider one is accepted, and its private part is without effect."""
+    """Whether all of it is unreachable; a wider network is accepted, and its private part has no effect."""
     if isinstance(found, IPv4Network):
         return any(found.subnet_of(private) for private in _PRIVATE)
     return found.is_private or found.is_link_local or found.is_multicast
@@ -53,23 +53,23 @@ def is_private(found: IPv4Network | IPv6Network) -> bool:
 def name(text: str) -> str:
     """A domain name in ASCII (IDNA 2008), lowercase, without its last dot. Raises ValidationError."""
     if "://" in text or "/" in text:
-        raise ValidationError(f"This is no name. {NAME_HELP}")
+        raise ValidationError(f"Not a domain name. {NAME_HELP}")
     wide, rest = text.startswith("*."), text.removeprefix("*.").removesuffix(".")
     if text == "*" or "*" in rest:
-        raise ValidationError(f"A * stands only at the beginning, for whole labels. {NAME_HELP}")
+        raise ValidationError(f"A * is allowed only as the first label. {NAME_HELP}")
     ascii_name = _ascii(rest)
     labels = ascii_name.split(".")
-    if not all(_LABEL.fullmatch(label) for label in labels) or len(ascii_name) > _LONGEST_NAME:
-        raise ValidationError(f"This is no domain name. {NAME_HELP}")
+    if not all(_LABEL.fullmatch(label) for label in labels) or len(ascii_name) > _MAX_NAME_LENGTH:
+        raise ValidationError(f"Not a domain name. {NAME_HELP}")
     if len(labels) < 2 or labels[-1].isdigit() or labels[-1] == "localhost":
-        raise ValidationError(f"A name has at least two labels and ends in a domain of the internet. {NAME_HELP}")
+        raise ValidationError(f"A name has at least two labels and ends in a public domain. {NAME_HELP}")
     return f"*.{ascii_name}" if wide else ascii_name
 
 
 def public_port(number: int) -> int:
     """A port that may be published. Raises ValidationError."""
     if number == CONTROL_PORT:
-        raise ValidationError(f"Port {CONTROL_PORT} is the platform's own way into the workspace.")
+        raise ValidationError(f"Port {CONTROL_PORT} is reserved for the platform.")
     return number
 
 
@@ -87,4 +87,4 @@ def _ascii(text: str) -> str:
     try:
         return idna.encode(text, uts46=True).decode() if not text.isascii() else text.lower()
     except idna.IDNAError as exc:
-        raise ValidationError(f"This is no domain name. {NAME_HELP}") from exc
+        raise ValidationError(f"Not a domain name. {NAME_HELP}") from exc

@@ -1,4 +1,4 @@
-"""Request bodies of the network routes (wire contract, section 3: added routes)."""
+"""Requests and responses of the network routes (wire contract, section 3: added routes)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictChar, StrictInteger
 from common.openapi import Success
+from common.serializers import ResponseSerializer
 from edge.address import SLUG_LENGTH
 from workspaces.network import rules
-from workspaces.schemas import NetworkObject, PublicPort
+from workspaces.serializers import NetworkObject, PublicPortObject
 
 MAX_ENTRIES = 100
 SLUG = rf"^[a-z0-9]([a-z0-9-]{{0,{SLUG_LENGTH - 2}}}[a-z0-9])?$"
@@ -23,7 +24,7 @@ class Port(StrictInteger):
 
 
 class Ports(serializers.ListField):
-    """Port numbers, sorted, each once."""
+    """Port numbers, sorted, without duplicates."""
 
     child = Port()
 
@@ -35,7 +36,7 @@ class Ports(serializers.ListField):
 
 
 class Entry(StrictChar):
-    """A string that a rule brings into its form."""
+    """A string that a rule validates and normalizes."""
 
     def __init__(self, rule: Callable[[str], str], **kwargs: Any) -> None:
         self.rule = rule
@@ -46,7 +47,7 @@ class Entry(StrictChar):
 
 
 class Entries(serializers.ListField):
-    """Entries of one rule, each once, in the order given."""
+    """Entries of one rule without duplicates, in the order given."""
 
     def __init__(self, rule: Callable[[str], str], **kwargs: Any) -> None:
         super().__init__(child=Entry(rule), max_length=MAX_ENTRIES, required=False, **kwargs)
@@ -56,34 +57,34 @@ class Entries(serializers.ListField):
 
 
 class NetworkRequest(serializers.Serializer):
-    """What is left out stays as it is."""
+    """Fields that are left out stay unchanged."""
 
     allow_internet = StrictBoolean(
-        required=False, help_text="Every public address. Without it only what `egress` lists is reached."
+        required=False, help_text="Allow every public address; otherwise only those in `egress`."
     )
     egress = Entries(
         rules.destination,
         help_text="Exceptions while `allow_internet` is false: networks, names (`api.example.com`: that name alone), "
-        "`*.example.com` (every name below). Kept without effect while it is true.",
+        "`*.example.com` (every name below). Stored without effect while it is true.",
     )
-    egress_ports = Ports(help_text="The only TCP and UDP ports reached outside; empty: all.")
-    public_access = StrictBoolean(required=False, help_text="Whether the public ports are open at all.")
-    ingress = Entries(rules.network, help_text="The only networks whose callers reach the public ports; empty: all.")
+    egress_ports = Ports(help_text="Allowed destination ports, TCP and UDP; empty: all.")
+    public_access = StrictBoolean(required=False, help_text="Whether the public ports are open.")
+    ingress = Entries(rules.network, help_text="Networks that may connect to the public ports; empty: all.")
     ingress_ports = Ports(
-        help_text="The only ports of the workspace that the edge and the host reach, beside SSH; empty: all."
+        help_text="Ports of the workspace that the edge and the host may connect to, besides SSH; empty: all."
     )
 
 
 class PublishRequest(serializers.Serializer):
-    """A port to open; of one that is open already, label and slug are changed."""
+    """A port to publish; label and slug of a published port are changed."""
 
     port = Port()
-    label = StrictChar(max_length=100, required=False, allow_blank=True)  # type: ignore[assignment]  # its name
+    label = StrictChar(max_length=100, required=False, allow_blank=True)  # type: ignore[assignment]  # the contract's name
     slug = serializers.RegexField(
         SLUG,
         required=False,
         allow_blank=True,
-        help_text="Lowercase letters, digits and hyphens; stands in front of the hash in the address.",
+        help_text="Lowercase letters, digits and hyphens; precedes the hash in the address.",
     )
 
     def validate_port(self, value: int) -> int:
@@ -96,19 +97,33 @@ class NetworkResponse(Success):
 
 class NetworkChangedResponse(NetworkResponse):
     applied = serializers.BooleanField(
-        help_text="Whether the host lets it apply already; otherwise it does so later by itself."
+        help_text="Whether it is in effect on the host; if not, the host applies it as soon as it can."
     )
-    problem = serializers.CharField(allow_null=True, help_text="Why it does not apply yet.")
+    problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
 
 
-class PublicPortsResponse(Success):
-    public_access = serializers.BooleanField(help_text="False: all are closed, whatever is listed.")
-    public_ports = PublicPort(many=True)
+class PublicPorts(ResponseSerializer):
+    public_access = serializers.BooleanField(
+        source="workspace.public_access", help_text="False: all are closed, whatever is listed."
+    )
+    public_ports = PublicPortObject(many=True, source="workspace.published")
 
 
-class PublicPortResponse(PublicPortsResponse):
-    public_port = PublicPort()
+class PublicPortsResponse(Success, PublicPorts):
+    pass
 
 
-class WithdrawnResponse(PublicPortsResponse):
+class PublishedEnvelope(Success):
+    public_port = PublicPortObject()
+
+
+class PublicPortResponse(PublishedEnvelope, PublicPorts):
+    pass
+
+
+class WithdrawnEnvelope(Success):
     message = serializers.CharField()
+
+
+class WithdrawnResponse(WithdrawnEnvelope, PublicPorts):
+    pass

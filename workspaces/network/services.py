@@ -1,6 +1,6 @@
-"""Changing what a workspace reaches and who reaches it: the row first, then the machine's host.
+"""Changing the network policy and public ports of a workspace: first the row, then its host.
 
-Each raises VmMissing (destroyed) and NotFound (deleted meanwhile); nothing has changed then.
+Each raises VmMissing (destroyed) and NotFound (deleted concurrently); nothing has changed then.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ COLUMNS = (*POLICY_COLUMNS, "public_access", "ingress", "published_ports", "stat
 
 @transaction.atomic
 def network_update(*, workspace: Workspace, actor: str, changes: dict[str, Any]) -> list[int]:
-    """Write validated fields. Returns the public ports whose open connections are to end."""
+    """Write validated fields. Returns the public ports whose open connections must be closed."""
     _lock(workspace)
     new = {name: value for name, value in changes.items() if getattr(workspace, name) != value}
     if not new:
         return []
-    shut = {"public_access", "ingress"} & new.keys()
+    closing = {"public_access", "ingress"} & new.keys()
     stale = {"network_stale": True} if set(POLICY_COLUMNS) & new.keys() else {}
     write_columns(workspace, "network_changed", f"Changed: {', '.join(sorted(new))}.", actor, **new, **stale)
     route_cache.invalidate_routes(workspace)
-    return [port.port for port in workspace.public_ports.all()] if shut else []
+    return [port.port for port in workspace.public_ports.all()] if closing else []
 
 
 @transaction.atomic
 def port_publish(
     *, workspace: Workspace, actor: str, port: int, label: str | None = None, slug: str | None = None
 ) -> tuple[PublicPort, bool]:
-    """Give a port a public address. Returns it and whether it is new; of one that is there label and slug are changed.
+    """Publish a port. Returns it and whether it is new; label and slug of a published one are changed.
 
-    The first one opens `public_access`; later ones leave it as its owner set it. Raises PublicPortLimit.
+    The first one enables `public_access`; later ones leave it unchanged. Raises PublicPortLimit.
     """
     _lock(workspace)
     given = {name: value for name, value in (("label", label), ("slug", slug)) if value is not None}
@@ -69,7 +69,7 @@ def port_publish(
 
 @transaction.atomic
 def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
-    """Take a port's public address back, for good: a later one is another. Raises PublicPortNotFound."""
+    """Unpublish a port. Its address is never reused: publishing it again makes a new one. Raises PublicPortNotFound."""
     _lock(workspace)
     found = workspace.public_ports.filter(port=port).first()
     if found is None:
@@ -77,18 +77,16 @@ def port_withdraw(*, workspace: Workspace, actor: str, port: int) -> None:
     route_cache.invalidate_routes(workspace, route_cache.port_labels(found.slug, found.hash))
     found.delete()
     left = workspace.public_ports.count()
-    write_columns(
-        workspace, "port_withdrawn", f"Port {port} has no public address any more.", actor, published_ports=left
-    )
+    write_columns(workspace, "port_withdrawn", f"Port {port} is no longer public.", actor, published_ports=left)
 
 
 def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | None:
-    """Let the host apply the row, outside of any transaction. None, or why it applies later.
+    """Make the host apply the row, outside of any transaction. None, or why it is applied later.
 
-    What it could not be told, it finds by itself when it is back (`apply_waiting`).
+    A host that cannot be reached applies it when it is back.
     """
     if workspace.host is None:
-        return "There is no machine yet; it applies when one is made."
+        return "There is no machine yet; it applies when one is created."
     try:
         return call(workspace, TASK, list(close)).decode() or None
     except DomainError as exc:
@@ -97,7 +95,7 @@ def apply_on_host(workspace: Workspace, close: Collection[int] = ()) -> str | No
 
 
 def _lock(workspace: Workspace) -> None:
-    """No other change of its network until this transaction ends. Raises NotFound, VmMissing."""
+    """Exclude concurrent changes of its network until this transaction ends. Raises NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:
         raise VmMissing

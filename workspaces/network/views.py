@@ -9,52 +9,52 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
-from common.responses import ok
-from workspaces.models import Workspace
+from common.responses import respond
 from workspaces.network import serializers, services
-from workspaces.representations import network_body, port_body, ports_body
 from workspaces.requested import requested_workspace
 
 MISSING = refused({409: "`vm_missing`"})
 
 
 class NetworkViewSet(ViewSet):
-    """What a workspace reaches, and who reaches it.
+    """Egress and ingress of a workspace.
 
-    Whatever is set, a workspace never reaches the host, the platform, another workspace or a private network.
+    No setting allows connections to the host, the platform, other workspaces or private networks.
     """
 
     @extend_schema(responses=serializers.NetworkResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
         """The network settings."""
-        return ok(network=network_body(requested_workspace(request.user, workspace_id)))
+        return respond(serializers.NetworkResponse, network=requested_workspace(request.user, workspace_id))
 
     @extend_schema(request=serializers.NetworkRequest, responses={200: serializers.NetworkChangedResponse, **MISSING})
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Change the fields that are given; PUT and PATCH are the same. A running machine has them at once.
+        """Change the given fields; PUT and PATCH are equivalent. A running machine is changed immediately.
 
-        Connections that are open end with what let them through. Names that are let through resolve to public
-        addresses only as far as these may be reached; each address is let through while its DNS record lives (a minute
-        or two), and connections that began meanwhile go on. `applied` is false where the host could not be told yet.
+        Open connections that the new settings do not allow are closed. An address that an allowed name resolves to is
+        allowed for the TTL of its DNS record (one or two minutes); connections opened within it stay open. Private
+        addresses are never allowed. `applied` is false if the host could not be reached yet.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes = validated(serializers.NetworkRequest, request)
         close = services.network_update(workspace=workspace, actor=request.user.label, changes=changes)
         problem = services.apply_on_host(workspace, close)
-        return ok(network=network_body(workspace), applied=problem is None, problem=problem)
+        body = serializers.NetworkChangedResponse
+        return respond(body, network=workspace, applied=problem is None, problem=problem)
 
 
 class PublicAccessViewSet(ViewSet):
-    """Ports of a workspace at public addresses of their own: HTTP, WebSockets included.
+    """Ports of a workspace at their own public addresses: HTTP, including WebSockets.
 
-    A request to a sleeping workspace wakes it. `Authorization` and cookies reach the program, as the address is its
-    own; `X-Client-ID` and `X-Client-Secret` do not. `X-Forwarded-For`, `-Proto` and `-Host` are written by the edge.
+    A request to a sleeping workspace wakes it. `Authorization` and cookies are passed on, as each address is an
+    origin of its own; `X-Client-ID` and `X-Client-Secret` are not. The edge sets `X-Forwarded-For`, `-Proto` and
+    `-Host`.
     """
 
     @extend_schema(responses=serializers.PublicPortsResponse)
     def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """The public ports and their addresses."""
-        return ok(**_ports(requested_workspace(request.user, workspace_id)))
+        return respond(serializers.PublicPortsResponse, workspace=requested_workspace(request.user, workspace_id))
 
     @extend_schema(
         request=serializers.PublishRequest,
@@ -65,14 +65,14 @@ class PublicAccessViewSet(ViewSet):
         },
     )
     def create(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Give a port a public address. 200 where it has one already: its label and slug are changed.
+        """Publish a port. 200 if it is already published: its label and slug are changed.
 
-        The workspace's first public port switches `public_access` on; further ones leave it as it is.
+        The workspace's first public port enables `public_access`; later ones leave it unchanged.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data = validated(serializers.PublishRequest, request)
         port, made = services.port_publish(workspace=workspace, actor=request.user.label, **data)
-        return ok(201 if made else 200, public_port=port_body(port), **_ports(workspace))
+        return respond(serializers.PublicPortResponse, 201 if made else 200, public_port=port, workspace=workspace)
 
     @extend_schema(
         request=None,
@@ -82,12 +82,9 @@ class PublicAccessViewSet(ViewSet):
         },
     )
     def destroy(self, request: ApiRequest, workspace_id: str, port: int) -> Response:
-        """Take a port's public address back and end the connections that are open through it."""
+        """Unpublish a port and close its open connections."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         services.port_withdraw(workspace=workspace, actor=request.user.label, port=port)
         services.apply_on_host(workspace, [port])
-        return ok(message=f"Port {port} is not public any more.", **_ports(workspace))
-
-
-def _ports(workspace: Workspace) -> dict[str, object]:
-    return {"public_access": workspace.public_access, "public_ports": ports_body(workspace)}
+        message = f"Port {port} is no longer public."
+        return respond(serializers.WithdrawnResponse, message=message, workspace=workspace)

@@ -9,56 +9,56 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
-from workspaces import schemas
 from workspaces.power import serializers, services
 from workspaces.requested import requested_workspace
-from workspaces.wait_response import NO_ROOM, OUT_OF_TURN, SUSPENDED, UNAVAILABLE, power_response
+from workspaces.serializers import GoingOnResponse, WorkspaceResponse
+from workspaces.wait_response import NO_CAPACITY, SUSPENDED, UNAVAILABLE, WRONG_STATE, power_response
 
-POWERED = {200: schemas.WorkspaceResponse, 202: schemas.GoingOnResponse}
-MOVED = {**POWERED, **refused({409: OUT_OF_TURN, 503: UNAVAILABLE})}
-LAUNCHED = {**MOVED, **refused({402: NO_ROOM, 403: SUSPENDED})}
-START_REFUSED = refused({400: "`validation_error`", 409: f"{OUT_OF_TURN}; `vm_missing`"})
+RESPONSES = {200: WorkspaceResponse, 202: GoingOnResponse}
+POWER_RESPONSES = {**RESPONSES, **refused({409: WRONG_STATE, 503: UNAVAILABLE})}
+START_RESPONSES = {**POWER_RESPONSES, **refused({402: NO_CAPACITY, 403: SUSPENDED})}
+START_REFUSED = refused({400: "`validation_error`", 409: f"{WRONG_STATE}; `vm_missing`"})
 
 
 class PowerViewSet(ViewSet):
-    """Each call returns when its operation has finished; 202 where that takes longer than the wait for it.
+    """Each call returns when its operation has finished, or 202 when the wait times out.
 
-    Until then reads show the transitional status. One operation at a time: a second one is 409.
+    Until then reads show the transitional status. One operation at a time: a second one is refused with 409.
     """
 
-    @extend_schema(request=serializers.StartRequest, responses={**LAUNCHED, **START_REFUSED})
+    @extend_schema(request=serializers.StartRequest, responses={**START_RESPONSES, **START_REFUSED})
     def start(self, request: ApiRequest, workspace_id: str) -> Response:
         """Start a workspace; a paused one is resumed and a sleeping one woken. Idempotent.
 
-        `force` skips the state checks: a creation that failed is tried again.
+        `force` skips the state checks: a failed creation is retried.
         """
         workspace = requested_workspace(request.user, workspace_id)
         force = validated(serializers.StartRequest, request)["force"]
         operation = services.workspace_start(workspace=workspace, actor=request.user.label, force=force)
         return power_response(request, workspace, operation)
 
-    @extend_schema(request=None, responses=MOVED)
+    @extend_schema(request=None, responses=POWER_RESPONSES)
     def stop(self, request: ApiRequest, workspace_id: str) -> Response:
         """Shut a workspace down; its data is preserved. Idempotent."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_stop(workspace=workspace, actor=request.user.label)
         return power_response(request, workspace, operation)
 
-    @extend_schema(request=None, responses=LAUNCHED)
+    @extend_schema(request=None, responses=START_RESPONSES)
     def restart(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Shut a running workspace down and start it; saved resources are applied."""
+        """Shut a running workspace down and start it; saved settings are applied."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_restart(workspace=workspace, actor=request.user.label)
         return power_response(request, workspace, operation)
 
-    @extend_schema(request=None, responses=MOVED)
+    @extend_schema(request=None, responses=POWER_RESPONSES)
     def pause(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Suspend the processes of a running workspace: its memory is kept, no CPU is used."""
+        """Suspend the processes of a running workspace: its memory stays allocated, no CPU is used."""
         workspace = requested_workspace(request.user, workspace_id)
         operation = services.workspace_pause(workspace=workspace, actor=request.user.label)
         return power_response(request, workspace, operation)
 
-    @extend_schema(request=None, responses=LAUNCHED)
+    @extend_schema(request=None, responses=START_RESPONSES)
     def resume(self, request: ApiRequest, workspace_id: str) -> Response:
         """Resume a paused workspace, or wake a sleeping one. Idempotent."""
         workspace = requested_workspace(request.user, workspace_id)

@@ -9,8 +9,8 @@ from common.openapi import Success
 
 class ReinstallResponse(Success):
     accepted = s.BooleanField(required=False)
-    workspace_id = s.CharField()
+    workspace_id = s.CharField(source="workspace.id")
     reinstalled = s.BooleanField()
     running = s.BooleanField()
-    ip = s.CharField(allow_null=True)
+    ip = s.CharField(allow_null=True, source="workspace.ip")
     message = s.CharField()

@@ -1,4 +1,4 @@
-"""Request bodies of the resource routes (specification, Resources, Filesystem)."""
+"""Requests and responses of the resource routes (specification, Resources, Filesystem)."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from rest_framework import serializers
 from common.fields import StrictBoolean, StrictInteger
 from common.openapi import Success
 from common.responses import field_messages
+from common.serializers import ResponseSerializer
 from workspaces import errors
 from workspaces.crud.config import MAX_DISK_MB, ResourceFields
-from workspaces.schemas import ResourcesObject
+from workspaces.models import Workspace
+from workspaces.serializers import ResourcesObject
 from workspaces.states import Status
 
 COLUMNS = {"cpus": "cpu_millis", "memory_mb": "memory_mb", "disk_size_mb": "disk_size_mb"}
 
 
 class ResourcesRequest(ResourceFields):
-    """At least one of the three. `apply`: relaunch a running workspace now; else they wait for the next start."""
+    """At least one of the three. `apply`: relaunch a running workspace now; otherwise they apply at the next start."""
 
     apply = StrictBoolean(default=False)
 
 
 class OverlayResizeRequest(serializers.Serializer):
-    size_mb = StrictInteger(min_value=1, max_value=MAX_DISK_MB, help_text="MiB; a disk never shrinks.")
+    size_mb = StrictInteger(min_value=1, max_value=MAX_DISK_MB, help_text="MiB; a disk cannot shrink.")
 
 
 def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
-    """The columns that a request changes, and whether now. Raises NoResources, InvalidResources."""
+    """The columns that a request changes, and whether to apply them now. Raises NoResources, InvalidResources."""
     if not COLUMNS.keys() & body.keys():
         raise errors.NoResources
     checked = ResourcesRequest(data=body)
@@ -42,20 +44,27 @@ def wanted(body: dict[str, Any]) -> tuple[dict[str, int], bool]:
     return changes, data["apply"]
 
 
-class CpuConfig(serializers.Serializer):
-    quota = serializers.CharField(help_text="Of one CPU's time, such as 150%.")
+class CpuConfig(ResponseSerializer):
+    quota = serializers.CharField(help_text="Share of one CPU's time, such as 150%.")
+
+    def read_quota(self, row: Workspace) -> str:
+        return f"{row.cpu_millis / 10:g}%"
 
 
-class PendingResources(serializers.Serializer):
+class PendingResources(ResponseSerializer):
     cpus = serializers.FloatField(required=False)
     memory_mb = serializers.IntegerField(required=False)
     disk_size_mb = serializers.IntegerField(required=False)
 
 
 class SavedResources(ResourcesObject):
-    cpu_config = CpuConfig()
+    """Of a row with every column."""
+
+    cpu_config = CpuConfig(source="*")
     status = serializers.ChoiceField(Status.choices)
-    pending = PendingResources(required=False, help_text="What is saved and waits for the next start.")
+    pending = PendingResources(
+        required=False, source="pending_resources", help_text="Saved sizes that apply at the next start."
+    )
 
 
 class ResourcesResponse(Success):

@@ -1,4 +1,4 @@
-"""Resources, overlay size, reinstall, destroy (specification: Resources, Lifecycle and power)."""
+"""Changing resources and the size of the writable disk (specification, Resources, Filesystem)."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def resources_update(*, workspace: Workspace, actor: str, changes: dict[str, int
 def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) -> None:
     """Raises InvalidResources and the limit errors of `services.quota`; under the account's lock."""
     if wanted.disk_size_mb < workspace.applied_disk_size_mb:
-        sentence = f"A disk never shrinks; it has {workspace.applied_disk_size_mb} MiB."
-        raise InvalidResources(sentence, details={"disk_size_mb": [sentence]})
+        message = f"A disk cannot shrink; it has {workspace.applied_disk_size_mb} MiB."
+        raise InvalidResources(message, details={"disk_size_mb": [message]})
     if workspace.desktop_enabled:
         short = choice.short_for_desktop(workspace.catalog_snapshot, quota.columns_of(wanted))
         if short:
@@ -85,7 +85,7 @@ def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *,
 
 @transaction.atomic
 def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operation | None:
-    """Grow the disk now: a running workspace is stopped, resized and relaunched. None where it has that size.
+    """Grow the disk now: a running workspace is stopped, resized and relaunched. None if it already has that size.
 
     Raises as `resources_update`, and InvalidState (neither running nor stopped).
     """
@@ -101,19 +101,8 @@ def overlay_resize(*, workspace: Workspace, actor: str, size_mb: int) -> Operati
     if size_mb == workspace.applied_disk_size_mb == workspace.disk_size_mb:
         return None
     running = workspace.status == Status.RUNNING
-    # Only the disk is asked for: CPUs and memory that wait for the next start go on waiting.
+    # Only the disk was requested: saved CPUs and memory still wait for the next start.
     machine = replace(quota.applied_amount(workspace), disk_size_mb=size_mb)
     if running:
         require_growth_allowed(workspace, machine)
     return _resize(workspace, actor, wanted, machine, was_running=running)
-
-
-def pending(workspace: Workspace) -> dict[str, float | int]:
-    """The saved sizes that the machine does not have yet (wire contract, section 3)."""
-    waiting: dict[str, float | int] = {}
-    if workspace.cpu_millis != workspace.applied_cpu_millis:
-        waiting["cpus"] = workspace.cpus
-    for name in ("memory_mb", "disk_size_mb"):
-        if getattr(workspace, name) != getattr(workspace, f"applied_{name}"):
-            waiting[name] = getattr(workspace, name)
-    return waiting

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -11,18 +9,17 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import body_of, validated
-from common.responses import ok
-from workspaces import errors, representations, selectors
-from workspaces.models import Workspace
+from common.responses import respond
+from workspaces import errors, selectors
 from workspaces.requested import requested_workspace
 from workspaces.resources import serializers, services
 from workspaces.states import Status
 from workspaces.wait_response import wait_until_finished
 
 REFUSED = {
-    402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only where it is applied now",
+    402: "`POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`, only with `apply`",
     403: "`RESOURCE_NOT_ALLOWED`: above the plan",
-    503: "`VM_UNAVAILABLE`: the host is silent, or the resize failed (`details.reason`); the former sizes hold then",
+    503: "`VM_UNAVAILABLE`: the host does not respond, or the resize failed (`details.reason`) and nothing was changed",
 }
 
 
@@ -31,8 +28,9 @@ class ResourcesViewSet(ViewSet):
 
     @extend_schema(responses=serializers.ResourcesResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The saved sizes; `pending` names those that the machine does not have yet."""
-        return ok(resources=saved_resources(requested_workspace(request.user, workspace_id, whole=True)))
+        """The saved sizes; `pending` lists those that apply at the next start."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        return respond(serializers.ResourcesResponse, resources=workspace)
 
     @extend_schema(
         request=serializers.ResourcesRequest,
@@ -51,8 +49,8 @@ class ResourcesViewSet(ViewSet):
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Save sizes for the next start; with `apply` a running workspace is relaunched with them.
 
-        `relaunched` is true only where it was: with `apply` on one that does not run they are saved. With 202 the
-        relaunch goes on.
+        `relaunched` is false when the workspace was not running: the sizes are saved then. With 202 the relaunch
+        continues.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changes, apply = serializers.wanted(body_of(request))
@@ -60,10 +58,10 @@ class ResourcesViewSet(ViewSet):
             workspace=workspace, actor=request.user.label, changes=changes, apply=apply
         )
         ended = operation is None or wait_until_finished(operation)
-        updated = representations.resources_body(selectors.get_workspace(request.user, workspace.pk))
+        updated, body = selectors.get_workspace(request.user, workspace.pk), serializers.ResourcesUpdated
         if not ended:
-            return ok(202, accepted=True, updated=updated, relaunched=False)
-        return ok(updated=updated, relaunched=operation is not None)
+            return respond(body, 202, accepted=True, updated=updated, relaunched=False)
+        return respond(body, updated=updated, relaunched=operation is not None)
 
     @extend_schema(
         request=serializers.OverlayResizeRequest,
@@ -87,22 +85,11 @@ class ResourcesViewSet(ViewSet):
             operation = services.overlay_resize(workspace=workspace, actor=request.user.label, size_mb=size)
         except errors.InvalidResources as exc:
             raise errors.InvalidResources(exc.message, details={"size_mb": [exc.message]}) from exc
+        body = serializers.OverlayResized
         if operation is None:
-            return ok(size_mb=size, wasRunning=workspace.status == Status.RUNNING, relaunched=False)
+            running = workspace.status == Status.RUNNING
+            return respond(body, size_mb=size, wasRunning=running, relaunched=False)
         was_running = operation.params["was_running"]
         if not wait_until_finished(operation):
-            return ok(202, accepted=True, size_mb=size, wasRunning=was_running, relaunched=False)
-        return ok(size_mb=size, wasRunning=was_running, relaunched=was_running)
-
-
-def saved_resources(row: Workspace) -> dict[str, Any]:
-    """The resources object, of a row with every column."""
-    pending = services.pending(row)
-    body = {
-        **representations.resources_body(row),
-        "cpu_config": {"quota": f"{row.cpu_millis / 10:g}%"},
-        "status": row.status,
-    }
-    if "cpus" in pending:
-        pending["cpus"] = representations.whole_or_fraction(pending["cpus"])
-    return {**body, "pending": pending} if pending else body
+            return respond(body, 202, accepted=True, size_mb=size, wasRunning=was_running, relaunched=False)
+        return respond(body, size_mb=size, wasRunning=was_running, relaunched=was_running)

@@ -1,6 +1,8 @@
-"""OpenSSH public keys: what is accepted as one, and how it is shown."""
+"""OpenSSH public keys: validation and presentation."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import asyncssh
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -8,12 +10,12 @@ from rest_framework.serializers import ValidationError
 
 from vmbackend.guest import records
 
-PRIVATE = "This is a private key: keep it to yourself, and send the public one."
-LEAST_RSA_BITS = 2048
+PRIVATE = "This is a private key: do not share it; send the public one."
+MIN_RSA_BITS = 2048
 
 
 def public_key(text: str) -> str:
-    """One OpenSSH public key line, stripped. Raises ValidationError; its sentence never repeats the text."""
+    """One OpenSSH public key line, stripped. Raises ValidationError; its message never contains the text."""
     if "PRIVATE KEY" in text:
         raise ValidationError(PRIVATE)
     try:
@@ -21,9 +23,9 @@ def public_key(text: str) -> str:
         key = parsed(line)
     except (ValueError, asyncssh.KeyImportError) as exc:
         raise ValidationError("Give one OpenSSH public key line: its type, the key and a comment.") from exc
-    # dropbear takes smaller ones too.
-    if isinstance(key.pyca_key, RSAPublicKey) and key.pyca_key.key_size < LEAST_RSA_BITS:
-        raise ValidationError(f"An RSA key has at least {LEAST_RSA_BITS} bits.")
+    # dropbear itself accepts smaller ones.
+    if isinstance(key.pyca_key, RSAPublicKey) and key.pyca_key.key_size < MIN_RSA_BITS:
+        raise ValidationError(f"An RSA key must have at least {MIN_RSA_BITS} bits.")
     return line
 
 
@@ -33,11 +35,17 @@ def parsed(line: str) -> asyncssh.SSHKey:
 
 
 def fingerprint(line: str) -> str:
-    """`SHA256:...`, as ssh-keygen shows it; the comment is no part of it."""
+    """`SHA256:...`, as ssh-keygen shows it; without the comment."""
     return parsed(line).get_fingerprint()
 
 
-def key_body(line: str) -> dict[str, str]:
-    """A key as responses show it."""
+class PublicKey(NamedTuple):
+    fingerprint: str
+    type: str
+    comment: str
+
+
+def described_key(line: str) -> PublicKey:
+    """The parts of a key's line that responses show."""
     kind, _, rest = line.partition(" ")
-    return {"fingerprint": fingerprint(line), "type": kind, "comment": rest.partition(" ")[2].strip()}
+    return PublicKey(fingerprint(line), kind, rest.partition(" ")[2].strip())

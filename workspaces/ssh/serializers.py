@@ -1,4 +1,4 @@
-"""Request bodies of the SSH routes."""
+"""Requests and responses of the SSH routes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from rest_framework import serializers
 
 from common.fields import StrictBoolean, StrictChar
 from common.openapi import Success
+from common.serializers import BlankAsNull, ResponseSerializer
 from workspaces.ssh.keys import fingerprint, public_key
 
 FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
 class KeyRequest(serializers.Serializer):
-    """A key to let in, or with `remove` to let in no longer; then its fingerprint is enough."""
+    """A key to authorize, or with `remove` to revoke; its fingerprint is enough to revoke it."""
 
     public_key = StrictChar(max_length=8192, help_text="One OpenSSH public key line.")
     remove = StrictBoolean(default=False)
@@ -31,19 +32,21 @@ class KeyRequest(serializers.Serializer):
         return {**attrs, "public_key": line, "fingerprint": fingerprint(line)}
 
 
-class SshKey(serializers.Serializer):
+class SshKey(ResponseSerializer):
     fingerprint = serializers.CharField()
     type = serializers.CharField()
     comment = serializers.CharField()
 
 
-class SshObject(serializers.Serializer):
-    ssh_enabled = serializers.BooleanField()
-    ssh_id = serializers.CharField()
-    host = serializers.CharField(allow_null=True)
+class SshObject(ResponseSerializer):
+    """Of an `SshAccess`. Host and host key are null until the machine is made."""
+
+    ssh_enabled = serializers.BooleanField(source="workspace.ssh_enabled")
+    ssh_id = serializers.CharField(source="workspace.pk")
+    host = serializers.CharField(allow_null=True, source="workspace.ip")
     port = serializers.IntegerField()
     user = serializers.CharField()
-    host_key = serializers.CharField(allow_null=True)
+    host_key = BlankAsNull(source="workspace.ssh_host_key")
     keys = SshKey(many=True)
 
 
@@ -53,9 +56,9 @@ class SshResponse(Success):
 
 class SshChangedObject(SshObject):
     applied = serializers.BooleanField(
-        help_text="Whether the running guest has it; otherwise it applies at the next start."
+        help_text="Whether it is in effect in the running guest; otherwise it applies at the next start."
     )
-    problem = serializers.CharField(allow_null=True, help_text="Why it is not applied yet.")
+    problem = serializers.CharField(allow_null=True, help_text="Why it is not in effect yet.")
 
 
 class SshChangedResponse(Success):

@@ -1,4 +1,4 @@
-"""Who gets in by SSH: the row first, then the running guest.
+"""SSH access: first the row, then the running guest.
 
 Each raises VmMissing (destroyed) and NotFound (deleted); nothing has changed then.
 """
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 MAX_KEYS = 32
 COLUMNS = ("status", "ssh_enabled", "ssh_keys", "ip", "ssh_host_key", "control_port")
-# A request that changes the row while another one reaches the guest: the later one looks again.
+# Another request may change the row while the guest is being configured: then it is configured once more.
 APPLY_ATTEMPTS = 5
-# States in which the guest answers.
+# States in which the guest responds.
 GUEST_REACHABLE = frozenset({Status.RUNNING, Status.RESUMING, Status.WAKING})
 
 
 @transaction.atomic
 def ssh_switch(*, workspace: Workspace, actor: str, enabled: bool) -> Workspace:
-    """Let nobody in, or whoever has one of the keys, from the next `bring_to_guest` on."""
+    """Enable or disable the SSH server in the row; `apply_in_guest` makes it effective."""
     _lock(workspace)
     if workspace.ssh_enabled != enabled:
         word = "enabled" if enabled else "disabled"
@@ -43,7 +43,7 @@ def ssh_switch(*, workspace: Workspace, actor: str, enabled: bool) -> Workspace:
 
 @transaction.atomic
 def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
-    """Let a key in; the same key again only changes its comment. `line` is a valid one. Raises SshKeyLimit."""
+    """Authorize a key (a valid line); for an authorized one only the comment changes. Raises SshKeyLimit."""
     _lock(workspace)
     shown = fingerprint(line)
     others = keys_without(workspace.ssh_keys, shown)
@@ -56,7 +56,7 @@ def ssh_key_add(*, workspace: Workspace, actor: str, line: str) -> Workspace:
 
 @transaction.atomic
 def ssh_key_remove(*, workspace: Workspace, actor: str, key: str) -> Workspace:
-    """Let a key (its fingerprint) in no longer; connections that it opened stay. Raises SshKeyNotFound."""
+    """Revoke a key, by its fingerprint; its open connections stay. Raises SshKeyNotFound."""
     _lock(workspace)
     others = keys_without(workspace.ssh_keys, key)
     if len(others) == len(workspace.ssh_keys):
@@ -65,14 +65,14 @@ def ssh_key_remove(*, workspace: Workspace, actor: str, key: str) -> Workspace:
 
 
 def keys_without(lines: Sequence[str], key: str) -> list[str]:
-    """The lines but the one with that fingerprint."""
+    """The lines without the one with that fingerprint."""
     return [line for line in lines if fingerprint(line) != key]
 
 
 def apply_in_guest(workspace: Workspace) -> str | None:
-    """Bring a running guest to the row, outside of any transaction. None, or why it applies later.
+    """Configure a running guest as the row says, outside of any transaction. None, or why it applies later.
 
-    What could not be told is told by the next resume or wake, and with every start.
+    A change that could not be applied is applied by the next resume, wake or start.
     """
     for _ in range(APPLY_ATTEMPTS):
         if workspace.status != Status.RUNNING:
@@ -88,16 +88,16 @@ def apply_in_guest(workspace: Workspace) -> str | None:
         if _access(workspace) == before:
             mark_applied(workspace)
             return None
-    return "The access was changed by others meanwhile; look again."
+    return "The access was changed by concurrent requests; read it again."
 
 
 def mark_applied(workspace: Workspace) -> None:
-    """The guest has what the row says, unless the row has changed meanwhile."""
+    """Clear `ssh_stale`, unless the row has changed since the guest was configured."""
     update_unless_changed(workspace, ("ssh_enabled", "ssh_keys"), ssh_stale=False)
 
 
 def renew_access(row: Workspace) -> None:
-    """Tell a guest that has just come to run what was changed while it could not be told."""
+    """Apply, in a guest that has just resumed or woken, changes that it missed."""
     changed = Workspace.objects.filter(pk=row.pk, ssh_stale=True, status__in=GUEST_REACHABLE)
     if not changed.exists():
         return
@@ -114,7 +114,7 @@ def _access(workspace: Workspace) -> tuple[bool, list[str]]:
 
 
 def _lock(workspace: Workspace) -> None:
-    """No other change of its keys until this transaction ends. Raises NotFound, VmMissing."""
+    """Exclude concurrent changes of its keys until this transaction ends. Raises NotFound, VmMissing."""
     lock_current(workspace, COLUMNS)
     if workspace.status == Status.DESTROYED:
         raise VmMissing

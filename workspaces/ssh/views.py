@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -11,19 +9,18 @@ from rest_framework.viewsets import ViewSet
 from accounts.authentication import ApiRequest
 from common.openapi import refused
 from common.requests import validated
-from common.responses import ok
+from common.responses import respond
 from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.ssh import serializers, services
-from workspaces.ssh.keys import key_body
+from workspaces.ssh.selectors import SshAccess
 
-PORT, USER = 22, "root"
 CHANGED = {200: serializers.SshChangedResponse, **refused({409: "`vm_missing`"})}
 KEY_CHANGED = {
     200: serializers.SshChangedResponse,
     **refused(
         {
-            400: "`validation_error`: no OpenSSH public key",
+            400: "`validation_error`: not an OpenSSH public key",
             404: "`ssh_key_not_found`",
             409: "`ssh_key_limit_exceeded`; `vm_missing`",
         }
@@ -32,58 +29,46 @@ KEY_CHANGED = {
 
 
 class SshViewSet(ViewSet):
-    """SSH access by keys; there are no passwords.
+    """SSH access by public key; there are no passwords.
 
-    A change is saved and brought to a running guest at once; where that is not possible `applied` is false, and it
+    A change is saved and applied in a running guest immediately; if that is not possible, `applied` is false and it
     applies at the next start.
     """
 
     @extend_schema(responses=serializers.SshResponse)
     def retrieve(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Where to connect, the host key to expect there, and which keys are let in."""
-        return ok(ssh=ssh_body(requested_workspace(request.user, workspace_id, whole=True)))
+        """Where to connect, the host key to expect, and the authorized keys."""
+        workspace = requested_workspace(request.user, workspace_id, whole=True)
+        return respond(serializers.SshResponse, ssh=SshAccess(workspace))
 
     @extend_schema(request=None, responses=CHANGED)
     def enable(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Start the workspace's SSH server; the keys decide who gets in."""
+        """Start the SSH server of the workspace; its keys are authorized."""
         return self._switched(request, workspace_id, enabled=True)
 
     @extend_schema(request=None, responses=CHANGED)
     def disable(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Stop the SSH server and end its sessions; the keys are kept."""
+        """Stop the SSH server and close its sessions; the keys stay stored."""
         return self._switched(request, workspace_id, enabled=False)
 
     def _switched(self, request: ApiRequest, workspace_id: str, *, enabled: bool) -> Response:
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         changed = services.ssh_switch(workspace=workspace, actor=request.user.label, enabled=enabled)
-        return _answer(changed)
+        return _changed_response(changed)
 
     @extend_schema(request=serializers.KeyRequest, responses=KEY_CHANGED)
     def key(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Add a public key (at most 32), or with `remove` take one away, by its line or its fingerprint.
+        """Add a public key (at most 32), or with `remove` delete one, by its line or its fingerprint.
 
-        A key that is there already is no error. Removing one leaves the connections that it opened.
+        Idempotent. Removing a key leaves its open connections.
         """
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         data, actor = validated(serializers.KeyRequest, request), request.user.label
         if data["remove"]:
-            return _answer(services.ssh_key_remove(workspace=workspace, actor=actor, key=data["fingerprint"]))
-        return _answer(services.ssh_key_add(workspace=workspace, actor=actor, line=data["public_key"]))
+            return _changed_response(services.ssh_key_remove(workspace=workspace, actor=actor, key=data["fingerprint"]))
+        return _changed_response(services.ssh_key_add(workspace=workspace, actor=actor, line=data["public_key"]))
 
 
-def _answer(workspace: Workspace) -> Response:
-    problem = services.apply_in_guest(workspace)
-    return ok(ssh={**ssh_body(workspace), "applied": problem is None, "problem": problem})
-
-
-def ssh_body(row: Workspace) -> dict[str, Any]:
-    """The SSH object, of a row with every column. Host and host key are null until the machine is made."""
-    return {
-        "ssh_enabled": row.ssh_enabled,
-        "ssh_id": row.pk,
-        "host": row.ip,
-        "port": PORT,
-        "user": USER,
-        "host_key": row.ssh_host_key or None,
-        "keys": [key_body(line) for line in row.ssh_keys],
-    }
+def _changed_response(workspace: Workspace) -> Response:
+    """Apply the row in the guest and report it."""
+    return respond(serializers.SshChangedResponse, ssh=SshAccess(workspace, services.apply_in_guest(workspace)))

@@ -1,4 +1,4 @@
-"""Queries and bodies of the usage routes."""
+"""Queries and responses of the usage routes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from rest_framework.request import Request
 from common.durations import parse_duration
 from common.errors import ValidationError
 from common.openapi import Success
-from common.times import EPOCH
+from common.serializers import ResponseSerializer, Timestamp
+from common.times import EPOCH, from_epoch
+from workspaces.usage.amounts import Point
 from workspaces.usage.tiers import HOUR, TIERS, Tier, tier_reaching
 
 DEFAULT_SECONDS = HOUR
@@ -22,7 +24,7 @@ ACTIVITY_DAYS = 1
 
 
 class Moment(serializers.DateTimeField):
-    """ISO 8601; UTC without a zone. An unescaped `+`, which arrives as a space, is accepted. At the earliest 1970."""
+    """ISO 8601; without a zone it is UTC. An unencoded `+` arrives as a space. Earlier times become 1970."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(default_timezone=UTC, **kwargs)
@@ -33,14 +35,27 @@ class Moment(serializers.DateTimeField):
         return max(EPOCH, super().to_internal_value(value))
 
 
-class WindowQuery(serializers.Serializer):
-    """`from` and `to`; `from` must not be later."""
+class FromBeforeTo(serializers.Serializer):
+    """A field `from`, a keyword of Python, in front of the field `to`."""
+
+    def from_field(self) -> serializers.Field:
+        raise NotImplementedError
+
+    def get_fields(self) -> dict[str, serializers.Field]:
+        fields = super().get_fields()
+        names = list(fields)
+        names.insert(names.index("to"), "from")
+        fields["from"] = self.from_field()
+        return {name: fields[name] for name in names}
+
+
+class WindowQuery(FromBeforeTo):
+    """`from` and `to`, the former before the latter."""
 
     to = Moment(required=False, help_text="ISO 8601; default now.")
 
-    def get_fields(self) -> dict[str, serializers.Field]:
-        begin = Moment(required=False, help_text="ISO 8601.")
-        return {"from": begin, **super().get_fields()}
+    def from_field(self) -> serializers.Field:
+        return Moment(required=False, help_text="ISO 8601.")
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if "from" in attrs and attrs["from"] > attrs.get("to", timezone.now()):
@@ -65,7 +80,7 @@ class UsageQuery(WindowQuery):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is requested of a series. `begin` None: as far as each tier covers."""
+    """The requested window of a series. `begin` None: the whole range of each tier."""
 
     begin: datetime | None
     end: datetime
@@ -77,10 +92,7 @@ class Window:
 
 
 def window_of(request: Request) -> Window:
-    """`from` takes precedence over `last`; without both, what the tier covers, else the last hour.
-
-    Raises ValidationError.
-    """
+    """`from` takes precedence over `last`; default: the tier's range, else the last hour. Raises ValidationError."""
     data = _valid(UsageQuery, request)
     now = timezone.now()
     end = min(data.get("to", now), now)
@@ -97,7 +109,7 @@ def window_of(request: Request) -> Window:
 
 
 def activity_window(request: Request) -> tuple[datetime, datetime]:
-    """Default: the last day, up to now. Raises ValidationError."""
+    """Default: the last day; future times are cut off. Raises ValidationError."""
     data = _valid(WindowQuery, request)
     now = timezone.now()
     end = data.get("to", now)
@@ -110,7 +122,7 @@ def _valid(serializer: type[serializers.Serializer], request: Request) -> dict[s
     return dict(checked.validated_data)
 
 
-class UsageTotals(serializers.Serializer):
+class UsageTotals(ResponseSerializer):
     total_cpu_time_ns = serializers.IntegerField(help_text="Nanoseconds of CPU time.")
     total_disk_read = serializers.IntegerField(help_text="Bytes.")
     total_disk_write = serializers.IntegerField(help_text="Bytes.")
@@ -128,54 +140,61 @@ class TotalsResponse(Success):
     usage = UsageTotals()
 
 
-class UsagePointObject(serializers.Serializer):
-    timestamp = serializers.DateTimeField(help_text="Start of the bucket.")
+class UsagePointObject(ResponseSerializer):
+    timestamp = Timestamp(help_text="Start of the bucket.")
     cpu_time_ns = serializers.IntegerField()
-    cpu_percent = serializers.FloatField(help_text="Of its CPUs, over the time it was observed.")
-    memory_bytes = serializers.IntegerField(help_text="Average in use, as the guest reports it.")
+    cpu_percent = serializers.FloatField(help_text="Of the CPUs that it has, over the time measured.")
+    memory_bytes = serializers.IntegerField(help_text="Average memory in use, as reported by the guest.")
     disk_read_bytes = serializers.IntegerField()
     disk_write_bytes = serializers.IntegerField()
     net_rx_bytes = serializers.IntegerField()
     net_tx_bytes = serializers.IntegerField()
 
+    def read_timestamp(self, point: Point) -> datetime:
+        return from_epoch(point.start)
 
-class TierSeries(serializers.Serializer):
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {"from": serializers.DateTimeField(), **super().get_fields()}
 
-    to = serializers.DateTimeField()
+class TierSeries(FromBeforeTo, ResponseSerializer):
+    to = Timestamp()
     tier = serializers.IntegerField()
     resolution_seconds = serializers.IntegerField()
     points = UsagePointObject(many=True)
 
+    def from_field(self) -> serializers.Field:
+        return Timestamp()
 
-class SeriesResponse(TierSeries, Success):
+
+class SeriesEnvelope(Success):
     workspace_id = serializers.CharField()
+
+
+class SeriesResponse(SeriesEnvelope, TierSeries):
     tiers = TierSeries(many=True, required=False, help_text="With `all=true`: every tier.")
 
 
-class HistoryEntry(serializers.Serializer):
-    at = serializers.DateTimeField()
+class HistoryEntry(ResponseSerializer):
+    at = Timestamp()
     event = serializers.CharField()
     actor = serializers.CharField()
     detail = serializers.CharField()
 
 
 class WindowTotals(UsageTotals):
-    uptime_seconds = serializers.IntegerField(help_text="How long it was observed running.")
+    uptime_seconds = serializers.IntegerField(help_text="Seconds for which it was measured running.")
 
 
-class ActivityResponse(Success):
-    def get_fields(self) -> dict[str, serializers.Field]:
-        return {**super().get_fields(), "from": serializers.DateTimeField()}
-
-    to = serializers.DateTimeField()
+class ActivityResponse(FromBeforeTo, Success):
+    to = Timestamp()
     history = serializers.DictField(child=HistoryEntry(many=True), help_text="By workspace id, newest first.")
     truncated = serializers.BooleanField(help_text="Whether there are more than the 1000 entries returned.")
     window_aggregated = serializers.DictField(child=WindowTotals(), help_text="By workspace id.")
 
+    def from_field(self) -> serializers.Field:
+        return Timestamp()
 
-class ChartPoint(serializers.Serializer):
+
+class ChartPoint(ResponseSerializer):
+    # As text, which the cache holds.
     date = serializers.DateTimeField()
     creditsBurned = serializers.FloatField()
 

@@ -11,80 +11,79 @@ from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ApiRequest
 from common.openapi import MessageResponse, refused
-from common.responses import ok
-from common.times import from_epoch, iso
+from common.responses import respond
 from workspaces.models import Activity
 from workspaces.requested import requested_workspace
 from workspaces.usage import charts, serializers, services
 from workspaces.usage import selectors as usage
-from workspaces.usage.amounts import Point
 from workspaces.usage.tiers import TIERS, Tier
 
 INVALID = refused({400: "`validation_error`"})
 
 
 class AllUsageViewSet(ViewSet):
-    """Over all workspaces that the credential reaches."""
+    """Over all workspaces in the scope of the credential."""
 
     @extend_schema(operation_id="workspace_usage_all", responses=serializers.AllUsageResponse)
     def totals(self, request: ApiRequest) -> Response:
         """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
         each = usage.totals_by_workspace(request.user)
-        return ok(usage=each, total=usage.summed_totals(each.values()))
+        return respond(serializers.AllUsageResponse, usage=each, total=usage.summed_totals(each.values()))
 
     @extend_schema(parameters=[serializers.WindowQuery], responses={200: serializers.ActivityResponse, **INVALID})
     def activity(self, request: ApiRequest) -> Response:
-        """What happened, and what was used, within a window; default: the last 24 hours.
+        """Activity and usage within a window; default: the last 24 hours.
 
-        Sums are as fine as the tier of usage that reaches back to `from`: the bucket that holds `from` counts whole.
+        Sums use the finest tier that reaches back to `from`: the bucket that contains `from` counts as a whole.
         """
         begin, end = serializers.activity_window(request)
         entries, truncated = usage.activity_history(request.user, begin, end)
         sums = usage.window_by_workspace(request.user, begin.timestamp(), end.timestamp(), timezone.now().timestamp())
-        history: dict[str, list[dict[str, Any]]] = {}
+        history: dict[str, list[Activity]] = {}
         for entry in entries:
-            history.setdefault(entry.workspace_id, []).append(_entry_body(entry))
-        window = {"from": iso(begin), "to": iso(end)}
-        return ok(**window, history=history, truncated=truncated, window_aggregated=sums)
+            history.setdefault(entry.workspace_id, []).append(entry)
+        window = {"from": begin, "to": end}
+        body = serializers.ActivityResponse
+        return respond(body, **window, history=history, truncated=truncated, window_aggregated=sums)
 
 
 class UsageViewSet(ViewSet):
-    """Usage of one workspace. Billing is independent: neither tracking nor a deletion affects it."""
+    """Usage of one workspace. Billing is metered separately: neither tracking nor a deletion changes it."""
 
     @extend_schema(parameters=[serializers.UsageQuery], responses={200: serializers.SeriesResponse, **INVALID})
     def series(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The time series: of a tier, or of the finest tier that covers the window.
+        """The time series of a tier; by default the finest that reaches back to the start of the window.
 
-        `from` takes precedence over `last`; without both, what the given tier covers, else the last hour. There are no
-        points for times in which the workspace did not run, was not tracked or was not observed.
+        `from` takes precedence over `last`; default: the range of the given tier, else the last hour. There are no
+        points for times in which the workspace was not running, not tracked or not sampled.
         """
         workspace = requested_workspace(request.user, workspace_id)
         window = serializers.window_of(request)
         series = usage.Series(workspace)
-        body = _series_body(series, window, window.tier)
-        if window.every:
-            body["tiers"] = [_series_body(series, window, tier) for tier in TIERS]
-        return ok(workspace_id=workspace.pk, **body)
+        requested = _tier_series(series, window, window.tier)
+        every = [_tier_series(series, window, tier) for tier in TIERS] if window.every else None
+        return respond(serializers.SeriesResponse, workspace_id=workspace.pk, **requested, tiers=every)
 
     @extend_schema(responses=serializers.TotalsResponse)
     def totals(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Everything it used since its creation, or since its usage was deleted."""
+        """Totals since its creation, or since its usage was deleted."""
         workspace = requested_workspace(request.user, workspace_id)
-        return ok(workspace_id=workspace.pk, usage=usage.totals_of(workspace))
+        return respond(serializers.TotalsResponse, workspace_id=workspace.pk, usage=usage.totals_of(workspace))
 
     @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Credits burned recently: at most 7 points by minute, hour or day. May be a minute old."""
-        return ok(**charts.credits_chart(requested_workspace(request.user, workspace_id).pk))
+        """Credits used recently: at most 7 points by minute, hour or day. Cached for up to a minute."""
+        chart = charts.credits_chart(requested_workspace(request.user, workspace_id).pk)
+        return respond(serializers.ChartResponse, **chart)
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def start_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Let totals and series grow from now on, as they do by default. Idempotent."""
+        """Start tracking: totals and series are updated from now on. On by default. Idempotent."""
         return self._track(request, workspace_id, tracking=True)
 
     @extend_schema(request=None, responses=serializers.TrackingResponse)
     def stop_tracking(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Stop the growth of totals and series. Live statistics and billing continue. Idempotent."""
+        """Stop tracking: totals and series stay unchanged. Live statistics and billing continue. Idempotent."""
         return self._track(request, workspace_id, tracking=False)
 
     @extend_schema(request=None, responses=MessageResponse)
@@ -92,39 +91,22 @@ class UsageViewSet(ViewSet):
         """Delete totals and series permanently. Billing records stay."""
         workspace = requested_workspace(request.user, workspace_id)
         services.clear_usage(workspace=workspace, actor=request.user.label)
-        return ok(message="The usage data were deleted.")
+        return respond(MessageResponse, message="The usage data was deleted.")
 
     def _track(self, request: ApiRequest, workspace_id: str, *, tracking: bool) -> Response:
         workspace = requested_workspace(request.user, workspace_id)
         services.set_tracking(workspace=workspace, actor=request.user.label, tracking=tracking)
-        return ok(tracking=tracking)
+        return respond(serializers.TrackingResponse, tracking=tracking)
 
 
-def _series_body(series: usage.Series, window: serializers.Window, tier: Tier) -> dict[str, Any]:
+def _tier_series(series: usage.Series, window: serializers.Window, tier: Tier) -> dict[str, Any]:
     begin, end = window.begin_of(tier), window.end
-    # Slightly beyond `to`, to include the current bucket.
+    # Slightly beyond `to`, for the current bucket.
     points = series.points(tier.number, begin.timestamp(), end.timestamp() + 0.001)
     return {
-        "from": iso(begin),
-        "to": iso(end),
+        "from": begin,
+        "to": end,
         "tier": tier.number,
         "resolution_seconds": tier.resolution,
-        "points": [_point_body(point) for point in points],
+        "points": points,
     }
-
-
-def _point_body(point: Point) -> dict[str, Any]:
-    return {
-        "timestamp": iso(from_epoch(point.start)),
-        "cpu_time_ns": point.cpu_time_ns,
-        "cpu_percent": point.cpu_percent,
-        "memory_bytes": point.memory_bytes,
-        "disk_read_bytes": point.disk_read_bytes,
-        "disk_write_bytes": point.disk_write_bytes,
-        "net_rx_bytes": point.net_rx_bytes,
-        "net_tx_bytes": point.net_tx_bytes,
-    }
-
-
-def _entry_body(entry: Activity) -> dict[str, Any]:
-    return {"at": iso(entry.at), "event": entry.event, "actor": entry.actor, "detail": entry.detail}

@@ -1,4 +1,4 @@
-"""Bodies of the account routes."""
+"""Requests and responses of the account routes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from rest_framework import serializers
 
 from accounts.scopes import Scope
 from common.fields import StrictChar, StrictInteger
+from common.openapi import Success
+from common.serializers import Timestamp
 
 TOKEN_SCOPES = [Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE]
 
@@ -20,10 +22,9 @@ class TokenRequest(serializers.Serializer):
     )
 
 
-class TokenResponse(serializers.Serializer):
-    success = serializers.BooleanField(default=True)
+class TokenResponse(Success):
     token = serializers.CharField()
-    expiresAt = serializers.DateTimeField()
+    expiresAt = Timestamp(source="expires_at")
     scope = serializers.ChoiceField(choices=[scope.value for scope in TOKEN_SCOPES])
     ttl = serializers.IntegerField()
 
@@ -52,10 +53,9 @@ class CredentialBody(serializers.Serializer):
         return credential.workspace_id or None
 
 
-class CredentialResponse(serializers.Serializer):
-    success = serializers.BooleanField(default=True)
+class CredentialResponse(Success):
     credential = CredentialBody()
 
 
 class NewCredentialResponse(CredentialResponse):
-    client_secret = serializers.CharField(help_text="Shown once.")
+    client_secret = serializers.CharField(source="secret", help_text="Shown once.")

@@ -1,10 +1,10 @@
-from django.urls import path
+"""`/tokens` and `/credentials`."""
+
+from rest_framework.routers import SimpleRouter
 
 from accounts.api.views import CredentialViewSet, TokenViewSet
 
-urlpatterns = [
-    path("tokens", TokenViewSet.as_view({"post": "create"})),
-    path("credentials", CredentialViewSet.as_view({"post": "create"})),
-    path("credentials/<slug:credential_id>", CredentialViewSet.as_view({"delete": "destroy"})),
-    path("credentials/<slug:credential_id>/rotate", CredentialViewSet.as_view({"post": "rotate"})),
-]
+router = SimpleRouter(trailing_slash=False, use_regex_path=False)
+router.register("tokens", TokenViewSet, basename="token")
+router.register("credentials", CredentialViewSet, basename="credential")
+urlpatterns = router.urls

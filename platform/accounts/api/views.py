@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts import services
 from accounts.api import serializers as bodies
 from accounts.authentication import ApiRequest
-from accounts.models import Credential
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
 from common.openapi import MessageResponse
 from common.requests import validated
-from common.responses import ok
-from common.times import iso
+from common.responses import respond
 
 
 class TokenViewSet(ViewSet):
-    """Access tokens; minted with client credentials only, of any scope but billing."""
+    """Access tokens, issued to client credentials only, with any scope except billing."""
 
     allow_tokens = False
 
     @extend_schema(request=bodies.TokenRequest, responses={201: bodies.TokenResponse})
     def create(self, request: ApiRequest) -> Response:
-        """Mint an access token that reaches no further than the credential that mints it."""
+        """Issue an access token whose scope is within the scope of the credential."""
         data = validated(bodies.TokenRequest, request)
-        minted = services.token_mint(
+        issued = services.token_mint(
             actor=request.user,
             scope=Scope(data["scope"]),
             namespace=data.get("namespace"),
@@ -35,46 +34,39 @@ class TokenViewSet(ViewSet):
             ttl=data["ttl"],
             label=data["label"],
         )
-        return ok(
-            201,
-            token=minted.token,
-            expiresAt=iso(minted.expires_at),
-            scope=minted.scope.value,
-            ttl=minted.ttl,
-        )
+        return Response(bodies.TokenResponse(issued).data, status=201)
 
 
 class CredentialViewSet(ViewSet):
-    """Client credentials of the account; account scope only."""
+    """Client credentials of the account; requires account scope."""
 
     scopes = ACCOUNT_ONLY
     allow_tokens = False
+    lookup_url_kwarg = "credential_id"
+    lookup_value_converter = "slug"
 
     @extend_schema(request=bodies.CredentialRequest, responses={201: bodies.NewCredentialResponse})
     def create(self, request: ApiRequest) -> Response:
-        """Issue a credential. The secret is in this response and nowhere else."""
+        """Create a credential. The secret is returned in this response only."""
         data = validated(bodies.CredentialRequest, request)
-        made = services.credential_create(
+        new = services.credential_create(
             actor=request.user,
             name=data["name"],
             scope=Scope(data["scope"]),
             namespace=data.get("namespace"),
             workspace=data.get("workspace_id"),
         )
-        return ok(201, credential=credential_body(made.credential), client_secret=made.secret)
+        return Response(bodies.NewCredentialResponse(new).data, status=201)
 
     @extend_schema(request=None, responses={200: bodies.NewCredentialResponse})
+    @action(detail=True, methods=["post"])
     def rotate(self, request: ApiRequest, credential_id: str) -> Response:
-        """Replace the secret; the old one and its tokens end at once."""
-        made = services.credential_rotate(actor=request.user, credential_id=credential_id)
-        return ok(credential=credential_body(made.credential), client_secret=made.secret)
+        """Replace the secret; the old one and its tokens are revoked immediately."""
+        new = services.credential_rotate(actor=request.user, credential_id=credential_id)
+        return Response(bodies.NewCredentialResponse(new).data)
 
     @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, credential_id: str) -> Response:
-        """Delete a credential; it and its tokens end at once."""
+        """Delete a credential; it and its tokens are revoked immediately."""
         services.credential_delete(actor=request.user, credential_id=credential_id)
-        return ok(message="The credential is deleted.")
-
-
-def credential_body(credential: Credential) -> dict[str, object]:
-    return bodies.CredentialBody(credential).data
+        return respond(MessageResponse, message="The credential was deleted.")

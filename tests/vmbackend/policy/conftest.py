@@ -1,4 +1,4 @@
-"""Guests behind the real bridge, firewall and resolvers, and a world outside."""
+"""Simulated guests behind the real bridge, firewall and resolvers, and a simulated internet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Namespaces that stand for guests, and what they try."""
+"""Network namespaces that simulate guests, and their connection attempts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vmbackend.policy import NetworkPolicy
 
 INSTANCE = "fe0005"
 NXDOMAIN, NOTHING = "nxdomain", "nothing"
-# One attempt each second or so: what is let through answers at once.
+# A short timeout: an allowed connection answers at once.
 CONNECT = """
 import socket, sys
 try:
@@ -77,14 +77,14 @@ class Guest:
 
 @contextmanager
 def namespace() -> Iterator[int]:
-    """A process with a network of its own."""
-    saved_state = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--", "sleep", "600"])
+    """The pid of a process with its own network namespace."""
+    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--", "sleep", "600"])
     try:
-        until(lambda: _links(saved_state.pid) == ["lo"], 10, "the namespace is there")
-        yield saved_state.pid
+        until(lambda: _links(process.pid) == ["lo"], 10, "the namespace is there")
+        yield process.pid
     finally:
-        saved_state.kill()
-        saved_state.wait()
+        process.kill()
+        process.wait()
 
 
 def _links(pid: int) -> list[str]:
@@ -98,12 +98,12 @@ def namespaces() -> Iterator[Callable[[], int]]:
         yield lambda: stack.enter_context(namespace())
 
 
-def give(
+def apply_policy(
     network: Network, guest: Guest, *, generation: int = 1, before: int | None = None, **policy: object
 ) -> NetworkPort:
     port = NetworkPort("m5", guest.ip, NetworkPolicy(**policy), generation)  # type: ignore[arg-type]
-    former = NetworkPort("m5", guest.ip, port.policy, before) if before else None
-    network.attach(port, former)
+    previous = NetworkPort("m5", guest.ip, port.policy, before) if before else None
+    network.attach(port, previous)
     return port
 
 

@@ -1,4 +1,4 @@
-"""Who reaches a guest, and what is left of one that is revoked."""
+"""Connections to a guest, and cleanup of a detached one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.vmbackend.policy.guests import NOTHING, Guest, connects, give
+from tests.vmbackend.policy.guests import NOTHING, Guest, apply_policy, connects
 from vmbackend.libvirt import sockets
 from vmbackend.libvirt.firewall import NetworkPort
 from vmbackend.libvirt.network import Network
@@ -34,7 +34,7 @@ sys.stdin.read()
 
 @contextmanager
 def serving(guest: Guest, *ports: int) -> Iterator[None]:
-    """Somebody in the guest listens on these ports."""
+    """A process in the guest listens on these ports."""
     command = ["nsenter", "-t", str(guest.pid), "-n", sys.executable, "-c", SERVE, *map(str, ports)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -48,16 +48,16 @@ def serving(guest: Guest, *ports: int) -> Iterator[None]:
 def test_the_host_reaches_listed_ports_only(network: Network, guest: Guest) -> None:
     ports = [22, 8080, 9090, 10022]
     with serving(guest, *ports):
-        give(network, guest)
+        apply_policy(network, guest)
         assert [port for port in ports if connects(guest.ip, port)] == ports
-        give(network, guest, ingress_ports=(8080,))
+        apply_policy(network, guest, ingress_ports=(8080,))
         assert [port for port in ports if connects(guest.ip, port)] == [22, 8080, 10022]
-        # What it asked for itself still comes back.
+        # Replies to its own requests still arrive.
         assert guest.resolve("www.example.com") != NOTHING
 
 
 def test_the_hosts_connections_to_a_guest_are_counted_and_ended(network: Network, guest: Guest) -> None:
-    give(network, guest)
+    apply_policy(network, guest)
     with serving(guest, 22, 8080, 9090), ExitStack() as stack:
         open_ = {port: stack.enter_context(socket.create_connection((guest.ip, port), 2)) for port in (22, 8080, 9090)}
         assert sockets.count_connections(guest.ip) == 2
@@ -76,19 +76,19 @@ def test_a_removed_firewall_table_is_reinstalled(network: Network, guest: Guest,
     MachineDir(folder, "m5").write_record(Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy))
     network.attach(NetworkPort("m5", guest.ip, policy))
     before = _tables(network)
-    keeper = NetworkMaintainer(network, lambda: machine_dirs(folder))
-    keeper.maintain_once(0)
+    maintainer = NetworkMaintainer(network, lambda: machine_dirs(folder))
+    maintainer.maintain_once(0)
     assert _tables(network) == before
     subprocess.run(["nft", "delete", "table", family, network.table], check=True)
     with serving(guest, 8080, 9090):
-        keeper.maintain_once(1)
+        maintainer.maintain_once(1)
         assert [port for port in (8080, 9090) if connects(guest.ip, port)] == [8080]
     assert _tables(network) == before
 
 
 def test_detach_removes_every_rule_of_a_machine(network: Network, guest: Guest) -> None:
     before = _tables(network)
-    give(network, guest, allow_internet=False, egress=("one.test", "192.0.2.0/24"), ingress_ports=(80,))
+    apply_policy(network, guest, allow_internet=False, egress=("one.test", "192.0.2.0/24"), ingress_ports=(80,))
     assert _tables(network) != before
     for _ in range(2):
         network.detach(guest.ip, "m5")

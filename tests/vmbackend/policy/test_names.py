@@ -1,4 +1,4 @@
-"""Names that a guest may ask for and reach, by traffic."""
+"""Names that a guest may resolve and reach, tested by traffic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.vm.outside import Outside
-from tests.vmbackend.policy.guests import NOTHING, NXDOMAIN, RESOLVE, Guest, give
+from tests.vmbackend.policy.guests import NOTHING, NXDOMAIN, RESOLVE, Guest, apply_policy
 from vmbackend.libvirt.firewall import NetworkPort
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import NetworkMaintainer
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.host
 
 
 def test_a_listed_name_is_reached_after_it_was_asked_for(network: Network, guest: Guest, world: Outside) -> None:
-    give(network, guest, allow_internet=False, egress=("api.example.com",))
+    apply_policy(network, guest, allow_internet=False, egress=("api.example.com",))
     assert not guest.reaches(world.address)
     assert guest.resolve("api.example.com") == world.address
     assert guest.reaches(world.address)
@@ -45,7 +45,7 @@ def test_a_listed_name_is_reached_after_it_was_asked_for(network: Network, guest
 def test_egress_names_and_wildcards(
     network: Network, guest: Guest, world: Outside, egress: tuple[str, ...], resolved: list[str], refused: list[str]
 ) -> None:
-    give(network, guest, allow_internet=False, egress=egress)
+    apply_policy(network, guest, allow_internet=False, egress=egress)
     assert {name: guest.resolve(name) for name in resolved} == dict.fromkeys(resolved, world.address)
     assert {name: guest.resolve(name) for name in refused} == dict.fromkeys(refused, NXDOMAIN)
 
@@ -54,7 +54,7 @@ def test_allowed_names_of_one_machine_do_not_apply_to_another(
     network: Network, new_guest: Callable[[int], Guest], world: Outside
 ) -> None:
     one, two = new_guest(5), new_guest(6)
-    give(network, one, allow_internet=False, egress=("one.test",))
+    apply_policy(network, one, allow_internet=False, egress=("one.test",))
     network.attach(NetworkPort("m6", two.ip, NetworkPolicy(allow_internet=False, egress=("two.test",))))
     assert one.resolve("one.test") == two.resolve("two.test") == world.address
     assert one.resolve("two.test") == two.resolve("one.test") == NXDOMAIN
@@ -70,7 +70,7 @@ def test_a_name_that_resolves_to_an_internal_address_allows_nothing(
 ) -> None:
     guest, other = new_guest(5), new_guest(6)
     network.attach(NetworkPort("m6", other.ip, NetworkPolicy()))
-    give(network, guest, allow_internet=False, egress=("*.rebind.test",))
+    apply_policy(network, guest, allow_internet=False, egress=("*.rebind.test",))
     host = next(iter(addresses_of_host()))
     address = {"host": host, "gateway": guest.gateway, "other": other.ip}[of]
     with listening() as port:
@@ -96,8 +96,8 @@ def listening() -> Iterator[int]:
 def test_a_learned_address_is_reachable_for_the_lifetime_of_its_dns_answer(
     network: Network, guest: Guest, world: Outside
 ) -> None:
-    """However the turns fall: an address that was answered in this turn outlives its end, and ends with the next."""
-    give(network, guest, allow_internet=False, egress=("api.example.com",))
+    """An address learned in one expiry round is still valid in the next and expires in the one after."""
+    apply_policy(network, guest, allow_internet=False, egress=("api.example.com",))
     seconds = int(guest.run(RESOLVE, "api.example.com", guest.gateway).split()[1])
     assert 0 < seconds <= 60
     network.expire_learned_addresses(guest.ip, 0)
@@ -109,7 +109,7 @@ def test_a_learned_address_is_reachable_for_the_lifetime_of_its_dns_answer(
 
 
 def test_learned_addresses_survive_a_restart_of_the_driver(network: Network, guest: Guest, world: Outside) -> None:
-    port = give(network, guest, allow_internet=False, egress=("api.example.com",))
+    port = apply_policy(network, guest, allow_internet=False, egress=("api.example.com",))
     guest.resolve("api.example.com")
     before = dict(_running(network._settings.machines_dir))
     network.install([port])
@@ -118,12 +118,12 @@ def test_learned_addresses_survive_a_restart_of_the_driver(network: Network, gue
 
 
 def test_a_change_of_names_takes_effect_on_the_resolver(network: Network, guest: Guest, world: Outside) -> None:
-    give(network, guest, allow_internet=False, egress=("one.test",))
+    apply_policy(network, guest, allow_internet=False, egress=("one.test",))
     assert guest.resolve("one.test") == world.address
-    give(network, guest, generation=2, before=1, allow_internet=False, egress=("two.test",))
+    apply_policy(network, guest, generation=2, before=1, allow_internet=False, egress=("two.test",))
     assert guest.resolve("one.test") == NXDOMAIN
     assert guest.resolve("two.test") == world.address
-    give(network, guest, generation=3, before=2, allow_internet=False)
+    apply_policy(network, guest, generation=3, before=2, allow_internet=False)
     assert guest.resolve("two.test") == "refused"
     assert not guest.reaches(world.address)
     assert len(list(_running(network._settings.machines_dir))) == 1
@@ -150,7 +150,7 @@ def test_a_guest_that_floods_the_resolver_does_not_block_others(
     network: Network, new_guest: Callable[[int], Guest], world: Outside
 ) -> None:
     loud, other = new_guest(5), new_guest(6)
-    give(network, loud)
+    apply_policy(network, loud)
     network.attach(NetworkPort("m6", other.ip, NetworkPolicy()))
     assert 0 < int(loud.run(FLOOD, loud.gateway)) < 2500
     assert other.resolve("www.example.com") == world.address
@@ -164,9 +164,9 @@ def test_a_dead_resolver_is_restarted_and_orphaned_resolvers_are_stopped(
     record = Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy)
     MachineDir(folder, "m5").write_record(record)
     network.attach(NetworkPort("m5", guest.ip, policy))
-    stray = MachineDir(folder, "gone")
-    stray.create()
-    Resolver(stray.resolver).start_for_names(guest.gateway, ["x.test"], ["inet#none#none"], 60)
+    orphan = MachineDir(folder, "gone")
+    orphan.create()
+    Resolver(orphan.resolver).start_for_names(guest.gateway, ["x.test"], ["inet#none#none"], 60)
     Resolver(MachineDir(folder, "m5").resolver).stop()
     Resolver(folder / ".network" / "resolver").stop()
     assert guest.resolve("api.example.com") in ("refused", NOTHING)

@@ -11,7 +11,7 @@ from vmbackend.driver import MachineSpec
 from vmbackend.fake.store import FakeStore
 from workspaces.images.services import catalog_entry_save
 from workspaces.models import CatalogEntry, Workspace
-from workspaces.schemas import WorkspaceResponse
+from workspaces.serializers import WorkspaceResponse
 
 PASSWORD = {"key": "POSTGRES_PASSWORD", "value": "secret-1"}
 

@@ -141,3 +141,10 @@ def test_a_preset_belongs_to_one_entry(entry: Callable[..., CatalogEntry]) -> No
 def test_an_entry_that_staff_deleted_does_not_come_back_by_itself(api: Caller) -> None:
     CatalogEntry.objects.filter(pk="postgres").delete()
     assert api.get("/workspace/images?search=postgresql").json()["images"] == []
+
+
+def test_a_deleted_entry_is_no_longer_listed(staff: Client, api: Caller) -> None:
+    answer = staff.post(f"{ADMIN}postgres/delete/", {"post": "yes"})
+    assert answer.status_code == 302, answer.content
+    assert not CatalogEntry.objects.filter(pk="postgres").exists()
+    assert "postgres" not in [entry["id"] for entry in api.get("/workspace/images").json()["images"]]

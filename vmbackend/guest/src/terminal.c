@@ -71,7 +71,7 @@ void terminal_exec(char **argv)
 {
 	if (!*argv)
 		exec_any_shell();
-	/* Checked first: once the command has the terminal, a failure message cannot be told from its output. */
+	/* Checked first: once the command has the terminal, a failure message looks like its output. */
 	if (!on_path(*argv))
 		die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN, "cannot start %s: %s", *argv, strerror(errno));
 	send_mark();

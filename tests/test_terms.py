@@ -1,0 +1,93 @@
+"""Terms that were given up (CONTRIBUTING.md, Glossary) do not come back in code, tests and documents."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+ROOT = Path(settings.ROOT)
+# Texts of others, generated files, the renaming migrations, and the two places that name the old terms on purpose.
+LEFT_OUT = re.compile(
+    r"(^|/)(migrations|static)/|\.lock$|^LICENSE$|^CHANGELOG\.md$|^tests/test_terms\.py$|\.(png|svg|ico|woff2?|patch)$"
+)
+
+UNTRACKED = {"var", "dist", "__pycache__"}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A regular expression for the old term, what is said instead, and the folders that are not searched for it."""
+
+    old: str
+    new: str
+    not_in: tuple[str, ...] = ()
+
+
+TERMS = [
+    Term(r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel", ("tests/",)),
+    Term(r"\brung(_at)?\b", "notified, notified_at"),
+    Term(r"\brings\b", "notifies", ("tests/",)),
+    Term(r"HostSide|hostside|host_side\b", "HostRuntime, host runtime"),
+    Term(r"BootLogs", "ConsolePublisher"),
+    Term(r"\bimage_pin\b|\bPin\b|(namespace|workspace)_pin\b", "ScopeBinding, catalog snapshot"),
+    Term(r"\blet_in\b", "WakeCoalescer.ensure_running"),
+    Term(r"NamesKeeper|\bPreparer\b|\bReadToEnd\b|\bSenderGone\b|\bBoundedKept\b", "the glossary's classes"),
+    Term(r"\bclass (Followers|Kept|Ticket|Sleeper)\b", "ChannelLeaders, BoundedBuffer, ...", ("tests/vm/",)),
+    Term(r"\bfreshen(s|ed)?\b", "resync"),
+    Term(r"(?i)\bleftovers?\b", "orphan", ("tests/", "benchmarks/")),
+    Term(r"(?i)\b(lower|higher) rooms?\b|\brooms and floors\b|, Floors\)", "app, layer"),
+    Term(r"(?i)\bkeeper thread", "heartbeat thread, maintenance thread"),
+    Term(r"(?i)\bmend(s|ed|ing)?\b", "fix, repair, correct"),
+    Term(r"(?i)\bto be had\b", "available"),
+    Term(r"(?i)\bout of turn\b", "invalid state"),
+    Term(r"(?i)\btwice is no error\b", "Idempotent.", ("workspaces/",)),
+    Term(r"(?i)\bwhoever\b", "the process, the caller, ...", ("tests/", "workspaces/")),
+    Term(r"(?i)\banew\b", "again", ("tests/", "workspaces/")),
+    Term(r"(?i)\bmeanwhile\b", "say when", ("tests/", "workspaces/", "benchmarks/")),
+    Term(r"(?i)(?<![=\"])\bnobody\b(?![-.\"])", "no process, no caller, ...", ("tests/", "workspaces/")),
+    Term(r"\btold\b", "reported, notified", ("tests/", "workspaces/")),
+]
+
+
+def files() -> Iterator[Path]:
+    """The files of the project, without what is built or left out."""
+    for folder, inner, names in os.walk(ROOT):
+        inner[:] = sorted(name for name in inner if name not in UNTRACKED and (name[0] != "." or name == ".ci"))
+        for path in sorted(Path(folder) / name for name in names):
+            if not LEFT_OUT.search(str(path.relative_to(ROOT))):
+                yield path
+
+
+@cache
+def lines() -> list[tuple[str, str]]:
+    """Place and text of each line of the tree's files."""
+    found = []
+    for path in files():
+        name = str(path.relative_to(ROOT))
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        found += [(f"{name}:{number}", line) for number, line in enumerate(text.splitlines(), 1)]
+    return found
+
+
+def places(term: Term) -> list[str]:
+    pattern = re.compile(term.old)
+    return [
+        f"{place}: {line.strip()[:100]}"
+        for place, line in lines()
+        if pattern.search(line) and not place.startswith(term.not_in)
+    ]
+
+
+@pytest.mark.parametrize("term", TERMS, ids=lambda term: term.old)
+def test_an_old_term_is_gone(term: Term) -> None:
+    assert places(term) == [], f"say instead: {term.new}"
