@@ -80,7 +80,7 @@ async def in_request_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwa
 
 
 async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, which goes on if the caller is cancelled: what changes a guest does not stop where its client
+    """Await `work`, which continues if the caller is cancelled: a change of a guest is completed even if its client
     disconnects.
 
     `work` may outlive its request, so it uses `asyncio.to_thread` and not the request's thread.

@@ -60,8 +60,8 @@ class CommandsViewSet(AsyncViewSet):
     async def execute(self, request: ApiRequest, workspace_id: str) -> Response:
         """Run a command in the workspace to its end. At the timeout its whole process group is killed (code 124).
 
-        At most 1 MiB of each output is returned; `truncated` says whether there was more. The command goes on if the
-        client disconnects.
+        At most 1 MiB of each output is returned; `truncated` says whether there was more. The command
+        continues if the client disconnects.
         """
         command = await in_request_thread(_checked_command, request, workspace_id)
         return Response(ExecResponse(await run_to_end(_run(command))).data)

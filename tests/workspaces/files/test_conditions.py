@@ -90,7 +90,7 @@ def aged(file: Path, seconds: float = 3600) -> None:
     os.utime(file, (then, then))
 
 
-def test_a_download_goes_on_only_where_the_file_is_still_the_same(api: Caller, disk: Path) -> None:
+def test_a_download_is_resumed_only_if_the_file_has_not_changed(api: Caller, disk: Path) -> None:
     write(api, "/ten", b"0123456789")
     aged(disk / "ten")
     first, _ = ask(api, "GET", f"{FILES}?path=/ten", Accept=RAW)

@@ -38,7 +38,7 @@ def test_raw_bytes_both_ways(api: Caller, made: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "relative", "/nul%00", "/" + "x" * 5000])
-def test_a_path_that_is_none_is_400(api: Caller, made: str, path: str) -> None:
+def test_an_invalid_path_is_400(api: Caller, made: str, path: str) -> None:
     for answer in (ask(api, "GET", f"{FILES}?path={path}")[0], ask(api, "POST", f"{FILES}?path={path}", b"x", RAW)[0]):
         assert (answer.status_code, list(answer.json()["details"])) == (400, ["path"])
     if path:
@@ -121,7 +121,7 @@ def test_another_content_type_is_415(api: Caller, made: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
-def test_other_methods_and_nobody_through_asgi(api: Caller, made: str) -> None:
+def test_other_methods_and_missing_credentials_through_asgi(api: Caller, made: str) -> None:
     answer, _ = ask(api, "PUT", FILES)
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     answer, _ = ask(api, "GET", f"{FILES}?path=/x", X_Client_Secret="wrong")

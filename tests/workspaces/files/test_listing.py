@@ -91,7 +91,7 @@ def test_names_are_shown_and_those_that_cannot_be_are_addressed_otherwise(api: C
     assert body == b"inside"
 
 
-def test_entries_made_meanwhile_do_not_shift_the_pages(api: Caller, disk: Path) -> None:
+def test_entries_created_between_requests_do_not_shift_the_pages(api: Caller, disk: Path) -> None:
     for name in "bdf":
         (disk / name).touch()
     first = api.get(f"{LISTING}?limit=2").json()

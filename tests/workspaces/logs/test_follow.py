@@ -202,9 +202,7 @@ FORGED = b"1999-01-01T00:00:00.000Z "
 TRUE = "2026-01-31T12:00:00.000Z"
 
 
-def test_the_rest_of_a_console_line_is_what_it_is_whatever_it_looks_like(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rest_of_a_console_line_is_never_parsed_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "PARTIAL_SECONDS", 0.0)
     log = Folder(tmp_path, console=True)
     follower, _ = begun(log)
@@ -244,13 +242,13 @@ def test_a_log_that_is_removed_waits_for_the_next(log: Folder) -> None:
     assert lines == [b"new one"]
 
 
-def test_another_follower_goes_on_from_the_place_of_the_first(log: Folder) -> None:
+def test_another_follower_continues_from_the_position_of_the_first(log: Folder) -> None:
     log.write(b"one\n")
     follower, _ = begun(log)
     log.write(b"two\n")
     changes = asyncio.run(follower.poll())  # found, and the process died before it was published
     assert changes is not None
-    text = str(follower._place)
+    text = str(follower._position)
     log.rotate()
     log.write(b"three\n")
     assert everything(Follower(log, LogPosition.parse(text))) == ([b"two", b"three"], 0)

@@ -14,7 +14,7 @@ from django.test import AsyncClient
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import bring
+from tests.workspaces.moves import bring, until
 from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
 from vmbackend.bootlog import timestamp_prefix
@@ -191,7 +191,7 @@ def test_the_consoles_files_are_read_on_the_host(api: Caller, made: str) -> None
 @pytest.mark.parametrize(
     "name", ["none.log", "..", ".hidden", "a b", "%2e%2e%2fetc%2fpasswd", "x" * 200, "a%00b", "%FF"]
 )
-def test_a_file_that_is_none_is_404(api: Caller, made: str, name: str) -> None:
+def test_an_unknown_file_is_404(api: Caller, made: str, name: str) -> None:
     answer, _ = download(api, name)
     assert answer.status_code == 404
     assert answer.json()["success"] is False
@@ -242,7 +242,9 @@ def test_the_console_of_earlier_starts_stays_or_goes(api: Caller, vmhost: FakeHo
     assert shown(api) == ["booted"] * (2 if keep else 1)
 
 
-def test_a_silent_host_or_guest_is_told(api: Caller, vmhost: FakeHost, made: str, monkeypatch: Any) -> None:
+def test_a_host_or_guest_that_does_not_answer_is_vm_unavailable(
+    api: Caller, vmhost: FakeHost, made: str, monkeypatch: Any
+) -> None:
     monkeypatch.setattr("workspaces.host_rpc.REPLY_SECONDS", 0.2)
     vmhost.hold_tasks()
     for path in ("", "/list", "/file/boot.log"):
@@ -250,6 +252,7 @@ def test_a_silent_host_or_guest_is_told(api: Caller, vmhost: FakeHost, made: str
         assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     vmhost.release_tasks()
     vmhost.driver.kill(made)
+    until(lambda: Workspace.objects.get(pk=made).status != Status.RUNNING)
     Workspace.objects.filter(pk=made).update(status=Status.RUNNING)
     answer = api.get(f"{LOGS}?source=cmd")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")

@@ -182,7 +182,9 @@ def test_a_client_that_comes_back_misses_nothing(api: Caller, log: Path) -> None
     run(work)
 
 
-def test_a_stream_goes_on_when_its_workspace_does(api: Caller, vmhost: FakeHost, made: str, log: Path) -> None:
+def test_a_stream_continues_when_its_workspace_starts_again(
+    api: Caller, vmhost: FakeHost, made: str, log: Path
+) -> None:
     append(log, b"one\n")
 
     async def work() -> None:
@@ -197,7 +199,7 @@ def test_a_stream_goes_on_when_its_workspace_does(api: Caller, vmhost: FakeHost,
     run(work)
 
 
-def test_a_clear_is_told_to_open_streams_and_nothing_of_before_comes_after(
+def test_a_clear_is_published_to_open_streams_and_no_earlier_line_follows_it(
     api: Caller, log: Path, console: Any
 ) -> None:
     append(log, b"secret\n")
@@ -238,7 +240,7 @@ def test_a_clear_that_fails_leaves_streams_that_go_on(api: Caller, log: Path, mo
     run(work)
 
 
-def test_reading_a_programs_log_is_a_use_and_looking_at_stats_or_the_console_is_none(api: Caller, log: Path) -> None:
+def test_reading_a_programs_log_is_a_use_and_reading_stats_or_the_console_is_not(api: Caller, log: Path) -> None:
     workspace_id = Workspace.objects.get(slug="the-box").pk
 
     async def used(path: str) -> bool:

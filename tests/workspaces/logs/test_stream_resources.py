@@ -64,7 +64,7 @@ def test_without_giving_it_back_each_would_hold_a_thread(api: Caller, monkeypatc
     assert threads > STREAMS / 2  # threads of others may end meanwhile
 
 
-def test_a_clear_within_a_transaction_is_told_with_its_commit(api: Caller) -> None:
+def test_a_clear_within_a_transaction_is_published_with_its_commit(api: Caller) -> None:
     channel = log_channel("ws_x", "cmd")
 
     async def begin() -> None:

@@ -220,7 +220,7 @@ def test_a_sender_quicker_than_the_guest_waits(api: Caller, disk: Path, monkeypa
 
 
 @pytest.mark.parametrize("announced", [{}, {"content-length": str(50 * CHUNK_BYTES)}])
-def test_no_more_than_the_limit_is_kept_of_a_body_that_is_taken_whole(
+def test_no_more_than_the_limit_of_a_spooled_body_is_stored(
     api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, announced: dict[str, str]
 ) -> None:
     monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", CHUNK_BYTES)
