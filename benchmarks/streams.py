@@ -134,9 +134,9 @@ class Event:
 
 
 @asynccontextmanager
-async def client(of: Server, last: str = "", *, room: int = 1 << 20) -> AsyncIterator[AsyncIterator[Event]]:
-    """One client, which takes `room` bytes unread; leaving it cuts the connection off with a reset."""
-    reader, writer = await asyncio.open_unix_connection(str(of.socket), limit=room)
+async def client(of: Server, last: str = "", *, limit: int = 1 << 20) -> AsyncIterator[AsyncIterator[Event]]:
+    """One client, which takes `limit` bytes unread; leaving it cuts the connection off with a reset."""
+    reader, writer = await asyncio.open_unix_connection(str(of.socket), limit=limit)
     sent = {"Host": "localhost", **of.headers, **({"Last-Event-ID": last} if last else {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
     path = f"/workspace/{of.workspace}/logs/stream/boot?tail_lines=0"
@@ -259,7 +259,7 @@ async def deaf(of: Server, writer: Writer) -> None:
     before = of.held()["MiB"]
     async with AsyncExitStack() as stack:
         for _ in range(DEAF):
-            await stack.enter_async_context(client(of, room=1024))
+            await stack.enter_async_context(client(of, limit=1024))
         for _ in range(DEAF_EVENTS):
             await writer.write(padding=DEAF_BYTES)
         await asyncio.sleep(2)

@@ -14,7 +14,7 @@ import httpx
 from benchmarks.common import Instance, show
 from benchmarks.raw import COMMAND, RawGuest, raw_guest
 from supervise.instance import load_instance
-from tests.vm.sleeper import Sleeper, open_sleeper
+from tests.vm.sleep_command import SleepCommand, open_sleep_command
 
 SETTLE_SECONDS = 1  # a machine that has just started takes CPU from the next
 RAW_BAR, COLD_BAR = "at most 1.3", "at most 0.4"
@@ -40,10 +40,12 @@ def raw_wake(guest: RawGuest) -> float:
     return time.monotonic() - begun
 
 
-def measure(client: httpx.Client, path: str, workspace_id: str, guest: RawGuest, sleeper: Sleeper) -> list[float]:
+def measure(
+    client: httpx.Client, path: str, workspace_id: str, guest: RawGuest, sleep_command: SleepCommand
+) -> list[float]:
     raw = raw_wake(guest)
     time.sleep(SETTLE_SECONDS)
-    sleeper.sleep(workspace_id)
+    sleep_command.sleep(workspace_id)
     wake = to_first_command(client, path, "resume")
     time.sleep(SETTLE_SECONDS)
     client.post(f"{path}/stop").raise_for_status()
@@ -63,10 +65,10 @@ def main() -> None:
     with (
         instance.workspace(options.memory) as (client, workspace_id),
         raw_guest(instance, options.memory) as guest,
-        open_sleeper(here, here.settings()) as sleeper,
+        open_sleep_command(here, here.settings()) as sleep_command,
     ):
         for number in range(options.count):
-            rows.append(measure(client, f"/workspace/{workspace_id}", workspace_id, guest, sleeper))
+            rows.append(measure(client, f"/workspace/{workspace_id}", workspace_id, guest, sleep_command))
             wake, raw, cold = rows[-1]
             print(f"  {number + 1:>3}: wake {wake:.3f} s, raw {raw:.3f} s, cold {cold:.3f} s", flush=True)
     wakes, raws, colds = ([row[column] for row in rows] for column in range(3))

@@ -177,7 +177,7 @@ def test_an_account_with_workspaces_is_not_deleted_by_accident(staff: Client, ap
 
 
 @pytest.mark.parametrize("action", ["start", "stop", "remove"])
-def test_actions_tell_what_refuses_them(staff: Client, api: Caller, action: str) -> None:
+def test_refused_actions_show_the_reason(staff: Client, api: Caller, action: str) -> None:
     row = make_workspace(api.account, status="stopped" if action == "start" else "running")
     form = {"action": action, "_selected_action": [row.pk]}
     answer = staff.post("/admin/workspaces/workspace/", form, follow=True)

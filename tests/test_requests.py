@@ -137,7 +137,7 @@ def test_an_odd_accept_header_is_answered_with_json(api: Caller) -> None:
         assert api.get("/workspace", Accept=accept).json()["success"] is True
 
 
-def test_what_nobody_expected_is_internal_error_without_a_word_of_it(
+def test_an_unexpected_exception_is_internal_error_without_details(
     api: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from workspaces import selectors

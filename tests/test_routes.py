@@ -62,7 +62,7 @@ def test_every_documented_route_that_exists_is_matched(line: str) -> None:
 
 
 @every_route
-def test_nobody_is_refused(world: World, route: Route) -> None:
+def test_a_request_without_credentials_is_refused(world: World, route: Route) -> None:
     for headers in (
         {},
         {"X-Client-ID": world.owner.client_id},

@@ -31,9 +31,7 @@ class Term:
 
 
 TERMS = [
-    Term(
-        r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel", ("tests/fakehost.py", "tests/vm/", "tests/workspaces/")
-    ),
+    Term(r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel", ("tests/fakehost.py", "tests/workspaces/")),
     Term(r"\brung(_at)?\b", "notified, notified_at"),
     Term(r"\brings\b", "notifies", ("tests/fakehost.py",)),
     Term(r"HostSide|hostside|host_side\b", "HostRuntime, host runtime"),
@@ -41,7 +39,7 @@ TERMS = [
     Term(r"\bimage_pin\b|\bPin\b|(namespace|workspace)_pin\b", "ScopeBinding, catalog snapshot"),
     Term(r"\blet_in\b", "WakeCoalescer.ensure_running"),
     Term(r"NamesKeeper|\bPreparer\b|\bReadToEnd\b|\bSenderGone\b|\bBoundedKept\b", "the glossary's classes"),
-    Term(r"\bclass (Followers|Kept|Ticket|Sleeper)\b", "ChannelLeaders, BoundedBuffer, ...", ("tests/vm/",)),
+    Term(r"\bclass (Followers|Kept|Ticket|Sleeper)\b", "ChannelLeaders, BoundedBuffer, ..."),
     Term(r"\bfreshen(s|ed)?\b", "resync"),
     Term(r"(?i)\bleftovers?\b", "orphan", ("tests/workspaces/",)),
     Term(r"(?i)\b(lower|higher) rooms?\b|\brooms and floors\b|, Floors\)", "app, layer"),
@@ -49,44 +47,16 @@ TERMS = [
     Term(r"(?i)\bmend(s|ed|ing)?\b", "fix, repair, correct"),
     Term(r"(?i)\bto be had\b", "available"),
     Term(r"(?i)\bout of turn\b", "invalid state"),
-    Term(r"(?i)\btwice is no error\b", "Idempotent.", ("workspaces/lifecycle/",)),
-    Term(
-        r"(?i)\bwhoever\b",
-        "the process, the caller, ...",
-        ("tests/workspaces/", "workspaces/images/", "workspaces/models/", "workspaces/ssh/"),
-    ),
+    Term(r"(?i)\btwice is no error\b", "Idempotent."),
+    Term(r"(?i)\bwhoever\b", "the process, the caller, ...", ("tests/workspaces/",)),
     Term(r"(?i)\banew\b", "again", ("tests/workspaces/",)),
-    Term(
-        r"(?i)\bmeanwhile\b",
-        "say when",
-        (
-            "tests/vm/",
-            "tests/workspaces/",
-            "workspaces/admin.py",
-            "workspaces/crud/",
-            "workspaces/host/",
-            "workspaces/metadata/",
-            "workspaces/network/",
-            "workspaces/ssh/",
-        ),
-    ),
+    Term(r"(?i)\bmeanwhile\b", "say when", ("tests/workspaces/",)),
     Term(
         r"(?i)(?<![=\"])\bnobody\b(?![-.\"])",
         "no process, no caller, ...",
-        ("tests/common/", "tests/vm/", "tests/workspaces/", "workspaces/ssh/"),
+        ("tests/workspaces/",),
     ),
-    Term(
-        r"\btold\b",
-        "reported, notified",
-        (
-            "tests/common/",
-            "tests/vm/",
-            "tests/workspaces/",
-            "workspaces/metrics/",
-            "workspaces/network/",
-            "workspaces/ssh/",
-        ),
-    ),
+    Term(r"\btold\b", "reported, notified", ("tests/workspaces/",)),
 ]
 
 

@@ -1,6 +1,6 @@
 """The errors of the hypervisor side.
 
-One exception class per meaning; each carries a stable `code` and one message that tells a person what to do.
+One exception class per meaning; each carries a stable `code` and one message that says what to do.
 Backends translate their own errors (libvirt, skopeo, ssh, nft) at one boundary each into these, so no caller
 ever sees a libvirt or asyncssh exception. None of these imports Django.
 """

@@ -55,7 +55,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         base_host=urlsplit(settings.base_url).hostname,
         secret=edge_secret(settings.secret_key),
         automatic_https="" if _https(settings) else "auto_https off",
-        # Behind another proxy its X-Forwarded-* are kept; from anybody else they are replaced.
+        # Behind another proxy its X-Forwarded-* are kept; from other clients they are replaced.
         trusted_proxies="trusted_proxies private_ranges" if settings.behind_proxy else "",
         forwarded="" if settings.behind_proxy else "request_header -X-Forwarded-*",
         static=f"{settings.state}/static",

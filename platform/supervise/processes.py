@@ -46,7 +46,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _beat(),
         _edge(instance),
     ]
-    # Another Redis is somebody else's to start.
+    # The platform does not start a Redis that the operator configured.
     if settings.redis_url == f"unix://{instance.run_dir}/redis.sock":
         listed.insert(0, _redis(instance))
     return listed

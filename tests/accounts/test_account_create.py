@@ -32,7 +32,7 @@ def test_the_plain_output_is_for_people() -> None:
     assert "client_secret: sec_" in out.getvalue()
 
 
-def test_an_unknown_plan_is_told_with_those_there_are_and_leaves_nothing() -> None:
+def test_an_unknown_plan_is_refused_with_the_known_ones_and_leaves_nothing() -> None:
     with pytest.raises(CommandError, match=r"no plan 'gold'.*free.*pro"):
         call_command("account_create", "acme", "--plan", "gold", stdout=StringIO())
     assert not Account.objects.exists()

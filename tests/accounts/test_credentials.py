@@ -97,7 +97,7 @@ def test_a_wrong_credential_request_is_refused(api: Caller, body: Any, status: i
     assert Credential.objects.count() == 1
 
 
-def test_nobody_is_pinned_to_what_is_anothers(api: Caller, stranger: Caller) -> None:
+def test_no_credential_is_bound_to_a_scope_of_another_account(api: Caller, stranger: Caller) -> None:
     row = make_workspace(stranger.account)
     for path, scope, pin in (
         ("/credentials", "workspace", {"workspace_id": row.pk}),
@@ -183,7 +183,7 @@ def test_the_use_is_remembered_at_most_once_a_minute(api: Caller) -> None:
 # Tokens
 
 
-def test_a_token_is_minted_and_told_with_its_end(api: Caller) -> None:
+def test_a_token_is_issued_with_its_expiry(api: Caller) -> None:
     answer = api.post("/tokens", {"scope": "account", "label": "laptop"})
     body = answer.json()
     assert answer.status_code == 201

@@ -58,7 +58,7 @@ def make_instance(short_dir: Path) -> Iterator[Callable[[str], Instance]]:
         control.stop(instance, lambda _: None)
 
 
-def sleeper(name: str, code: str = "") -> Process:
+def sleeping_process(name: str, code: str = "") -> Process:
     """A process that runs `code`, prints `up` and sleeps."""
     program = f"import time\n{code}\nprint('up', flush=True)\ntime.sleep(600)"
     return Process(name, (sys.executable, "-c", f"exec({program!r})"), stop_seconds=3, start_seconds=1)

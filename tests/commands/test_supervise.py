@@ -19,7 +19,7 @@ from supervise.logs import followed
 from supervise.orphans import MARKER, environment_of
 from supervise.processes import Process, processes
 from supervise.procfile import procfile
-from tests.commands.conftest import sleeper
+from tests.commands.conftest import sleeping_process
 
 Make = Callable[..., Instance]
 
@@ -60,8 +60,8 @@ def processes_of(instance: Instance) -> list[int]:
 
 def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = make_instance("one"), make_instance("two")
-    start(one, monkeypatch, sleeper("a"), sleeper("b"))
-    start(two, monkeypatch, sleeper("a"))
+    start(one, monkeypatch, sleeping_process("a"), sleeping_process("b"))
+    start(two, monkeypatch, sleeping_process("a"))
     before = running(two)
     assert control.stop(one, silent)
     assert processes_of(one) == []
@@ -70,7 +70,7 @@ def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monk
 
 def test_a_killed_process_is_restarted(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
-    start(instance, monkeypatch, sleeper("a"))
+    start(instance, monkeypatch, sleeping_process("a"))
     pid = running(instance)["a"]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: running(instance).get("a", pid) != pid)
@@ -79,7 +79,7 @@ def test_a_killed_process_is_restarted(make_instance: Make, monkeypatch: pytest.
 def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
     fork = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])"
-    start(instance, monkeypatch, sleeper("a", fork))
+    start(instance, monkeypatch, sleeping_process("a", fork))
     pid = running(instance)["a"]
     wait_until(lambda: len(processes_of(instance)) == 3)
     child = next(item for item in processes_of(instance) if item not in {pid, control.supervisor_pid(instance)})
@@ -90,7 +90,7 @@ def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, mon
 
 def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
-    supervisor = start(instance, monkeypatch, sleeper("a"), sleeper("b"))
+    supervisor = start(instance, monkeypatch, sleeping_process("a"), sleeping_process("b"))
     supervisor.kill()
     supervisor.wait()
     assert len(processes_of(instance)) == 2
@@ -101,11 +101,11 @@ def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypa
 
 def test_up_after_a_crash_replaces_orphans(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
-    supervisor = start(instance, monkeypatch, sleeper("a"))
+    supervisor = start(instance, monkeypatch, sleeping_process("a"))
     orphan = running(instance)["a"]
     supervisor.kill()
     supervisor.wait()
-    start(instance, monkeypatch, sleeper("a"))
+    start(instance, monkeypatch, sleeping_process("a"))
     assert not is_alive(orphan)
 
 
@@ -123,7 +123,7 @@ def test_a_stale_pid_file_stops_no_foreign_process(make_instance: Make) -> None:
 
 def test_a_process_that_ignores_sigterm_is_killed(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = make_instance()
-    stubborn = sleeper("a", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    stubborn = sleeping_process("a", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     start(instance, monkeypatch, stubborn)
     wait_until(lambda: (instance.log_dir / "a.log").read_text().startswith("up"))
     before = time.monotonic()
@@ -148,8 +148,8 @@ def test_a_tied_supervisor_ends_with_its_parent(make_instance: Make) -> None:
 import sys, time
 from supervise.instance import load_instance
 from supervise import control
-from tests.commands.conftest import sleeper
-control.processes = lambda instance, settings: [sleeper("a")]
+from tests.commands.conftest import sleeping_process
+control.processes = lambda instance, settings: [sleeping_process("a")]
 instance = load_instance({str(instance.state)!r}, {instance.port})
 control.start(instance, instance.settings({{}}), tied=True)
 time.sleep(600)

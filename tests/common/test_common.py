@@ -104,9 +104,9 @@ def test_the_idempotency_key_is_the_header_or_the_field(header: str | None, fiel
 )
 def test_a_wrong_idempotency_key_is_named(header: str | None, field: Any) -> None:
     headers = {} if header is None else {"Idempotency-Key": header}
-    with pytest.raises(errors.ValidationError) as told:
+    with pytest.raises(errors.ValidationError) as raised:
         key_of(RequestFactory().post("/", headers=headers), {"idempotency_key": field})
-    assert list(told.value.details or {}) == ["idempotency_key"]
+    assert list(raised.value.details or {}) == ["idempotency_key"]
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
     ],
 )
 def test_every_exception_becomes_one_body(raised: Exception, code: str, status: int) -> None:
-    told = as_domain_error(raised)
-    assert (told.code, told.status) == (code, status)
-    body = error_body(told)
+    error = as_domain_error(raised)
+    assert (error.code, error.status) == (code, status)
+    body = error_body(error)
     assert body["success"] is False
     assert "inner" not in body["message"]
 
 
-def test_a_throttled_request_is_told_when_to_come_back() -> None:
+def test_a_throttled_response_says_when_to_retry() -> None:
     assert as_domain_error(drf.Throttled(wait=3)).headers == {"Retry-After": "3"}
 
 

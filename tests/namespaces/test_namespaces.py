@@ -55,7 +55,7 @@ def test_where_a_new_resource_goes(api: Caller) -> None:
     ("by_hand", "by_quota", "raised"),
     [(True, False, NamespaceSuspended), (False, True, QuotaExceeded), (True, True, NamespaceSuspended)],
 )
-def test_a_suspension_tells_its_reason(by_hand: bool, by_quota: bool, raised: type[DomainError]) -> None:
+def test_a_suspension_states_its_reason(by_hand: bool, by_quota: bool, raised: type[DomainError]) -> None:
     suspended = Namespace(slug="x", status=Status.SUSPENDED, suspended_by_hand=by_hand, suspended_by_quota=by_quota)
     with pytest.raises(raised):
         selectors.require_open(suspended)

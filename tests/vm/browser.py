@@ -67,9 +67,9 @@ class Browser:
             self._rest += more
         first, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(first)
-        told = message.get("params", {})
-        if message.get("method") == "Page.lifecycleEvent" and told["name"] == "load":
-            self._loaded.add(told["loaderId"])
+        params = message.get("params", {})
+        if message.get("method") == "Page.lifecycleEvent" and params["name"] == "load":
+            self._loaded.add(params["loaderId"])
         return message
 
 

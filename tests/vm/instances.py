@@ -1,7 +1,7 @@
 """Whole instances of the platform for the tests: real processes, real machines, a state folder and a port of their own.
 
 Whatever becomes of the test run, nothing of an instance outlives it: the fixtures end it, and where they cannot (the
-run was killed), a keeper process does that has been waiting for the run's end (keeper.py).
+run was killed), a watcher process does it, which has been waiting for the run's end (instance_watcher.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TestInstance:
         self.instance: Instance = load_instance(folder / "s", free_port())
         self.faults = folder / "faults"
         self.faults.mkdir()
-        # Names are known to the namespace that stands for the internet, and to nobody while there is none.
+        # Only the namespace that stands for the internet resolves names; while there is none, no name resolves.
         resolver = {"PLATFORM_GUEST_DNS": addresses(self.instance.id).address}
         given = {**SETTINGS, "PLATFORM_FAULTS": str(self.faults), **resolver, **settings}
         given |= _own_database(self.instance)
@@ -149,7 +149,7 @@ class TestInstance:
 
     @contextmanager
     def frozen(self, name: str) -> Iterator[None]:
-        """A process that is there and answers nobody."""
+        """A process that exists and does not answer."""
         pid = self.pids()[name]
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -205,7 +205,7 @@ def new_instance(**settings: str) -> Iterator[TestInstance]:
     # Short: socket paths have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
     try:
-        with _kept(folder):
+        with _watched(folder):
             made = TestInstance(folder, **settings)
             try:
                 add_images(made.settings.images_dir / "oci", folder)
@@ -217,13 +217,13 @@ def new_instance(**settings: str) -> Iterator[TestInstance]:
 
 
 @contextmanager
-def _kept(folder: Path) -> Iterator[None]:
-    """A keeper waits at the other end of a pipe, which the kernel closes when this process ends in any way."""
-    # Without the mark of a CI run, whose sweep would end the keeper before it has done its work.
+def _watched(folder: Path) -> Iterator[None]:
+    """A watcher waits at the other end of a pipe, which the kernel closes when this process ends in any way."""
+    # Without the mark of a CI run, whose sweep would end the watcher before it has done its work.
     environment = {key: value for key, value in os.environ.items() if key != "PLATFORM_CI_RUN"}
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'platform'}"
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "tests.vm.keeper", str(folder)],
+    watcher = subprocess.Popen(
+        [sys.executable, "-m", "tests.vm.instance_watcher", str(folder)],
         stdin=subprocess.PIPE,
         cwd=ROOT,
         env=environment,
@@ -232,9 +232,9 @@ def _kept(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        assert keeper.stdin is not None
-        keeper.stdin.close()
-        keeper.wait(60)
+        assert watcher.stdin is not None
+        watcher.stdin.close()
+        watcher.wait(60)
 
 
 def is_alive(pid: int) -> bool:

@@ -50,7 +50,7 @@ def _machine_of(entry: Path, instance: TestInstance) -> str | None:
 
 
 def on_host(instance: TestInstance, addresses: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Kind of thing -> ids of the workspaces that have one; a tap of nobody goes by its own name."""
+    """Kind of thing -> ids of the workspaces that have one; a tap without a workspace goes by its own name."""
     firewall = guests(instance)
     subnet = instance.settings.subnet
     taps = {f"mvt{instance.id}{int(IPv4Address(ip)) - int(subnet.network_address):x}": ip for ip in addresses}

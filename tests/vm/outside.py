@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from tests.vm.client import until
 
 PORT, OTHER_PORT = 7000, 7001
-# Tells each caller the address that it sees of it. Names are its own address; `ip-10-1-2-3.any.name` is 10.1.2.3, and
-# what is asked for below `tunnel.test` is what it was told.
+# Sends each caller the address that it sees of it. Names are its own address; `ip-10-1-2-3.any.name` is 10.1.2.3, and
+# a name below `tunnel.test` carries the data that a guest sends out.
 SERVER = f"""
 import re, socket, socketserver, struct, sys, threading
-class Tell(socketserver.BaseRequestHandler):
+class SendAddress(socketserver.BaseRequestHandler):
     def handle(self):
         self.request.sendall(self.client_address[0].encode())
 def answer(asked):
@@ -28,15 +28,15 @@ def answer(asked):
     question = asked[12:at + 5]
     found = re.match("ip-([0-9-]+)$", labels[0])
     address = socket.inet_aton(found[1].replace("-", ".") if found else sys.argv[1])
-    told = question[-4:-2] == struct.pack("!H", 1)
-    head = asked[:2] + struct.pack("!HHHHH", 0x8180, 1, told, 0, 0)
-    return head + question + (struct.pack("!HHHIH", 0xC00C, 1, 1, 600, 4) + address if told else b"")
+    is_a = question[-4:-2] == struct.pack("!H", 1)
+    head = asked[:2] + struct.pack("!HHHHH", 0x8180, 1, is_a, 0, 0)
+    return head + question + (struct.pack("!HHHIH", 0xC00C, 1, 1, 600, 4) + address if is_a else b"")
 class Dns(socketserver.BaseRequestHandler):
     def handle(self):
         data, sock = self.request
         sock.sendto(answer(data), self.client_address)
 for port in ({PORT}, {OTHER_PORT}):
-    threading.Thread(target=socketserver.ThreadingTCPServer(("0.0.0.0", port), Tell).serve_forever).start()
+    threading.Thread(target=socketserver.ThreadingTCPServer(("0.0.0.0", port), SendAddress).serve_forever).start()
 socketserver.ThreadingUDPServer(("0.0.0.0", 53), Dns).serve_forever()
 """
 

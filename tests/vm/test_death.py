@@ -152,13 +152,13 @@ def test_a_redis_that_is_gone_for_ten_seconds_delays_a_create_and_breaks_nothing
     instance.wait_until_running()
     after = instance.pids()
     assert {name for name in before if after[name] != before[name]} == {"redis"}, "only Redis was started again"
-    # Not by the keeper's second ring: the bell works again.
+    # Not by the maintenance thread's second notification: wake-ups work again.
     begun_at = time.monotonic()
     api.delete(begun)
     assert time.monotonic() - begun_at < 5
 
 
-def test_a_redis_that_answers_nobody_for_ten_seconds_breaks_nothing(
+def test_a_redis_that_does_not_answer_for_ten_seconds_breaks_nothing(
     instance: TestInstance, api: Api, pool: ThreadPoolExecutor
 ) -> None:
     before = instance.pids()

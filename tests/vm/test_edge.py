@@ -12,7 +12,7 @@ import pytest
 from tests.vm.browser import Page, browser
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
-from tests.vm.sleeper import Sleeper, open_sleeper
+from tests.vm.sleep_command import SleepCommand, open_sleep_command
 from tests.vm.web import PORT, Site, make_site
 
 pytestmark = [pytest.mark.vm, pytest.mark.host]
@@ -20,8 +20,8 @@ STORM = 50
 
 
 @pytest.fixture(scope="module")
-def sleeper(instance: TestInstance) -> Iterator[Sleeper]:
-    with open_sleeper(instance.instance, instance.settings) as made:
+def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
+    with open_sleep_command(instance.instance, instance.settings) as made:
         yield made
 
 
@@ -33,8 +33,8 @@ def site(instance: TestInstance, api: Api) -> Iterator[Site]:
 
 
 @pytest.fixture
-def asleep(site: Site, sleeper: Sleeper) -> Site:
-    sleeper.sleep(site.id)
+def asleep(site: Site, sleep_command: SleepCommand) -> Site:
+    sleep_command.sleep(site.id)
     return site
 
 
@@ -64,7 +64,7 @@ def test_bodies_and_websockets_go_through(site: Site) -> None:
         assert [opened.echo(word) for word in ("one", "two")] == ["one", "two"]
 
 
-def test_a_port_on_which_nobody_listens_is_told(api: Api, site: Site) -> None:
+def test_a_port_without_a_listener_is_reported(api: Api, site: Site) -> None:
     item = api.call("POST", f"/workspace/{site.id}/public-access", 201, json={"port": 4444})["public_port"]
     answer = site.visit("GET", "/", headers={"Host": item["domain"]})
     assert (answer.status_code, answer.json()["error"]) == (502, "port_closed")
@@ -172,14 +172,14 @@ def _sleeps(instance: TestInstance, site: Site) -> int:
 
 
 def test_a_browser_keeps_its_websocket_over_the_wake_of_another(
-    instance: TestInstance, api: Api, site: Site, sleeper: Sleeper
+    instance: TestInstance, api: Api, site: Site, sleep_command: SleepCommand
 ) -> None:
     other = make_site(api, instance.settings.base_url)
     try:
         with browser() as chromium:
             first = chromium.open(site.url)
             until(lambda: first.value("window.echoes") > 3, 30, "the first page's WebSocket speaks")
-            sleeper.sleep(other.id)
+            sleep_command.sleep(other.id)
             second = chromium.open(other.url)
             assert second.value("document.getElementById('said').textContent") == "hello from inside"
             for page in (first, second):

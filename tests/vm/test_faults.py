@@ -15,7 +15,7 @@ import pytest
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import SETTLE_SECONDS
-from tests.vm.sleeper import Sleeper, open_sleeper
+from tests.vm.sleep_command import SleepCommand, open_sleep_command
 from workspaces.host.engine import KINDS
 from workspaces.models.operation import OperationKind
 
@@ -26,11 +26,11 @@ PREPARED_AT_ONCE = 3  # machines that boot side by side
 FROM = {"start": "stop", "resume": "pause", "wake": "sleep"}
 
 
-def asks(api: Api, sleeper: Sleeper, kind: str, workspace_id: str) -> None:
-    """Ask for one operation; what the request answers is not the question."""
+def asks(api: Api, sleep_command: SleepCommand, kind: str, workspace_id: str) -> None:
+    """Request one operation; the response is not checked."""
     path = f"/workspace/{workspace_id}"
     others: dict[str, Callable[[], object]] = {
-        "sleep": lambda: sleeper.ask(workspace_id),
+        "sleep": lambda: sleep_command.ask(workspace_id),
         "wake": lambda: api.http.post(f"{path}/start"),
         "resize": lambda: api.http.put(f"{path}/overlay/resize", json={"size_mb": 80}),
         "destroy": lambda: api.http.delete(f"{path}/lifecycle"),
@@ -39,12 +39,12 @@ def asks(api: Api, sleeper: Sleeper, kind: str, workspace_id: str) -> None:
     others.get(kind, lambda: api.http.post(f"{path}/{kind}"))()
 
 
-def prepared(api: Api, sleeper: Sleeper, kind: str) -> str:
+def prepared(api: Api, sleep_command: SleepCommand, kind: str) -> str:
     """A workspace from which an operation of this kind can begin."""
     made: str = api.create()["id"]
     before = FROM.get(kind)
     if before == "sleep":
-        sleeper.sleep(made)
+        sleep_command.sleep(made)
     elif before:
         api.power(made, before)
     return made
@@ -54,13 +54,16 @@ def prepared(api: Api, sleeper: Sleeper, kind: str) -> str:
 @pytest.mark.parametrize("place", range(ROUNDS))
 def test_vmhost_dies_before_every_step(instance: TestInstance, api: Api, place: int) -> None:
     points = {kind: KINDS[kind].steps[place][0] for kind in OperationKind.values if place < len(KINDS[kind].steps)}
-    with open_sleeper(instance.instance, instance.settings) as sleeper, ThreadPoolExecutor(len(points)) as pool:
+    with (
+        open_sleep_command(instance.instance, instance.settings) as sleep_command,
+        ThreadPoolExecutor(len(points)) as pool,
+    ):
         kinds = [kind for kind in points if kind != "create"]
         with ThreadPoolExecutor(PREPARED_AT_ONCE) as few:
-            rows = dict(zip(kinds, few.map(lambda kind: prepared(api, sleeper, kind), kinds), strict=True))
+            rows = dict(zip(kinds, few.map(lambda kind: prepared(api, sleep_command, kind), kinds), strict=True))
         with instance.held(*(f"{kind}.{step}" for kind, step in points.items())):
             for kind, workspace_id in rows.items():
-                pool.submit(asks, api, sleeper, kind, workspace_id)
+                pool.submit(asks, api, sleep_command, kind, workspace_id)
             if "create" in points:
                 rows["create"] = api.begin_create()
             for kind, step in points.items():

@@ -104,7 +104,7 @@ def test_a_place_that_takes_no_files_is_refused_and_not_called_full(files: Files
     assert "only be read" in files.write("/run/kit/new", b"x", 400)["message"]
 
 
-def test_a_full_disk_is_told_and_keeps_the_old_file(files: Files) -> None:
+def test_a_full_disk_is_reported_and_keeps_the_old_file(files: Files) -> None:
     files.write("/root/file", b"old")
     free = files.api.call("GET", f"{files.path}/usage")["available_bytes"]
     blocks = (bytes(1 << 20) for _ in range((free >> 20) + 8))

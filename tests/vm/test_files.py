@@ -110,7 +110,7 @@ def _read_raw(api: Api, workspace_id: str, path: str) -> str:
 
 @contextmanager
 def _bounded_memory(instance: TestInstance) -> Iterator[None]:
-    """No process of the instance may meanwhile have grown by 64 MiB, not even for a moment."""
+    """No process of the instance may grow by 64 MiB inside the block, not even for a moment."""
     processes = instance.process_tree()
     before = {}
     for pid in processes:

@@ -24,7 +24,9 @@ def test_an_image_without_any_file_becomes_ready(api: Api) -> None:
     assert refused["message"]
 
 
-def test_a_main_process_that_ends_stops_the_machine_and_its_exit_code_is_told(instance: TestInstance, api: Api) -> None:
+def test_the_end_of_the_main_process_stops_the_machine_and_reports_its_exit_code(
+    instance: TestInstance, api: Api
+) -> None:
     made = api.create(cmd=["sh", "-c", "exit 3"])
     row = until(lambda: (r := api.get(made["id"]))["status"] == "stopped" and r, 30, "the workspace is stopped")
     assert row["info"]["user_requested_stop"] is False

@@ -141,8 +141,8 @@ def test_logs_are_cleared_under_open_streams(instance: TestInstance, api: Api) -
         after = [next(ticks).data["line"] for _ in range(5)]
     assert before not in lines(api, made, "ticks")
     assert lines(api, made, "boot") == []
-    told = [int(line.split()[1]) for line in after]
-    assert told == list(range(told[0], told[0] + 5))
+    numbers = [int(line.split()[1]) for line in after]
+    assert numbers == list(range(numbers[0], numbers[0] + 5))
 
 
 def test_the_main_programs_words_are_kept_and_shown(api: Api) -> None:

@@ -134,7 +134,7 @@ def _unused(instance: TestInstance, *used: str) -> str:
 
 @contextmanager
 def _frames(device: str) -> Iterator[set[tuple[str, str, str]]]:
-    """(protocol, source MAC, source address) of every frame that the host takes from a device meanwhile."""
+    """(protocol, source MAC, source address) of every frame that the host takes from a device inside the block."""
     seen: set[tuple[str, str, str]] = set()
     over = threading.Event()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(ETH_P_ALL)) as tap:

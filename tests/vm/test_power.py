@@ -123,7 +123,7 @@ def test_a_destroyed_workspace_has_no_machine_and_keeps_its_record(instance: Tes
     assert api.call("POST", f"/workspace/{made}/reinstall", 409)["error"] == "vm_missing"
 
 
-def test_a_reinstall_erases_the_file_system_and_keeps_what_is_told(api: Api) -> None:
+def test_a_reinstall_erases_the_file_system_and_keeps_what_is_documented(api: Api) -> None:
     before = api.create(ssh_access=True, body={"name": "re-in", "slug": "re-in"})
     made = before["id"]
     api.output(made, "mkdir -p /workspace && echo x >/root/x && echo y >/etc/y && echo z >/workspace/z && sync")

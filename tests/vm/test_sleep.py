@@ -13,7 +13,7 @@ from tests.vm.client import Api, until
 from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids, saved_memory
-from tests.vm.sleeper import Sleeper, open_sleeper
+from tests.vm.sleep_command import SleepCommand, open_sleep_command
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 IDLE_SECONDS = 120
@@ -21,17 +21,17 @@ CYCLES = 50 if os.environ.get("TEST_ALL") else 15
 
 
 @pytest.fixture(scope="module")
-def sleeper(instance: TestInstance) -> Iterator[Sleeper]:
-    with open_sleeper(instance.instance, instance.settings) as made:
+def sleep_command(instance: TestInstance) -> Iterator[SleepCommand]:
+    with open_sleep_command(instance.instance, instance.settings) as made:
         yield made
 
 
 def test_a_sleeping_workspace_keeps_its_memory_and_uses_no_process(
-    instance: TestInstance, api: Api, sleeper: Sleeper
+    instance: TestInstance, api: Api, sleep_command: SleepCommand
 ) -> None:
     made = api.create()["id"]
     boot = boot_of(api, made)
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     row = api.get(made)
     assert (row["status"], row["ready"], row["info"]["is_running"], row["uptime"]) == ("sleeping", False, False, 0)
     assert made not in machine_pids(instance)
@@ -43,18 +43,18 @@ def test_a_sleeping_workspace_keeps_its_memory_and_uses_no_process(
     assert abs(guest - time.time()) < 1.5
     assert boot_of(api, made) == boot
     assert not saved_memory(instance)
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     assert api.power(made, "start")["status"] == "running"
     assert boot_of(api, made) == boot
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     assert api.power(made, "stop")["status"] == "stopped"
     assert not saved_memory(instance)
 
 
-def test_many_wakes_at_once_are_one(instance: TestInstance, api: Api, sleeper: Sleeper) -> None:
+def test_many_wakes_at_once_are_one(instance: TestInstance, api: Api, sleep_command: SleepCommand) -> None:
     made = api.create()["id"]
     boot = boot_of(api, made)
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: api.http.post(f"/workspace/{made}/start"), range(10)))
     assert {answer.status_code for answer in answers} <= {200, 409}
@@ -65,34 +65,38 @@ def test_many_wakes_at_once_are_one(instance: TestInstance, api: Api, sleeper: S
     assert boot_of(api, made) == boot
 
 
-def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_that_is_told(
-    instance: TestInstance, api: Api, sleeper: Sleeper
+def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_that_is_reported(
+    instance: TestInstance, api: Api, sleep_command: SleepCommand
 ) -> None:
     made = api.create()["id"]
     api.output(made, "echo kept >/root/kept; sync")
     boot = boot_of(api, made)
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     for path in saved_memory(instance).values():
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size // 2)
     assert api.power(made, "start")["status"] == "running"
     assert boot_of(api, made) != boot
     assert api.output(made, ["cat", "/root/kept"]) == "kept"
-    told = f"SELECT event FROM workspaces_activity WHERE workspace_id = '{made}' ORDER BY id"
-    assert {("memory_lost",), ("started_cold",)} <= set(instance.query(told))
+    events = f"SELECT event FROM workspaces_activity WHERE workspace_id = '{made}' ORDER BY id"
+    assert {("memory_lost",), ("started_cold",)} <= set(instance.query(events))
 
 
-def test_a_delete_of_a_sleeping_workspace_leaves_no_memory(instance: TestInstance, api: Api, sleeper: Sleeper) -> None:
+def test_a_delete_of_a_sleeping_workspace_leaves_no_memory(
+    instance: TestInstance, api: Api, sleep_command: SleepCommand
+) -> None:
     made = api.create()["id"]
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     api.delete(made)
     assert not saved_memory(instance)
 
 
-def test_a_vmhost_that_starts_again_finds_its_sleepers(instance: TestInstance, api: Api, sleeper: Sleeper) -> None:
+def test_a_vmhost_that_starts_again_finds_its_sleeping_workspaces(
+    instance: TestInstance, api: Api, sleep_command: SleepCommand
+) -> None:
     made = api.create()["id"]
     boot = boot_of(api, made)
-    sleeper.sleep(made)
+    sleep_command.sleep(made)
     instance.kill("vmhost")
     assert api.get(made)["status"] == "sleeping"
     until(lambda: api.http.post(f"/workspace/{made}/start").status_code == 200, 60, "it wakes")
@@ -100,7 +104,9 @@ def test_a_vmhost_that_starts_again_finds_its_sleepers(instance: TestInstance, a
 
 
 @pytest.mark.timeout(600)
-def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(api: Api, sleeper: Sleeper) -> None:
+def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(
+    api: Api, sleep_command: SleepCommand
+) -> None:
     idle, used = (with_idle_policy(api) for _ in range(2))
     made = api.create()["id"]
     # A nonce in memory alone, and a file in the page cache and on the disk.
@@ -109,10 +115,10 @@ def test_many_sleeps_keep_memory_and_disk_and_an_idle_workspace_falls_asleep(api
     files = api.output(made, ["md5sum", "/root/file"])
     drawn = set()
     for _ in range(CYCLES):
-        sleeper.sleep(made)
+        sleep_command.sleep(made)
         assert api.power(made, "start")["status"] == "running"
-        told = api.output(made, "cat /dev/shm/nonce; md5sum /root/file; head -c 16 /dev/urandom | md5sum; date +%s")
-        kept, summed, random, clock = told.splitlines()
+        output = api.output(made, "cat /dev/shm/nonce; md5sum /root/file; head -c 16 /dev/urandom | md5sum; date +%s")
+        kept, summed, random, clock = output.splitlines()
         assert (kept, summed) == (nonce, files)
         assert abs(float(clock) - time.time()) < 1.5
         drawn.add(random)

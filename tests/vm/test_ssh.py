@@ -14,22 +14,29 @@ pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 SECONDS = 20
 
 
-def enter(told: dict[str, Any], key: asyncssh.SSHKey, command: str) -> str:
-    """What a command prints; raises where the machine lets nobody in."""
+def enter(access: dict[str, Any], key: asyncssh.SSHKey, command: str) -> str:
+    """What a command prints; raises where the machine refuses the login."""
 
     async def run() -> str:
-        known = asyncssh.import_known_hosts(f"[{told['host']}]:{told['port']},{told['host']} {told['host_key']}\n")
-        options: dict[str, Any] = {"client_keys": [key], "known_hosts": known, "username": told["user"], "config": None}
-        async with asyncssh.connect(told["host"], told["port"], connect_timeout=SECONDS, **options) as connection:
+        known = asyncssh.import_known_hosts(
+            f"[{access['host']}]:{access['port']},{access['host']} {access['host_key']}\n"
+        )
+        options: dict[str, Any] = {
+            "client_keys": [key],
+            "known_hosts": known,
+            "username": access["user"],
+            "config": None,
+        }
+        async with asyncssh.connect(access["host"], access["port"], connect_timeout=SECONDS, **options) as connection:
             ran = await connection.run(command, check=True, timeout=SECONDS)
             return str(ran.stdout).strip()
 
     return asyncio.run(run())
 
 
-def refused(told: dict[str, Any], key: asyncssh.SSHKey) -> bool:
+def refused(access: dict[str, Any], key: asyncssh.SSHKey) -> bool:
     try:
-        enter(told, key, "true")
+        enter(access, key, "true")
     except (OSError, asyncssh.Error):
         return True
     return False
@@ -41,24 +48,24 @@ def test_ssh_is_switched_and_its_keys_are_changed_at_once(api: Api) -> None:
     path = f"/workspace/{made}/ssh"
     line = mine.export_public_key().decode().strip()
     assert api.call("POST", f"{path}/key", json={"public_key": line})["ssh"]["ssh_enabled"] is False
-    told = api.call("POST", f"{path}/enable")["ssh"]
-    assert (told["ssh_enabled"], told["applied"], told["port"]) == (True, True, 22)
-    assert enter(told, mine, "echo $GREETING; hostname").splitlines()[0] == "hello"
-    assert refused(told, others)
+    access = api.call("POST", f"{path}/enable")["ssh"]
+    assert (access["ssh_enabled"], access["applied"], access["port"]) == (True, True, 22)
+    assert enter(access, mine, "echo $GREETING; hostname").splitlines()[0] == "hello"
+    assert refused(access, others)
     assert api.call("POST", f"{path}/disable")["ssh"]["applied"] is True
-    assert refused(told, mine)
+    assert refused(access, mine)
 
 
 def test_what_is_switched_off_while_a_machine_stands_still_stays_off_when_it_goes_on(api: Api) -> None:
     key = asyncssh.generate_private_key("ssh-ed25519")
     made = api.create(ssh_access=True)["id"]
     path = f"/workspace/{made}/ssh"
-    told = api.call("POST", f"{path}/key", json={"public_key": key.export_public_key().decode()})["ssh"]
-    assert enter(told, key, "echo in") == "in"
+    access = api.call("POST", f"{path}/key", json={"public_key": key.export_public_key().decode()})["ssh"]
+    assert enter(access, key, "echo in") == "in"
     api.power(made, "pause")
     assert api.call("POST", f"{path}/disable")["ssh"]["applied"] is False
     api.power(made, "resume")
-    assert refused(told, key)
+    assert refused(access, key)
     api.call("POST", f"{path}/enable")
     api.power(made, "restart")
-    assert enter(told, key, "echo in") == "in"
+    assert enter(access, key, "echo in") == "in"

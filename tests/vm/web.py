@@ -31,7 +31,7 @@ class Site:
     url: str
 
     def visit(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """As anybody would: without credentials, by the public name."""
+        """As a visitor does: without credentials, by the public name."""
         headers = {"Host": self.domain, **request.pop("headers", {})}
         timeout = request.pop("timeout", 90)
         return httpx.request(method, self.base + path, headers=headers, timeout=timeout, trust_env=False, **request)

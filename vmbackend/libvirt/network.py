@@ -2,7 +2,7 @@
 
 Guests do not reach each other: their bridge ports are isolated (by libvirt, before a tap is up), and routing from the
 bridge back to it is dropped. A machine's rules change in one transaction. Each `guests` element has the machine's id as
-its comment, so the firewall itself tells the owner. Tables of other names are never changed.
+its comment, so the firewall itself shows the owner. Tables of other names are never changed.
 """
 
 from __future__ import annotations

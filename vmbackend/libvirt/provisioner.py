@@ -91,7 +91,7 @@ class Provisioner:
             generation=former.generation_for(spec.network) if former else secrets.randbits(31),
         )
         xml = domain_xml(self._definition(spec, files, image))
-        # Record before firewall and definition: after a death from here on, the record tells what to remove.
+        # Record before firewall and definition: after a death from here on, the record says what to remove.
         files.write_record(record)
         if not self._settings.is_test:
             self._network.attach(port_for(record), port_for(former) if former else None)

@@ -1,7 +1,7 @@
 """The saved memory of a machine: a file in its directory, and a checksum that detects changes.
 
-libvirt writes the file with a magic number for incomplete files and replaces that last, which tells a complete file
-from a partial one. The checksum is written after that. It detects corruption, which the hypervisor would load
+libvirt writes the file with a magic number for incomplete files and replaces that last, which distinguishes a complete
+file from a partial one. The checksum is written after that. It detects corruption, which the hypervisor would load
 unnoticed, and a writable disk that was modified since (by a start outside of the platform) and no longer matches the
 memory.
 """

@@ -21,7 +21,7 @@ _locks = tuple(threading.Lock() for _ in range(64))
 
 @contextmanager
 def hold_current_policy(row: Workspace) -> Iterator[None]:
-    """Refresh the row's policy columns, and keep other threads from applying a policy to this machine meanwhile.
+    """Refresh the row's policy columns; inside the block no other thread applies a policy to this machine.
 
     Each change of the row notifies the host once it is committed, so the last one to enter sees the last change.
     """

@@ -1,4 +1,4 @@
-"""Public ports, and whether a machine's host was told of the last change of its network."""
+"""Public ports, and whether a machine's host was notified of the last change of its network."""
 
 import django.db.models.deletion
 import django.utils.timezone

@@ -86,7 +86,7 @@ class Operation(models.Model):
     notified_at = models.DateTimeField(default=timezone.now)
     # When the claim owner was last known to be alive.
     heartbeat_at = models.DateTimeField(null=True)
-    # Past it the worker fails the operation, whoever owns it.
+    # Past it the worker fails the operation, whichever process owns the claim.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

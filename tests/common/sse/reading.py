@@ -18,7 +18,7 @@ from common.sse.runtime import Reader, RevocationCheck, Runtime, shared_runtime
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of the body: an event, or a line for nobody (`kind` is then empty)."""
+    """One frame of the body: an event, or a comment line (`kind` is then empty)."""
 
     kind: str
     id: EventId | None
@@ -84,7 +84,7 @@ class Client:
 
 @asynccontextmanager
 async def body_of(reader: Reader) -> AsyncIterator[tuple[AsyncIterator[bytes], Runtime]]:
-    """The chunks of a stream, read by nobody yet, and what its streams share."""
+    """The chunks of a stream, none of them read yet, and what its streams share."""
     async with shared_runtime() as runtime, aclosing(runtime.read(reader)) as body:  # type: ignore[type-var]
         yield body, runtime
 

@@ -1,4 +1,4 @@
-"""The text of event streams, in which nothing that is told can end a line."""
+"""The text of event streams, in which no data can end a line."""
 
 from __future__ import annotations
 

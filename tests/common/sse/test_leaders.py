@@ -1,4 +1,4 @@
-"""Who writes a channel: one at a time, while anybody reads, and somebody else when it fails."""
+"""Channel leaders: one process writes a channel while it has readers, and another one takes over when it fails."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def test_another_process_stands_by_and_goes_on_where_the_first_stopped() -> None
             await client.take(5)
         await asyncio.sleep(1.5)
         assert (source.ever, source.most) == (1, 1)
-        holder = next(index for index, runtime in enumerate(runtimes) if runs(runtime, source))
-        tasks[holder].cancel()
-        await asyncio.wait([tasks[holder]])
+        leader = next(index for index, runtime in enumerate(runtimes) if runs(runtime, source))
+        tasks[leader].cancel()
+        await asyncio.wait([tasks[leader]])
         await until(lambda: source.ever == 2)
-        other = clients[1 - holder]
+        other = clients[1 - leader]
         got = [found.data["n"] for found in await other.take(40)]
         assert got == list(range(6, 46))
         assert source.most == 1
-        tasks[1 - holder].cancel()
+        tasks[1 - leader].cancel()
         await asyncio.wait(tasks)
         for runtime in runtimes:
             await runtime.close()
@@ -115,7 +115,7 @@ def test_a_source_whose_lease_was_taken_from_it_stops() -> None:
         source = Counted(channel)
         async with reading(channel, source) as (client, runtime):
             await client.take(3)
-            await runtime.client.set(f"{channel.keys[0]}:lease", "somebody else", px=1500)
+            await runtime.client.set(f"{channel.keys[0]}:lease", "another process", px=1500)
             await until(lambda: source.now == 0)
             await until(lambda: source.now == 1)
             got = [found.data["n"] for found in await client.take(30)]

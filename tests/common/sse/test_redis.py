@@ -1,4 +1,4 @@
-"""Redis that goes away, forgets, or loses what it was to tell: streams stay open and come back."""
+"""Redis that is unavailable, loses its data, or loses published messages: streams stay open and recover."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_redis_that_hangs_for_a_while_costs_no_event(own: OwnRedis) -> None:
     asyncio.run(run())
 
 
-def test_what_redis_did_not_tell_is_read_from_the_window(own: OwnRedis) -> None:
+def test_events_that_redis_did_not_publish_are_read_from_the_replay_buffer(own: OwnRedis) -> None:
     async def run() -> None:
         await until(own.socket.exists)
         channel = Channel(fresh().name)
@@ -115,8 +115,8 @@ def test_the_librarys_own_listener_is_not_in_use() -> None:
     assert ListenerManager().redis_listener is None
 
 
-def test_nobody_sends_or_listens_past_this_package() -> None:
-    """The library's `send_event` tells before a transaction commits, and stores and tells in separate steps."""
+def test_no_module_sends_or_listens_outside_this_package() -> None:
+    """The library's `send_event` publishes before a transaction commits, and stores and publishes in separate steps."""
     root = Path(__file__).resolve().parents[3]
     names = ("platform", "workspaces", "namespaces", "credits", "sandboxes", "pages", "notifications", "assist", "cdn")
     users = [

@@ -1,4 +1,4 @@
-"""A channel's window in Redis: bounded, written by one source, held while what it tells of is changed."""
+"""A channel's replay buffer in Redis: bounded, written by one source, paused while its subject is changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common.sse.replay import Channel, ReplayBuffer, Superseded, drop_channel, p
 from tests.common.sse.reading import Writer, fresh, reading
 
 
-def test_a_window_holds_no_more_than_its_channel_allows() -> None:
+def test_a_replay_buffer_holds_no_more_than_its_channel_allows() -> None:
     async def run() -> None:
         channel = Channel(fresh().name, max_events=10, max_bytes=1000)
         async with reading(channel) as (_, runtime):
@@ -27,7 +27,7 @@ def test_a_window_holds_no_more_than_its_channel_allows() -> None:
     asyncio.run(run())
 
 
-def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() -> None:
+def test_a_source_that_is_not_the_only_one_finds_out_before_it_publishes() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (client, runtime):
@@ -41,7 +41,7 @@ def test_a_source_that_is_not_the_only_one_finds_out_before_it_tells_anything() 
     asyncio.run(run())
 
 
-def test_a_window_that_is_held_is_not_kept_alive_and_one_that_is_not_held_is() -> None:
+def test_a_paused_replay_buffer_is_not_kept_alive_and_others_are() -> None:
     async def run() -> None:
         channel = fresh()
         async with open_async_client() as client:

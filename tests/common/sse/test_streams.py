@@ -61,7 +61,7 @@ def test_a_client_that_comes_back_gets_what_it_missed_and_no_more() -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_was_away_for_too_long_is_told_of_a_gap_and_goes_on() -> None:
+def test_a_client_that_was_away_for_too_long_receives_a_gap_and_goes_on() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (watcher, runtime):
@@ -84,7 +84,7 @@ def test_a_client_that_was_away_for_too_long_is_told_of_a_gap_and_goes_on() -> N
 
 
 @pytest.mark.parametrize("after", [EventId("unknown", 0), EventId("0a1b2c3d", 3)])
-def test_an_id_of_another_life_of_the_window_is_a_gap(after: EventId) -> None:
+def test_an_id_of_another_epoch_is_a_gap(after: EventId) -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (_, runtime):
@@ -160,7 +160,7 @@ def test_a_client_that_does_not_read_costs_a_short_queue_and_then_gets_a_gap() -
     asyncio.run(run())
 
 
-def test_a_stream_whose_right_is_gone_ends_before_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_whose_grant_is_revoked_ends_before_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         channel = fresh()
         gone: set[str] = set()
@@ -185,7 +185,7 @@ def test_a_stream_whose_right_is_gone_ends_before_another_event(monkeypatch: pyt
     asyncio.run(run())
 
 
-def test_rights_are_looked_at_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grants_are_checked_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtimes, "CHECK_SECONDS", 0.05)
     answers: list[dict[str, str] | None] = [{}, None, {"t": "revoked"}]
 

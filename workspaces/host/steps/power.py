@@ -126,7 +126,7 @@ def complete_stop(context: Context) -> None:
             context,
             Status.STOPPED,
             "stopped",
-            _stop_sentence(context),
+            _stop_message(context),
             user_requested_stop=by_user,
             started_at=None,
             restart_due_at=None,
@@ -139,7 +139,7 @@ def complete_stop(context: Context) -> None:
         )
 
 
-def _stop_sentence(context: Context) -> str:
+def _stop_message(context: Context) -> str:
     because = context.operation.params.get("because")
     if because:
         return str(because)

@@ -24,9 +24,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         failed = False
         for workspace_id in _ids(options["ids"]):
-            status, sentence = put_to_sleep(workspace_id)
+            status, message = put_to_sleep(workspace_id)
             failed |= status != "sleeping"
-            self.stdout.write(f"{workspace_id} {status}{': ' if sentence else ''}{sentence}")
+            self.stdout.write(f"{workspace_id} {status}{': ' if message else ''}{message}")
             self.stdout.flush()
         if failed:
             raise CommandError("Not every workspace sleeps.")

@@ -1,4 +1,4 @@
-"""`python -m tests.vm.keeper FOLDER`: waits for the end of its standard input, then ends what is left of an instance.
+"""`python -m tests.vm.instance_watcher FOLDER`: when its standard input ends, removes what is left of an instance.
 
 The test run holds the other end, so this happens also after a kill -9 of it.
 """
@@ -16,7 +16,7 @@ from supervise.removal import remove
 
 
 def main(folder: Path) -> None:
-    """Block until nobody holds the pipe any more; then remove the instance of `folder`, and the folder."""
+    """Block until no process holds the pipe any more; then remove the instance of `folder`, and the folder."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()

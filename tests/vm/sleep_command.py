@@ -13,7 +13,7 @@ from supervise.instance import ROOT, Instance
 from supervise.orphans import ROLE
 
 
-class Sleeper:
+class SleepCommand:
     """One process that takes ids, so that many sleeps do not start Django as many times."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -34,7 +34,7 @@ class Sleeper:
 
 
 @contextmanager
-def open_sleeper(instance: Instance, settings: Env) -> Iterator[Sleeper]:
+def open_sleep_command(instance: Instance, settings: Env) -> Iterator[SleepCommand]:
     """Of a running instance; `settings` as its processes have them. The process ends with the block."""
     environment = process_environment(instance, settings, supervised=True) | {ROLE: "command"}
     process = subprocess.Popen(
@@ -47,7 +47,7 @@ def open_sleeper(instance: Instance, settings: Env) -> Iterator[Sleeper]:
         bufsize=1,
     )
     try:
-        yield Sleeper(process)
+        yield SleepCommand(process)
     finally:
         process.kill()
         process.wait()
