@@ -56,7 +56,7 @@ class RawMachine:
         self.accel = "kvm" if settings.accel == "kvm" else "tcg"
 
     def prepare(self) -> None:
-        """Disk and configuration, made again each time as a create makes them; not part of the time."""
+        """Disk and configuration, made for each start as a create makes them; not part of the measured time."""
         for path in self.folder.iterdir():
             path.unlink()
         disks.create_disk(self.folder / "data.raw", self.disk)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the instance under measure, its API, and how results are shown."""
+"""What the benchmarks share: the measured instance, its API, and how results are shown."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def show(name: str, ours: Sequence[float], baseline: Sequence[float], *, unit: s
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which that share lies."""
+    """The value below which that share of the values lies."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

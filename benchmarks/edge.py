@@ -2,7 +2,7 @@
 
     STATE=./var .venv/bin/python -m benchmarks.edge [--rounds 3] [--seconds 8] [--connections 16]
 
-The program in the machine is `tests/vm/web.c`, which answers a few bytes on connections that are kept; the slower a
+The program in the machine is `tests/vm/web.c`, which sends a few bytes on keep-alive connections; the slower a
 program, the less the edge weighs.
 """
 
@@ -26,7 +26,7 @@ BAR = "at least 0.6"
 
 
 def rate(url: str, seconds: int, connections: int, host: str = "") -> float:
-    """Requests a second by wrk; ends the benchmark where one was answered with an error."""
+    """Requests a second by wrk; ends the benchmark if a response is an error."""
     named = ("-H", f"Host: {host}") if host else ()
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", *named, url]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout

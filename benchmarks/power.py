@@ -47,7 +47,7 @@ def main() -> None:
                     (raw[move], calls[move]),
                     (ours[move], lambda path=path: client.post(path).raise_for_status()),
                 ]
-                # Each goes first every other time: a machine that has just booted takes CPU from the next one's boot.
+                # They take turns in going first: a machine that has just booted takes CPU from the next one's boot.
                 for times, call in pair if number % 2 else reversed(pair):
                     times.append(seconds(call))
                     time.sleep(SETTLE_SECONDS)

@@ -77,7 +77,7 @@ class RawGuest:
 
 @contextmanager
 def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
-    """A running machine; nothing of it is left afterwards."""
+    """A running machine; removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="mvmr-", dir="/tmp"))
     driver = LibvirtDriver(_settings(folder))
     driver.open(lambda event: None)
@@ -88,7 +88,7 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
             id=MACHINE, image=image.digest, cpus=1, memory_mb=memory, disk_mb=512, ip="10.213.7.9", boot=Boot("raw")
         )
         driver.prepare(spec)
-        # Past the driver: libvirt's own handle.
+        # Not through the driver: libvirt's own handle.
         guest = RawGuest(
             driver._domains.find(driver._libvirt.connection, MACHINE), folder / "m" / MACHINE / "events.out"
         )

@@ -61,7 +61,7 @@ NAME = "bench"
 
 
 class Moving(FakeDriver):
-    """Fake machines that use half a CPU, write and send a little: without a file for each look at each of them."""
+    """Fake machines that use half a CPU, write and send a little; reading their counters opens no files."""
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
         return GuestDisk(100 << 20, 512 << 20)
@@ -95,7 +95,7 @@ def private_redis() -> Iterator[redis.Redis]:
 
 
 def make_machines(count: int) -> tuple[Moving, list[MeterTarget]]:
-    """Rows that run, and what stands for their machines."""
+    """Rows of running workspaces, and their simulated machines."""
     account, _ = account_create(name="bench", plan="scale")
     host = Host.objects.create(name=NAME, subnet="10.200.0.0/16", last_seen_at=timezone.now())
     sizes = {"cpu_millis": 1000, "memory_mb": 512, "disk_size_mb": 512}

@@ -44,7 +44,7 @@ DEAF, DEAF_EVENTS, DEAF_BYTES = 100, 2000, 8192
 
 @dataclass
 class Server:
-    """The streams process under measure."""
+    """The measured streams process."""
 
     state: Path
     env: dict[str, str]
@@ -57,7 +57,7 @@ class Server:
         return self.state / "streams.sock"
 
     def held(self) -> dict[str, int]:
-        """Threads, open files, files that are the database's, memory in MiB."""
+        """Threads, open files, open files of the database, memory in MiB."""
         assert self.process is not None
         proc = Path(f"/proc/{self.process.pid}")
         status = dict(line.split(":\t", 1) for line in (proc / "status").read_text().splitlines() if ":\t" in line)
@@ -135,7 +135,7 @@ class Event:
 
 @asynccontextmanager
 async def client(of: Server, last: str = "", *, limit: int = 1 << 20) -> AsyncIterator[AsyncIterator[Event]]:
-    """One client, which takes `limit` bytes unread; leaving it cuts the connection off with a reset."""
+    """One client, which takes `limit` bytes unread; leaving it resets the connection."""
     reader, writer = await asyncio.open_unix_connection(str(of.socket), limit=limit)
     sent = {"Host": "localhost", **of.headers, **({"Last-Event-ID": last} if last else {})}
     head = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
@@ -203,7 +203,7 @@ async def fan_out(of: Server, writer: Writer, clients: int, count: int) -> list[
 
 
 async def listen(of: Server, wanted: range, ready: asyncio.Semaphore) -> list[float]:
-    """Latencies of the wanted events, each of which must come, once and in order."""
+    """Latencies of the wanted events; each must arrive once and in order."""
     got: list[Event] = []
     async with client(of) as stream:
         ready.release()
@@ -218,7 +218,7 @@ async def listen(of: Server, wanted: range, ready: asyncio.Semaphore) -> list[fl
 
 
 async def churn(of: Server, writer: Writer, total: int) -> None:
-    """Clients that are cut off again and again, and come back with their last id; exits on a loss or a double."""
+    """Clients that disconnect repeatedly and reconnect with their last id; exits if an event is lost or doubled."""
     left = total
     over = asyncio.Event()
 
@@ -255,7 +255,7 @@ async def churn(of: Server, writer: Writer, total: int) -> None:
 
 
 async def deaf(of: Server, writer: Writer) -> None:
-    """Clients that do not read while far more is written than the server could keep for them."""
+    """Clients that do not read while far more is written than the server may buffer for them."""
     before = of.held()["MiB"]
     async with AsyncExitStack() as stack:
         for _ in range(DEAF):

@@ -9,7 +9,7 @@ from common.responses import ok
 
 
 class EmptyViewSet(ViewSet):
-    """Authenticates and answers nothing."""
+    """Authenticates; an empty response."""
 
     def list(self, request: Request) -> Response:
         return ok()

@@ -32,7 +32,7 @@ def to_first_command(client: httpx.Client, path: str, how: str) -> float:
 
 
 def raw_wake(guest: RawGuest) -> float:
-    """The same by libvirt alone; the save is not part of the time, as it is not on the other side."""
+    """The same by libvirt alone; the save is not part of the time, as in the API's measurement."""
     guest.domain.managedSave()
     begun = time.monotonic()
     guest.domain.create()

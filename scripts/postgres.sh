@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command with PLATFORM_DATABASE_URL set to a PostgreSQL of its own, which is gone afterwards.
+# Runs a command with PLATFORM_DATABASE_URL set to a temporary PostgreSQL, which is removed afterwards.
 # A cluster in a temporary folder, a Unix socket and no TCP port: nothing of a PostgreSQL on this machine is touched.
 set -euo pipefail
 

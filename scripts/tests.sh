@@ -2,7 +2,7 @@
 # All tests: those without machines, then those with machines or the host's network; a file is one process's.
 # Options, before all other arguments, which go to pytest (paths, -k, ...):
 #   --fast  none that boots a machine
-#   --rows  only those that read or write rows: what a second database is worth
+#   --rows  only those that read or write rows, for the second database
 # TEST_TIMES names a file to which each part's and each test's seconds are appended.
 set -uo pipefail
 trap 'exit 130' INT TERM HUP

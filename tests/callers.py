@@ -13,7 +13,7 @@ from accounts.models import Account
 
 @dataclass
 class Caller:
-    """Sends JSON with its credentials; answers are Django test responses with `.json()`."""
+    """Sends JSON with its credentials; returns Django test responses with `.json()`."""
 
     client: Client
     account: Account

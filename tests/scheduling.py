@@ -1,6 +1,6 @@
 """How tests are spread over processes (`-n 2 --dist loadfile`): a file's tests stay in one process, the longest first.
 
-A file's tests share machines and instances, and so do files of one group share something of the host.
+A file's tests share machines and instances; the files of one group share a resource of the host.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-# Folder or file -> group. These make a network namespace whose addresses hang on an instance's id.
+# Folder or file -> group. These make a network namespace whose addresses depend on an instance's id.
 GROUPS = {"tests/vm/test_network.py": "internet", "tests/vmbackend/policy/": "internet"}
 # A long file that comes last leaves the other cores idle.
 LONGEST_FIRST = (

@@ -54,7 +54,7 @@ class Status(models.TextChoices):
 
 
 class Provisioning(models.TextChoices):
-    """How far the creation is (specification, Workspace provisioning: `state`). Stays `ready` for good once it is."""
+    """How far the creation is (specification, Workspace provisioning: `state`). Once `ready`, it stays so."""
 
     QUEUED = "queued"
     RUNNING = "running"

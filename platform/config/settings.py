@@ -1,4 +1,4 @@
-"""Django's settings. Whatever an operator may change comes from `config.env`; the rest is fixed here."""
+"""Django's settings. What an operator may change comes from `config.env`; the rest is fixed here."""
 
 from __future__ import annotations
 

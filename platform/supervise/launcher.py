@@ -1,6 +1,6 @@
 """Runs one supervised process: `python -m supervise.launcher NAME [--socket PATH] -- COMMAND...`.
 
-Before the command replaces this process, whatever a killed predecessor left is removed: a server's workers go on
+Before the command replaces this process, what a killed predecessor left is removed: a server's workers go on
 serving old code after a kill -9 of their parent, a pool's children go on taking tasks, and a socket file without a
 server keeps the next one from binding.
 """

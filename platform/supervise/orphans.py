@@ -28,11 +28,11 @@ def end_orphans(instance_id: str, process: str | None = None, grace: float = 5.0
     """
     ancestors = _own_ancestors()
 
-    def ours(pid: int) -> bool:
+    def is_ours(pid: int) -> bool:
         return pid not in ancestors and _carries(Path(f"/proc/{pid}"), instance_id, process)
 
-    signalled = end_matching(ours, signal.SIGTERM, grace)
-    return max(signalled, end_matching(ours, signal.SIGKILL, 2.0) if signalled else 0)
+    signalled = end_matching(is_ours, signal.SIGTERM, grace)
+    return max(signalled, end_matching(is_ours, signal.SIGKILL, 2.0) if signalled else 0)
 
 
 def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: float) -> int:
@@ -48,7 +48,7 @@ def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: flo
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty where it is gone or not ours to read."""
+    """The environment a process was started with; empty where it has ended or may not be read."""
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

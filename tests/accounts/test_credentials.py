@@ -66,11 +66,11 @@ def test_the_secret_is_nowhere_in_the_database(api: Caller) -> None:
 @pytest.mark.parametrize("scope", list(Scope))
 def test_credentials_of_every_scope(api: Caller, other: Namespace, scope: Scope) -> None:
     row = make_workspace(api.account, namespace=other)
-    pin = {Scope.NAMESPACE: {"namespace": "other"}, Scope.WORKSPACE: {"workspace_id": row.slug}}.get(scope, {})
-    body = api.post("/credentials", {"scope": scope, **pin}).json()
+    binding = {Scope.NAMESPACE: {"namespace": "other"}, Scope.WORKSPACE: {"workspace_id": row.slug}}.get(scope, {})
+    body = api.post("/credentials", {"scope": scope, **binding}).json()
     shown = body["credential"]
     assert shown["scope"] == scope
-    assert shown["namespace"] == ("other" if pin else None)
+    assert shown["namespace"] == ("other" if binding else None)
     assert shown["workspace_id"] == (row.pk if scope == Scope.WORKSPACE else None)
     assert with_secret(api, body).status_code == (403 if scope == Scope.BILLING else 200)
 
@@ -99,11 +99,11 @@ def test_a_wrong_credential_request_is_refused(api: Caller, body: Any, status: i
 
 def test_no_credential_is_bound_to_a_scope_of_another_account(api: Caller, stranger: Caller) -> None:
     row = make_workspace(stranger.account)
-    for path, scope, pin in (
+    for path, scope, binding in (
         ("/credentials", "workspace", {"workspace_id": row.pk}),
         ("/tokens", "workspace", {"workspaceId": row.pk}),
     ):
-        assert api.post(path, {"scope": scope, **pin}).status_code == 404
+        assert api.post(path, {"scope": scope, **binding}).status_code == 404
 
 
 def test_a_rotation_ends_the_old_secret_and_its_tokens(api: Caller) -> None:

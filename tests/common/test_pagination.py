@@ -1,4 +1,4 @@
-"""The list shapes of the specification: what they hold, and what bad parameters answer."""
+"""The list forms of the specification: their contents, and the errors of invalid parameters."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Instance:
         self.app.send_task("append", args=[text], queue="host.local")
 
     def workers(self, seconds: float) -> list[str]:
-        """Those that answer a ping; it goes over pub/sub, the replies over queues."""
+        """The workers that reply to a ping; it is sent by pub/sub, replies by queues."""
         return [name for reply in self.app.control.ping(timeout=seconds) for name in reply]
 
     def done(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Throttles are exact over all processes, say when to come back, and have a decision for a Redis that is away."""
+"""Throttles are exact over all processes, say when to retry, and have a defined behavior without Redis."""
 
 from __future__ import annotations
 

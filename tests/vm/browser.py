@@ -83,7 +83,7 @@ class Page:
         return self._browser.call(method, self._session, **params)
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression gives in the page."""
+        """The value of a JavaScript expression in the page."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
@@ -91,7 +91,7 @@ class Page:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Names below localhost are this machine to it. Its profile is thrown away."""
+    """It resolves names below localhost to this machine. Its profile is temporary."""
     program = shutil.which(PROGRAM)
     assert program, "chromium is not installed (packages.debian)"
     profile = tempfile.mkdtemp(prefix="mvb-", dir="/tmp")

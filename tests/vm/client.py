@@ -10,7 +10,7 @@ import httpx
 
 from tests.vm.images import BUSYBOX
 
-# States that an operation is at work in; what a workspace ends in is any other.
+# States in which an operation is in flight; a workspace settles in any other.
 IN_BETWEEN = frozenset(
     {
         *("queued", "creating", "starting", "stopping", "restarting", "pausing", "resuming", "suspending"),
@@ -39,7 +39,7 @@ class Api:
         self.http = httpx.Client(base_url=base_url, headers=headers, timeout=120, trust_env=False, limits=limits)
 
     def call(self, method: str, path: str, expect: int = 200, **request: Any) -> dict[str, Any]:
-        """The answer's body; fails the test with it where the status is another."""
+        """The response's body; fails the test with it where the status differs."""
         response = self.http.request(method, path, **request)
         assert response.status_code == expect, f"{method} {path}: {response.status_code} {response.text[:2000]}"
         body: dict[str, Any] = response.json()
@@ -47,7 +47,7 @@ class Api:
         return body
 
     def patiently(self, method: str, path: str, expect: int = 200, **request: Any) -> dict[str, Any]:
-        """The same while processes restart: a refused connection, 502 to 504 and a cut answer are tried again."""
+        """The same while processes restart: a refused connection, 502 to 504 and a truncated response are retried."""
 
         def tried() -> httpx.Response | None:
             try:
@@ -87,7 +87,7 @@ class Api:
         return self.call("POST", f"/workspace/{workspace_id}/exec", expect, json={"cmd": cmd, **fields})
 
     def output(self, workspace_id: str, cmd: str | list[str], **fields: Any) -> str:
-        """What a command that succeeds prints."""
+        """The output of a command that succeeds."""
         answer = self.execute(workspace_id, cmd, **fields)
         assert answer["exit_code"] == 0, answer
         printed: str = answer["stdout"].strip()
@@ -109,7 +109,7 @@ class Api:
         return found
 
     def settles(self, workspace_id: str, seconds: float = 90) -> dict[str, Any]:
-        """Wait until no operation is at work, whatever came of it."""
+        """Wait until no operation is in flight, whatever its outcome."""
         at_rest = ("running", "stopped", "paused", "sleeping", "destroyed", "failed")
         return self.reaches(workspace_id, *at_rest, seconds=seconds)
 
@@ -123,7 +123,7 @@ class Api:
         return self.http.get(f"/workspace/{workspace_id}").status_code == 404
 
     def delete_all(self, keep: Collection[str] = ()) -> None:
-        """Ask for the end of every workspace but some, then wait for it."""
+        """Request the deletion of every workspace but some, then wait for it."""
         ids = [row["id"] for row in self.rows() if row["id"] not in keep]
         for workspace_id in ids:
             self.http.request("DELETE", f"/workspace/{workspace_id}")

@@ -1,4 +1,4 @@
-"""One instance for most of the tests, with one machine in it that must not notice anything the tests do."""
+"""One instance for most of the tests, with one machine in it that no test may affect."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class TestInstance:
 
     @contextmanager
     def held(self, *points: str) -> Iterator[None]:
-        """Operations wait before these steps (`create.wait_ready`) until the end."""
+        """Operations wait before these steps (`create.wait_ready`) until the end of the block."""
         files = [self.faults / f"{point}.wait" for point in points]
         for file in files:
             file.touch()
@@ -170,13 +170,13 @@ class TestInstance:
                 file.unlink(missing_ok=True)
 
     def wait_for_step(self, workspace_id: str, point: str) -> None:
-        """Until the workspace's operation has come to a step."""
+        """Wait until the workspace's operation has reached a step."""
         kind, _, step = point.partition(".")
         sql = "SELECT step FROM workspaces_operation WHERE workspace_id = '{}' AND kind = '{}' AND state = 'running'"
         until(lambda: (step,) in self.query(sql.format(workspace_id, kind)), 60, f"{workspace_id} comes to {point}")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Read the instance's database, past the API."""
+        """Read the instance's database directly."""
         url = self.settings.database_url
         if url.startswith("sqlite:"):
             path = "/" + urlsplit(url).path.lstrip("/")
@@ -186,7 +186,7 @@ class TestInstance:
             return connection.execute(sql.encode()).fetchall()
 
     def remove(self) -> None:
-        """End all of it: processes, machines, bridge, firewall, files, database. Harmless where it is gone."""
+        """Remove all of it: processes, machines, bridge, firewall, files, database. Idempotent."""
         if not self.state.exists():
             return
         self.stop()
@@ -201,7 +201,7 @@ class TestInstance:
 
 @contextmanager
 def new_instance(**settings: str) -> Iterator[TestInstance]:
-    """An instance that is not started yet; nothing of it is left afterwards, however the run ends."""
+    """An instance that is not started yet; removed at the end, however the run ends."""
     # Short: socket paths have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
     try:

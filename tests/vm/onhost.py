@@ -1,4 +1,4 @@
-"""What of an instance's machines is really on this host, read past the platform: /proc, /sys, nft and its folders."""
+"""What of an instance's machines is on this host, read without the platform: /proc, /sys, nft and its folders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOLDS = {
     "failed": frozenset[str](),
     "destroyed": frozenset[str](),
 }
-# Two turns of the reconciliation, and the time that removing takes.
+# Two passes of the reconciliation, and the time that removing takes.
 SETTLE_SECONDS = 2 * RECONCILE_SECONDS + 6
 
 
@@ -115,7 +115,7 @@ def wanted(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
 
 
 def assert_nothing_is_left_over(instance: TestInstance, api: Api, seconds: float = SETTLE_SECONDS) -> None:
-    """The host has what the rows say and nothing else, at the latest two turns of the reconciliation from now."""
+    """The host has what the rows say and nothing else, at the latest two passes of the reconciliation from now."""
     seen: dict[str, Any] = {}
 
     def agree() -> bool:

@@ -55,14 +55,14 @@ class Outside:
 
 
 def addresses(instance_id: str) -> Outside:
-    """Those of an instance's outside, there or not."""
+    """Those of an instance's simulated internet, whether it exists or not."""
     first = 4 * (int(instance_id, 16) % 63)
     return Outside(f"203.0.113.{first + 2}", f"203.0.113.{first + 1}", f"198.51.100.{first + 2}")
 
 
 @contextmanager
 def outside(instance_id: str) -> Iterator[Outside]:
-    """The namespace lives as long as its server, and that dies with this process; its link goes with it."""
+    """The namespace exists as long as its server, which ends with this process; its link is removed with it."""
     made = addresses(instance_id)
     dying_with_us = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--")
     server = subprocess.Popen([*dying_with_us, sys.executable, "-c", SERVER, made.address])
@@ -88,7 +88,7 @@ def _join(instance_id: str, pid: int, made: Outside) -> None:
         (*inside, "ip", "link", "set", theirs, "up"),
         (*inside, "ip", "address", "add", f"{made.second}/32", "dev", theirs),
         ("ip", "route", "replace", f"{made.second}/32", "via", made.address),
-        # So that an answer to an address that was not translated would find its way too.
+        # So that a reply to an address that was not translated would be routed too.
         (*inside, "ip", "route", "add", "default", "via", made.host),
     ):
         subprocess.run(command, check=True)

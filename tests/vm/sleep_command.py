@@ -25,7 +25,7 @@ class SleepCommand:
         assert line == f"{workspace_id} sleeping", line
 
     def ask(self, workspace_id: str) -> str:
-        """The command's answer."""
+        """The command's output line."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{workspace_id}\n")

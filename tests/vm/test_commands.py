@@ -1,4 +1,4 @@
-"""The commands behind the Makefile on real machines: up with the default image, down, up again, and away with it."""
+"""The commands behind the Makefile on real machines: up with the default image, down, up again, and removal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_machines_run_on_through_down_and_up_unless_a_setting_says_otherwise(own
     assert own.process_tree() == {}
     assert machine_pids(own) == pids
 
-    # From here on no new machine fits, and one that runs is not asked to fit.
+    # From here on there is no capacity for a new machine; a running one needs no check.
     changes = {"memory_reserve_mb": 100_000_000, "stop_vms_on_down": True}
     own.settings = own.settings.model_copy(update=changes)
     again = own.command("up")

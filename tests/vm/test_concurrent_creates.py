@@ -1,4 +1,4 @@
-"""Requests that come at once."""
+"""Concurrent create requests."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def begin_stop(pool: ThreadPoolExecutor, api: Api, workspace_id: str) -> None:
-    """Ask for the stop from a thread: what becomes of the request is not the question."""
+    """Request the stop from a thread; the response is not checked."""
     pool.submit(api.http.post, f"/workspace/{workspace_id}/stop")
     until(lambda: api.get(workspace_id)["status"] == "stopping", 10, "the workspace is stopping")
 

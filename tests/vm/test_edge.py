@@ -137,7 +137,7 @@ def test_a_storm_of_requests_makes_one_wake(instance: TestInstance, asleep: Site
 
 
 def test_an_open_websocket_keeps_its_workspace_awake(instance: TestInstance, api: Api, site: Site) -> None:
-    """The idle time is over by the clock of the rows; the connection alone speaks for it."""
+    """The idle time is over by the row; only the open connection keeps the workspace awake."""
     api.call("PUT", f"/workspace/{site.id}/lifecycle/idle", json={"suspend_after": 120})
     try:
         with site.socket() as opened:

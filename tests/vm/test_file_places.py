@@ -97,7 +97,7 @@ def test_what_is_no_file_is_refused(files: Files) -> None:
     assert kinds == {"fifo": "other", "loop": "symlink", "closed": "directory"}
 
 
-def test_a_place_that_takes_no_files_is_refused_and_not_called_full(files: Files) -> None:
+def test_a_directory_that_takes_no_files_is_refused_and_not_reported_full(files: Files) -> None:
     for path in ("/run/kit/new", "/proc/new", "/sys/new", "/proc/sys/kernel/hostname"):
         answer = files.write(path, b"x", 400)
         assert answer["code"] == "path_invalid"
@@ -133,7 +133,7 @@ def partial_files(files: Files) -> str:
 
 
 class Endless:
-    """An upload that goes on until it breaks."""
+    """An upload that continues until it fails."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -159,7 +159,7 @@ class Endless:
         raise httpx.WriteError("The sender goes away.")
 
 
-def test_an_upload_whose_sender_goes_away_leaves_nothing(files: Files) -> None:
+def test_an_upload_whose_client_disconnects_leaves_nothing(files: Files) -> None:
     files.write("/root/file", b"old")
     with Endless(files):
         pass

@@ -89,7 +89,7 @@ def _send_raw(api: Api, workspace_id: str, pieces: Iterator[bytes] | list[bytes]
 
 
 def _read_json(api: Api, workspace_id: str, path: str) -> str:
-    """The SHA-256 of the content of the answer."""
+    """The SHA-256 of the response's content."""
     read = api.call("GET", f"/workspace/{workspace_id}/overlay/files", params={"path": path})
     content = base64.b64decode(read["content"])
     assert (read["size"], read["encoding"], len(content)) == (SIZE, "base64", SIZE)

@@ -1,4 +1,4 @@
-"""Logs and event streams of real machines, through the edge: rotation, a killed server, a guest that never is quiet."""
+"""Logs and event streams of real machines, through the edge: rotation, a killed server, an endless log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Event:
 
 @contextmanager
 def stream(api: Api, path: str, last: str = "") -> Iterator[Iterator[Event]]:
-    """The events of a stream; a connection that is cut is its end."""
+    """The events of a stream; it ends when the connection is cut."""
     headers = {"Last-Event-ID": last} if last else {}
     with api.http.stream("GET", path, headers=headers, timeout=60) as response:
         assert response.status_code == 200, response.read()
@@ -61,7 +61,7 @@ def events(response: httpx.Response) -> Iterator[Event]:
 
 
 def patiently(api: Api, path: str, last: str) -> Iterator[Event]:
-    """A stream read on across connections that are cut, as a browser does it."""
+    """A stream that is continued over cut connections, as a browser does."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:

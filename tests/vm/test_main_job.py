@@ -127,5 +127,5 @@ def test_a_deleted_workspace_leaves_nothing(instance: TestInstance, api: Api, ma
     api.call("DELETE", f"/workspace/{machine}")
     assert api.call("GET", f"/workspace/{machine}", 404)["error"] == "not_found"
     assert machine not in machine_pids(instance)
-    # At once: nothing here is the reconciliation's to find.
+    # At once: none of this is left to the reconciliation.
     assert_nothing_is_left_over(instance, api, seconds=1)

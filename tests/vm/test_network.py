@@ -30,7 +30,7 @@ def internet(instance: TestInstance) -> Iterator[Outside]:
 
 @pytest.fixture(scope="module")
 def closed(api: Api, witness: Witness) -> Iterator[dict[str, str]]:
-    """A second machine, without the way out."""
+    """A second machine, without internet."""
     made = api.create(network_config={"allow_internet": False})
     yield {"id": made["id"], "ip": made["ip"]}
     api.delete(made["id"])
@@ -51,7 +51,7 @@ def service() -> Iterator[int]:
 
 
 def reached(api: Api, workspace_id: str, address: str, port: int = CONTROL_PORT) -> set[str]:
-    """Ways in which a machine reaches an address within two seconds: `tcp`, `ping`, `arp`."""
+    """Protocols by which a machine reaches an address within two seconds: `tcp`, `ping`, `arp`."""
     probes = (
         f"(nc -w 2 {address} {port} </dev/null >/dev/null 2>&1 && echo tcp) &",
         f"(ping -c 1 -W 2 {address} >/dev/null 2>&1 && echo ping) &",
@@ -77,7 +77,7 @@ def test_a_machine_without_internet_reaches_nothing_outside(
 def test_machines_do_not_see_each_other(api: Api, witness: Witness, closed: dict[str, str], gateway: str) -> None:
     assert reached(api, witness.id, closed["ip"]) == set()
     assert reached(api, closed["id"], witness.ip) == set()
-    # The same probes do find who may be found.
+    # The same probes do reach what may be reached.
     assert reached(api, closed["id"], gateway) == {"ping", "arp"}
 
 
@@ -100,7 +100,7 @@ def test_the_host_reaches_the_control_port(witness: Witness) -> None:
 def test_services_of_the_host_are_out_of_reach(
     instance: TestInstance, api: Api, witness: Witness, gateway: str, internet: Outside, service: int
 ) -> None:
-    # It is there, and the host's own firewall lets others in.
+    # The service exists, and the host's own firewall allows others.
     socket.create_connection((gateway, service), timeout=2).close()
     for address, port in ((gateway, service), (internet.host, service), (gateway, instance.instance.port)):
         assert "tcp" not in reached(api, witness.id, address, port), (address, port)
@@ -111,7 +111,7 @@ def test_a_machine_speaks_with_its_own_addresses_only(
 ) -> None:
     foreign, mac = _unused(instance, witness.ip, closed["ip"]), "02:00:5e:00:53:01"
     with _frames(f"mvb{instance.id}") as seen:
-        # Own ones come through: so silence below is the firewall's doing.
+        # Its own addresses pass, so below it is the firewall that drops.
         assert api.execute(closed["id"], f"ping -c 1 -W 2 {gateway}; arping -c 1 -w 2 -I eth0 {gateway}")
         api.execute(closed["id"], f"ip address add {foreign}/32 dev eth0; ping -c 2 -W 1 -I {foreign} {gateway}")
         api.execute(closed["id"], f"arping -U -c 2 -w 2 -I eth0 -s {foreign} {foreign}")
@@ -164,7 +164,7 @@ def _read_frames(tap: socket.socket, seen: set[tuple[str, str, str]], over: thre
 
 @pytest.fixture
 def narrow(api: Api, closed: dict[str, str]) -> Iterator[Callable[..., None]]:
-    """Changes the network of the machine without internet; it is shut again at the end."""
+    """Changes the network of the machine without internet; it is closed again at the end."""
     path = f"/workspace/{closed['id']}/network"
 
     def change(**fields: Any) -> None:

@@ -22,11 +22,11 @@ def lifecycle(api: Api, workspace_id: str) -> dict[str, Any]:
 
 
 def _count(api: Api, workspace_id: str) -> int:
-    """How far the counter is; 0 before its first word and while it writes one."""
+    """The counter's value; 0 before its first line and while it writes one."""
     return int(api.output(workspace_id, "cat /dev/shm/count 2>/dev/null || :") or 0)
 
 
-def test_every_power_move_of_a_running_workspace(instance: TestInstance, api: Api) -> None:
+def test_every_power_operation_of_a_running_workspace(instance: TestInstance, api: Api) -> None:
     made = api.create(cmd=["sh", "-c", COUNTER])["id"]
     first = boot_of(api, made)
     so_far = until(lambda: _count(api, made), 30, "the main program counts")

@@ -56,7 +56,7 @@ def test_ssh_is_switched_and_its_keys_are_changed_at_once(api: Api) -> None:
     assert refused(access, mine)
 
 
-def test_what_is_switched_off_while_a_machine_stands_still_stays_off_when_it_goes_on(api: Api) -> None:
+def test_ssh_disabled_while_paused_stays_disabled_after_resume(api: Api) -> None:
     key = asyncssh.generate_private_key("ssh-ed25519")
     made = api.create(ssh_access=True)["id"]
     path = f"/workspace/{made}/ssh"

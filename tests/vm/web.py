@@ -61,7 +61,7 @@ class WebSocket:
         assert head.startswith(b"HTTP/1.1 101"), head
 
     def echo(self, text: str) -> str:
-        """What comes back for a text. Raises ConnectionError where the connection ended."""
+        """The reply to a text. Raises ConnectionError where the connection ended."""
         data, mask = text.encode(), os.urandom(4)
         masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
         self._connection.sendall(struct.pack("!BB", 0x81, 0x80 | len(data)) + mask + masked)

@@ -1,4 +1,4 @@
-"""Images from a real registry on the loopback interface, and from registries that do not answer."""
+"""Images from a real registry on the loopback interface, and from registries that do not respond."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From Redis to the streams of this process: django-eventstream's listeners and queues.
 
 Used of it: `Listener` (a queue of ten events a channel, and whether it overflowed) and `ListenerManager` (the listeners
-of each channel, with its locking). Its own Redis listener ends for good with the first lost connection; the one here
+of each channel, with its locking). Its own Redis listener ends with the first lost connection; the one here
 reconnects, and then makes every stream read its replay buffer for what it missed.
 """
 

@@ -53,7 +53,7 @@ RevocationCheck = Callable[[Sequence[Any]], dict[Any, str]]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One client's request for a channel. `revoked` looks at `grant` while the stream is open."""
+    """One client's request for a channel. `revoked` checks `grant` while the stream is open."""
 
     channel: Channel
     source: Source

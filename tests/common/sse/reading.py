@@ -1,4 +1,4 @@
-"""Reading a channel in a test: what one client would be sent, frame by frame."""
+"""Reading a channel in a test: the frames that one client receives."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def reading(
     grant: Any = "t",
     revoked: RevocationCheck = none_revoked,
 ) -> AsyncIterator[tuple[Client, Runtime]]:
-    """A client of the channel that begins with all that is held, and what its streams share."""
+    """A client of the channel that begins with the whole replay buffer, and what its streams share."""
     async with body_of(Reader(channel, source, grant, revoked, after, tail)) as (body, runtime):
         client = Client(body)
         task = asyncio.ensure_future(client.read())

@@ -1,4 +1,4 @@
-"""Many who ask at one moment ask once."""
+"""Concurrent queries are combined into one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from common.sse.batch import Batch
 
 
-def test_questions_of_one_moment_are_asked_at_once_and_fail_at_once() -> None:
+def test_concurrent_queries_are_one_query_and_fail_together() -> None:
     asked: list[list[str]] = []
 
     def load(keys: Sequence[str]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from tests.common.sse.reading import Client, fresh, none_revoked, reading, until
 
 
 class Counted:
-    """A counting source that knows how often it runs now, and ran."""
+    """A counting source that records how often it runs now, and how often it ran."""
 
     def __init__(self, channel: Channel) -> None:
         self.now = self.ever = self.most = 0

@@ -1,4 +1,4 @@
-"""Streams in processes of their own, as uvicorn runs them: a SIGTERM, a kill -9, and who writes then."""
+"""Streams in processes of their own, as uvicorn runs them: a SIGTERM, a kill -9, and the takeover."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_sigterm_ends_a_process_with_open_streams_and_clients_go_on_elsewhere(
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
-def test_a_process_that_writes_no_more_is_followed_by_another_without_loss_or_double(start: Any, how: int) -> None:
+def test_another_process_takes_over_the_channel_without_loss_or_double(start: Any, how: int) -> None:
     name = f"follow-{os.urandom(4).hex()}"
     processes = [start(), start()]
     with client(processes[0], name) as one, client(processes[1], name) as two:

@@ -21,7 +21,7 @@ from tests.environment import STATE
 
 
 class OwnRedis:
-    """A Redis of this test's, without a file."""
+    """A Redis for this test alone, without persistence."""
 
     def __init__(self) -> None:
         self.socket = STATE / f"redis-{os.urandom(3).hex()}.sock"
@@ -98,7 +98,7 @@ def test_events_that_redis_did_not_publish_are_read_from_the_replay_buffer(own: 
     asyncio.run(run())
 
 
-def test_a_stream_opened_while_redis_is_away_begins_when_it_is_back(own: OwnRedis) -> None:
+def test_a_stream_opened_while_redis_is_down_begins_when_it_is_back(own: OwnRedis) -> None:
     async def run() -> None:
         own.kill()
         channel = fresh()
@@ -111,7 +111,7 @@ def test_a_stream_opened_while_redis_is_away_begins_when_it_is_back(own: OwnRedi
 
 
 def test_the_librarys_own_listener_is_not_in_use() -> None:
-    """It ends with the first lost connection, and takes its Redis from a setting that says no more than localhost."""
+    """It ends with the first lost connection, and its Redis setting allows no more than localhost."""
     assert ListenerManager().redis_listener is None
 
 

@@ -1,4 +1,4 @@
-"""What clients of event streams get: each event once and in order, what they missed, or a gap."""
+"""What clients of event streams receive: each event once and in order, what they missed, or a gap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_new_client_begins_with_the_last_events_that_it_asks_for() -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_comes_back_gets_what_it_missed_and_no_more() -> None:
+def test_a_client_that_reconnects_gets_what_it_missed_and_no_more() -> None:
     async def run() -> None:
         channel = fresh()
         async with reading(channel) as (watcher, runtime):
@@ -76,7 +76,7 @@ def test_a_client_that_was_away_for_too_long_receives_a_gap_and_goes_on() -> Non
                 frames = await client.take(50)
                 assert [found.data for found in frames] == list(range(71, 121))
                 assert gap.id == EventId(frames[0].id.epoch, frames[0].id.number - 1)  # type: ignore[union-attr]
-            # Who comes back after the gap alone goes on behind it.
+            # A client that reconnects after the gap alone continues behind it.
             async with reading(channel, after=gap.id) as (client, _):
                 assert (await client.next()).data == 71
 
