@@ -122,7 +122,9 @@ def test_a_credential_of_the_wrong_level_is_forbidden(
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if "workspace_id" in route.path], ids=str)
-def test_what_is_outside_of_a_pin_does_not_exist(world: World, scoped: Callable[..., Caller], route: Route) -> None:
+def test_objects_outside_of_a_scope_binding_do_not_exist(
+    world: World, scoped: Callable[..., Caller], route: Route
+) -> None:
     elsewhere = Namespace.objects.create(account=world.owner.account, name="Other", slug="other")
     beside = make_workspace(world.owner.account, namespace=elsewhere)
     for caller in (

@@ -1,7 +1,7 @@
 """Whole instances of the platform for the tests: real processes, real machines, a state folder and a port of their own.
 
 Whatever becomes of the test run, nothing of an instance outlives it: the fixtures end it, and where they cannot (the
-run was killed), a watcher process does it, which has been waiting for the run's end (instance_watcher.py).
+run was killed), a watcher process that waits for the end of the run does (instance_watcher.py).
 """
 
 from __future__ import annotations

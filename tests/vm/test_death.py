@@ -118,7 +118,7 @@ def test_api_streams_and_worker_die_in_the_middle_of_a_create_and_of_a_stop(
     assert api.output(made, "echo works") == "works"
 
 
-def test_every_other_process_comes_back_by_itself(instance: TestInstance, api: Api) -> None:
+def test_every_other_process_is_restarted(instance: TestInstance, api: Api) -> None:
     instance.kill("redis", "beat", "edge")
     made = api.patiently("POST", "/workspace", 201, json={"image": "localhost/tests-busybox:1", "memory_mb": 128})
     assert api.output(made["workspace"]["id"], "echo works") == "works"

@@ -82,7 +82,7 @@ def test_an_unknown_name_is_not_found(site: Site) -> None:
     ("shut", "status"),
     [({"public_access": False}, 404), ({"ingress": ["192.0.2.0/24"]}, 403), ({"ingress_ports": [80]}, 404)],
 )
-def test_shutting_a_port_ends_what_is_open(api: Api, site: Site, shut: dict[str, object], status: int) -> None:
+def test_closing_a_port_ends_open_connections(api: Api, site: Site, shut: dict[str, object], status: int) -> None:
     before = {name: api.get(site.id)["network"][name] for name in shut}
     with site.socket() as opened:
         assert opened.echo("x") == "x"

@@ -35,7 +35,7 @@ def test_the_end_of_the_main_process_stops_the_machine_and_reports_its_exit_code
     assert instance.query(known) == [(3, "exited")]
 
 
-def test_a_main_process_that_goes_on_keeps_the_machine(instance: TestInstance, api: Api) -> None:
+def test_a_running_main_process_keeps_the_machine(instance: TestInstance, api: Api) -> None:
     made = api.create(cmd=["sh", "-c", "echo main >/root/main; exec sleep 100000"])
     until(lambda: "sleep 100000" in api.output(made["id"], "ps"), 10, "the main process runs")
     assert api.output(made["id"], ["cat", "/root/main"]) == "main"

@@ -145,7 +145,7 @@ def test_logs_are_cleared_under_open_streams(instance: TestInstance, api: Api) -
     assert numbers == list(range(numbers[0], numbers[0] + 5))
 
 
-def test_the_main_programs_words_are_kept_and_shown(api: Api) -> None:
+def test_the_main_programs_output_is_logged(api: Api) -> None:
     made = api.create(cmd=["sh", "-c", "echo out; echo err >&2; exec sleep 600"])["id"]
     until(lambda: lines(api, made, "cmd") == ["out", "err"], 20, "both streams are in the log")
     with stream(api, f"/workspace/{made}/logs/stream/cmd") as found:

@@ -21,7 +21,7 @@ def test_a_frame_has_its_kind_its_id_and_one_line_of_data() -> None:
 @pytest.mark.parametrize(
     "text", [None, "", "7", "0a1b2c3d", "0a1b2c3d-", "0A1b2c3d-1", "x" * 5000, "0a1b2c3d-1\n", "é"]
 )
-def test_an_id_that_is_none_of_ours_is_none(text: str | None) -> None:
+def test_a_malformed_id_is_none(text: str | None) -> None:
     assert parse_id(text) is None
 
 

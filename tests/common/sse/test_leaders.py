@@ -56,7 +56,7 @@ def test_a_source_runs_once_for_all_readers_and_ends_with_the_last() -> None:
     asyncio.run(run())
 
 
-def test_another_process_stands_by_and_goes_on_where_the_first_stopped() -> None:
+def test_another_process_waits_and_continues_where_the_first_stopped() -> None:
     async def run() -> None:
         channel = fresh()
         source = Counted(channel)
@@ -124,7 +124,7 @@ def test_a_source_whose_lease_was_taken_from_it_stops() -> None:
     asyncio.run(run())
 
 
-def test_a_reader_who_leaves_while_the_lease_is_asked_for_leaves_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_leaves_during_the_lease_request_leaves_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         channel = fresh()
         asked = asyncio.Event()

@@ -110,7 +110,7 @@ def test_an_id_from_the_future_waits_for_the_next_event() -> None:
     asyncio.run(run())
 
 
-def test_a_heartbeat_comes_beside_events_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_are_sent_between_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.2)
 
     async def run() -> None:
