@@ -164,7 +164,7 @@ def test_an_operation_that_ends_between_two_looks_keeps_its_end(
         real(*args, **fields)
 
     monkeypatch.setattr(machines, "transition", after_its_end)
-    assert machines._mend(vmhost.runtime, seen, vmhost.driver.inventory()) is False
+    assert machines._reconcile_row(vmhost.runtime, seen, vmhost.driver.inventory()) is False
     assert now(row).status == "running"
 
 
