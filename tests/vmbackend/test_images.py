@@ -97,7 +97,7 @@ def test_whiteouts_and_opaque_directories_hide_lower_layers(store: ImageStore, r
     image = pull(insecure_store(store, tmp_path, registry), f"{registry}/app:1")
     out = unpack(image, tmp_path / "out")
     found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if not path.is_dir())
-    assert found == ["dir/b", "unchanged", "opaque/new"]
+    assert found == ["dir/b", "opaque/new", "unchanged"]
 
 
 def test_layers_cannot_write_outside(store: ImageStore, registry: str, tmp_path: Path) -> None:
