@@ -31,11 +31,9 @@ class Term:
 
 
 TERMS = [
-    Term(
-        r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel", ("tests/fakehost.py", "tests/vm/", "tests/workspaces/")
-    ),
+    Term(r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel", ("tests/vm/",)),
     Term(r"\brung(_at)?\b", "notified, notified_at"),
-    Term(r"\brings\b", "notifies", ("tests/fakehost.py",)),
+    Term(r"\brings\b", "notifies"),
     Term(r"HostSide|hostside|host_side\b", "HostRuntime, host runtime"),
     Term(r"BootLogs", "ConsolePublisher"),
     Term(r"\bimage_pin\b|\bPin\b|(namespace|workspace)_pin\b", "ScopeBinding, catalog snapshot"),
@@ -43,7 +41,7 @@ TERMS = [
     Term(r"NamesKeeper|\bPreparer\b|\bReadToEnd\b|\bSenderGone\b|\bBoundedKept\b", "the glossary's classes"),
     Term(r"\bclass (Followers|Kept|Ticket|Sleeper)\b", "ChannelLeaders, BoundedBuffer, ...", ("tests/vm/",)),
     Term(r"\bfreshen(s|ed)?\b", "resync"),
-    Term(r"(?i)\bleftovers?\b", "orphan", ("tests/workspaces/",)),
+    Term(r"(?i)\bleftovers?\b", "orphan"),
     Term(r"(?i)\b(lower|higher) rooms?\b|\brooms and floors\b|, Floors\)", "app, layer"),
     Term(r"(?i)\bkeeper thread", "heartbeat thread, maintenance thread"),
     Term(r"(?i)\bmend(s|ed|ing)?\b", "fix, repair, correct"),
@@ -53,15 +51,14 @@ TERMS = [
     Term(
         r"(?i)\bwhoever\b",
         "the process, the caller, ...",
-        ("tests/workspaces/", "workspaces/images/", "workspaces/models/", "workspaces/ssh/"),
+        ("workspaces/images/", "workspaces/models/", "workspaces/ssh/"),
     ),
-    Term(r"(?i)\banew\b", "again", ("tests/workspaces/",)),
+    Term(r"(?i)\banew\b", "again"),
     Term(
         r"(?i)\bmeanwhile\b",
         "say when",
         (
             "tests/vm/",
-            "tests/workspaces/",
             "workspaces/admin.py",
             "workspaces/crud/",
             "workspaces/host/",
@@ -73,7 +70,7 @@ TERMS = [
     Term(
         r"(?i)(?<![=\"])\bnobody\b(?![-.\"])",
         "no process, no caller, ...",
-        ("tests/common/", "tests/vm/", "tests/workspaces/", "workspaces/ssh/"),
+        ("tests/common/", "tests/vm/", "workspaces/ssh/"),
     ),
     Term(
         r"\btold\b",
@@ -81,7 +78,6 @@ TERMS = [
         (
             "tests/common/",
             "tests/vm/",
-            "tests/workspaces/",
             "workspaces/metrics/",
             "workspaces/network/",
             "workspaces/ssh/",

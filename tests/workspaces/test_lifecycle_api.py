@@ -14,8 +14,8 @@ from django.utils.dateparse import parse_datetime
 from accounts.models import Credential
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, status_of
 from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.workspace_states import make, status_of
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
 from workspaces.host.sweep import sweep_due
@@ -75,7 +75,7 @@ def test_the_lifecycle_of_a_temporary_workspace(api: Caller) -> None:
     assert body["ttl_expires_at"].endswith("Z")
 
 
-def test_restarts_are_told_with_their_history(api: Caller) -> None:
+def test_restarts_are_returned_with_their_history(api: Caller) -> None:
     history = [{"at": "2026-01-01T00:00:00.000Z", "exit_code": 3, "reason": "exited"}]
     last = timezone.now()
     row = make_workspace(
@@ -83,13 +83,18 @@ def test_restarts_are_told_with_their_history(api: Caller) -> None:
         restart_history=history, started_at=last - timedelta(seconds=50),
     )  # fmt: skip
     body = api.get(f"/workspace/{row.pk}/lifecycle").json()
-    told = body["restart_info"]
-    assert (told["count"], told["last_exit_code"], told["last_reason"], told["history"]) == (4, 3, "exited", history)
-    assert told["last_restart_at"].endswith("Z")
+    info = body["restart_info"]
+    assert (info["count"], info["last_exit_code"], info["last_reason"], info["history"]) == (
+        4,
+        3,
+        "exited",
+        history,
+    )
+    assert info["last_restart_at"].endswith("Z")
     assert 50 <= body["uptime"] <= 52
 
 
-def test_a_host_that_keeps_no_memory_is_told(api: Caller) -> None:
+def test_a_host_that_keeps_no_memory_is_reported(api: Caller) -> None:
     host = make_host()
     Host.objects.update(snapshots=False)
     row = make_workspace(api.account, mode="permanent", host=host)

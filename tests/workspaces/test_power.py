@@ -6,7 +6,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, status_of
+from tests.workspaces.workspace_states import make, status_of
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
@@ -36,7 +36,7 @@ def test_stop_and_start(api: Caller, vmhost: FakeHost, made: str) -> None:
     assert vmhost.driver.state(made) is MachineState.RUNNING
 
 
-def test_a_requested_stop_is_told_while_it_goes_on_and_no_more_when_it_fails(
+def test_a_requested_stop_is_shown_while_it_goes_on_and_no_more_when_it_fails(
     api: Caller, vmhost: FakeHost, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -108,7 +108,7 @@ def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
     assert Activity.objects.filter(workspace_id=made, event="disk_lost").count() == 1
 
 
-def test_settings_changed_meanwhile_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_settings_changed_while_running_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.put("/workspace/the-box", {"config": {"env": ["NEW=yes"]}})
     api.post("/workspace/the-box/stop")
     api.post("/workspace/the-box/start")

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
         (Status.QUEUED, "stop", "operation_in_progress"),
     ],
 )
-def test_moves_out_of_turn_are_409(api: Caller, made: str, status: Status, move: str, code: str) -> None:
+def test_operations_in_an_invalid_state_are_409(api: Caller, made: str, status: Status, move: str, code: str) -> None:
     Workspace.objects.update(status=status, ready=False)
     answer = api.post(f"/workspace/the-box/{move}")
     assert (answer.status_code, answer.json()["code"]) == (409, code)
@@ -113,7 +113,7 @@ def test_a_suspended_namespace_refuses_creates_and_starts_only(
     assert api.delete("/workspace/the-box").status_code == 200
 
 
-def test_a_start_that_fails_is_told_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_a_failed_start_is_reported_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/stop")
     vmhost.driver.fail_next("start", CapacityExceeded("The host has not enough free memory."))
     answer = api.post("/workspace/the-box/start")
@@ -138,7 +138,7 @@ def test_a_stop_that_fails_leaves_the_workspace_running_and_is_forgotten_by_the_
     assert (shown["info"]["status"], shown["info"]["error"]) == ("stopped", None)
 
 
-def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_what_a_retry_cures_is_never_reported(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/stop")
     vmhost.driver.fail_next("start", BackendUnavailable("The connection broke."), times=2)
     shown = api.post("/workspace/the-box/start").json()["workspace"]
@@ -146,7 +146,7 @@ def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: s
     assert Operation.objects.get(kind="start").attempt == 3
 
 
-def test_a_stubborn_guest_is_ended_hard_and_that_is_told(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_a_stubborn_guest_is_ended_hard_and_that_is_reported(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.driver.ignore_power_button(made)
     assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
     assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail

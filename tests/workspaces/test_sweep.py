@@ -1,4 +1,4 @@
-"""What becomes due: the TTL and the end of kept memory, from every state, and the cost of finding it."""
+"""What becomes due: the TTL and the expiry of saved memory, from every state, and the cost of finding it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils import timezone
 from config.celery_settings import beat_schedule
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
@@ -46,7 +46,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
 
     def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
         fields = {"mode": Mode.TEMPORARY, "ttl_seconds": 3600, **fields}
-        return cells.machine(vmhost, api.account, status, **fields)
+        return fault_cases.machine(vmhost, api.account, status, **fields)
 
     return make
 
@@ -73,7 +73,7 @@ def test_the_ttl_does_its_action_once_from_every_state(
         row = make_workspace(api.account, host=make_host(), status=status, started_at=None, **fields)
     swept(vmhost)
     ends = AFTER_TTL[action].get(status, status)
-    assert (status_of(row), cells.leftovers(vmhost, row.pk)) == (ends, [])
+    assert (status_of(row), fault_cases.inconsistencies(vmhost, row.pk)) == (ends, [])
     assert not due_workspaces(timezone.now()).exists()
     if ends is None or ends is not status:
         assert Activity.objects.filter(workspace_id=row.pk, actor="ttl", detail__startswith="The time to live").exists()
@@ -202,7 +202,7 @@ def stuck(api: Caller, count: int, **fields: Any) -> None:
     Workspace.objects.bulk_create(rows)
 
 
-def test_rows_of_a_silent_host_stay_due_and_hold_nobody_up(
+def test_rows_of_a_silent_host_stay_due_and_delay_no_other_row(
     api: Caller, vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     stuck(api, 2 * BATCH, ttl_action=TtlAction.STOP, ttl_expires_at=ago(HOUR), ttl_seconds=60)
@@ -218,7 +218,7 @@ def test_rows_of_a_silent_host_stay_due_and_hold_nobody_up(
     vmhost.held_tasks.clear()
 
 
-def test_rows_that_cannot_be_handled_hold_nobody_up(
+def test_rows_that_cannot_be_handled_delay_no_other_row(
     api: Caller, vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     """Restarts that the namespace refuses, more of them than a sweep takes at once."""
@@ -235,7 +235,7 @@ def test_rows_that_cannot_be_handled_hold_nobody_up(
     assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50
     Workspace.objects.filter(restart_due_at__isnull=False).update(restart_due_at=ago())
     sweep_due()
-    assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50  # told once
+    assert Activity.objects.filter(event="restart_postponed").count() == BATCH + 50  # reported once
 
 
 def test_a_sweep_with_nothing_due_is_one_query_over_the_indexes(
@@ -243,7 +243,7 @@ def test_a_sweep_with_nothing_due_is_one_query_over_the_indexes(
 ) -> None:
     later = timezone.now() + HOUR
     stuck(api, 2000, ttl_expires_at=later, idle_due_at=later, memory_expires_at=later, restart_due_at=later)
-    # SQLite never looks how the rows lie unless it is told to; PostgreSQL does it by itself.
+    # SQLite never looks how the rows are distributed unless asked to; PostgreSQL does it by itself.
     for knows in (True,) if connection.vendor == "postgresql" else (False, True):
         if knows:
             with connection.cursor() as cursor:
@@ -278,7 +278,7 @@ def test_memory_is_kept_as_long_as_the_policy_says(vmhost: FakeHost, machine: Ca
     row.refresh_from_db()
     assert (row.status, row.user_requested_stop, row.memory_expires_at) == ("stopped", False, None)
     assert "slept longer" in Activity.objects.filter(workspace_id=row.pk, event="stopped").get().detail
-    assert cells.leftovers(vmhost, row.pk) == []
+    assert fault_cases.inconsistencies(vmhost, row.pk) == []
 
 
 def test_memory_without_a_limit_is_kept(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:

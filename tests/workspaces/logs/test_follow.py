@@ -62,7 +62,7 @@ def polled(follower: Follower) -> LogChanges | None:
 
 
 def everything(follower: Follower) -> tuple[list[bytes], int]:
-    """Looks until nothing comes: the lines, and how many gaps were told of."""
+    """Looks until nothing comes: the lines, and how many gaps were reported."""
     lines, gaps = [], 0
     while (changes := polled(follower)) is not None:
         lines += texts(changes)

@@ -23,7 +23,7 @@ ENDS_OF: dict[Status, Status] = {
     Status.REINSTALLING: RUNNING,
 }
 # Moves after which the machine has the saved sizes.
-MADE_ANEW = {Status.QUEUED, Status.STARTING, Status.RESTARTING, Status.REINSTALLING}
+MADE_AGAIN = {Status.QUEUED, Status.STARTING, Status.RESTARTING, Status.REINSTALLING}
 AGAIN = (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
 
 
@@ -57,7 +57,7 @@ class Expected:
         if not isinstance(through, Status):
             return
         was_running = self.status == RUNNING
-        if through in MADE_ANEW and not (through is Status.STARTING and was_running):
+        if through in MADE_AGAIN and not (through is Status.STARTING and was_running):
             self.applied = self.wanted
         if service in ("start", "start with force", "restart") and through in (Status.STARTING, Status.RESTARTING):
             self.restarts = 0

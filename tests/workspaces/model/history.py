@@ -111,7 +111,7 @@ class History(Observed):
                 expected.applied = Amount(applied.cpu_millis, applied.memory_mb, size)
 
     @rule(number=which, name=st.sampled_from(sorted(SERVICES)), dies=st.integers(0, 4))
-    def delete_meanwhile(self, number: int, name: str, dies: int) -> None:
+    def delete_during_operation(self, number: int, name: str, dies: int) -> None:
         """A delete comes while something is queued; another move is refused."""
         if not (found := self.pick(number)):
             return

@@ -1,4 +1,4 @@
-"""The edge's questions: which requests go to which machine, and what the others are told."""
+"""The edge's authorization requests: the upstream of a public port, and the answers to refused requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from common.request_origin import client_address
 from edge.secret import edge_secret
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import bring, make
+from tests.workspaces.workspace_states import bring, make
 from vmbackend.errors import BackendUnavailable
 from workspaces import last_used
 from workspaces.edge_auth.fast_path import EdgeAuthFastPath
@@ -47,7 +47,7 @@ def ask(name: str, path: str = PORT, **more: str) -> Any:
     return Client().get(path, headers=heads(name, **more))
 
 
-def test_a_running_workspace_is_told_with_its_port(public: Callable[..., PublicPort]) -> None:
+def test_a_running_workspace_is_returned_with_its_port(public: Callable[..., PublicPort]) -> None:
     found = public()
     answer = ask(f"{found.hash}.localhost")
     assert (answer.status_code, answer["X-Upstream"], answer.content) == (200, "10.200.0.9:8080", b"")
@@ -55,40 +55,40 @@ def test_a_running_workspace_is_told_with_its_port(public: Callable[..., PublicP
 
 
 class Inner:
-    """Stands for Django behind the door."""
+    """Stands for Django behind the fast path."""
 
     def __call__(self, environ: Any, start_response: Any) -> list[bytes]:
         start_response("404 Not Found", [])
         return [b"inner"]
 
 
-def through_door(name: str, path: str = PORT, method: str = "GET", **more: str) -> tuple[str, str]:
+def through_fast_path(name: str, path: str = PORT, method: str = "GET", **more: str) -> tuple[str, str]:
     """Status and upstream."""
     given = {f"HTTP_{key.upper().replace('-', '_')}": value for key, value in heads(name, **more).items()}
     seen: list[Any] = []
-    EdgeAuthFastPath(Inner())({"PATH_INFO": path, "REQUEST_METHOD": method, **given}, lambda *told: seen.append(told))
-    ((status, told),) = seen
-    return status[:3], dict(told).get("X-Upstream", "")
+    EdgeAuthFastPath(Inner())({"PATH_INFO": path, "REQUEST_METHOD": method, **given}, lambda *args: seen.append(args))
+    ((status, headers),) = seen
+    return status[:3], dict(headers).get("X-Upstream", "")
 
 
-def test_the_door_gives_the_ordinary_answer_and_leaves_all_else(
+def test_the_fast_path_gives_the_ordinary_answer_and_passes_on_all_else(
     public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(last_used, "record_use", told.append)
+    recorded: list[str] = []
+    monkeypatch.setattr(last_used, "record_use", recorded.append)
     found = public()
     name = f"{found.hash}.localhost"
-    assert through_door(name) == ("200", "10.200.0.9:8080")
-    assert told == [found.workspace_id]
+    assert through_fast_path(name) == ("200", "10.200.0.9:8080")
+    assert recorded == [found.workspace_id]
     for given in (
         {"X_Edge_Secret": "lie"},
         {"X_Edge_Secret": "lü\u20ac"},
         {"path": WAKE},
         {"path": "/workspace"},
         {"method": "POST"},
-        {"X_Edge_Host": "nobody.localhost"},
+        {"X_Edge_Host": "unknown.localhost"},
     ):
-        assert through_door(name, **given) == ("404", "")
+        assert through_fast_path(name, **given) == ("404", "")
     for fields in (
         {"public_access": False},
         {"ingress": ["198.51.100.0/24"]},
@@ -97,11 +97,11 @@ def test_the_door_gives_the_ordinary_answer_and_leaves_all_else(
         {"status": Status.PAUSED},
         {"ready": False},
     ):
-        assert through_door(f"{public(**fields).hash}.localhost") == ("404", "")
-    assert len(told) == 1
+        assert through_fast_path(f"{public(**fields).hash}.localhost") == ("404", "")
+    assert len(recorded) == 1
 
 
-def test_nobody_but_the_edge_is_answered(public: Callable[..., PublicPort]) -> None:
+def test_only_the_edge_is_answered(public: Callable[..., PublicPort]) -> None:
     name = f"{public().hash}.localhost"
     for path in (PORT, WAKE):
         for secret in ("", "lie", edge_secret("another key"), edge_secret(settings.SECRET_KEY)[:-1]):
@@ -188,7 +188,7 @@ def test_what_a_caller_says_of_itself_is_not_believed(
 
 
 @pytest.mark.parametrize("status", [Status.SLEEPING, Status.WAKING, Status.SUSPENDING])
-def test_one_that_sleeps_is_waited_for_elsewhere(public: Callable[..., PublicPort], status: Status) -> None:
+def test_a_sleeping_workspace_is_waited_for_elsewhere(public: Callable[..., PublicPort], status: Status) -> None:
     answer = ask(f"{public(status=status).hash}.localhost")
     assert (answer.status_code, answer.content) == (202, b"")
 
@@ -205,7 +205,7 @@ def test_one_that_sleeps_is_waited_for_elsewhere(public: Callable[..., PublicPor
         (Status.RESTARTING, "starting", True),
     ],
 )
-def test_one_that_does_not_run_is_told(
+def test_a_workspace_that_does_not_run_is_reported(
     public: Callable[..., PublicPort], status: Status, word: str, again: bool
 ) -> None:
     name = f"{public(status=status).hash}.localhost"
@@ -216,17 +216,17 @@ def test_one_that_does_not_run_is_told(
     assert word in ask(name, Accept="text/html").content.decode()
 
 
-def test_a_request_is_a_use_and_redis_is_not_told_of_each(
+def test_a_request_is_a_use_and_redis_is_not_notified_of_each(
     public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = public()
-    told: list[str] = []
-    monkeypatch.setattr(last_used, "record_use", told.append)
+    recorded: list[str] = []
+    monkeypatch.setattr(last_used, "record_use", recorded.append)
     for _ in range(20):
         assert ask(f"{found.hash}.localhost").status_code == 200
-    assert told == [found.workspace_id]
-    ask("nobody.localhost")
-    assert told == [found.workspace_id]
+    assert recorded == [found.workspace_id]
+    ask("unknown.localhost")
+    assert recorded == [found.workspace_id]
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def wakes() -> int:
     return Operation.objects.filter(kind=OperationKind.WAKE).count()
 
 
-def test_a_request_wakes_a_sleeping_workspace_and_is_then_let_in(vmhost: FakeHost, asleep: PublicPort) -> None:
+def test_a_request_wakes_a_sleeping_workspace_and_is_then_admitted(vmhost: FakeHost, asleep: PublicPort) -> None:
     (answer,) = storm(f"{asleep.hash}.localhost", 1)
     row = Workspace.objects.get()
     assert (answer.status_code, answer["X-Upstream"]) == (200, f"{row.ip}:8080")
@@ -259,14 +259,14 @@ def test_a_request_wakes_a_sleeping_workspace_and_is_then_let_in(vmhost: FakeHos
     assert last_used.last_used(row.pk) > 0
 
 
-def test_a_storm_makes_one_wake_and_all_are_let_in(vmhost: FakeHost, asleep: PublicPort) -> None:
+def test_a_storm_makes_one_wake_and_all_are_admitted(vmhost: FakeHost, asleep: PublicPort) -> None:
     vmhost.driver.delays["start"] = 0.5
     answers = storm(f"{asleep.hash}.localhost", 100)
     assert {answer.status_code for answer in answers} == {200}
     assert wakes() == 1
 
 
-def test_a_wake_that_fails_is_told_and_the_next_request_tries_again(vmhost: FakeHost, asleep: PublicPort) -> None:
+def test_a_failed_wake_is_reported_and_the_next_request_tries_again(vmhost: FakeHost, asleep: PublicPort) -> None:
     vmhost.driver.fail_next("start", BackendUnavailable("The hypervisor is away."), times=3)
     (answer,) = storm(f"{asleep.hash}.localhost", 1)
     assert (answer.status_code, answer["Retry-After"]) == (503, "2")
@@ -275,7 +275,7 @@ def test_a_wake_that_fails_is_told_and_the_next_request_tries_again(vmhost: Fake
     assert answer.status_code == 200
 
 
-def test_a_workspace_that_was_stopped_in_its_sleep_is_told(api: Caller, vmhost: FakeHost, asleep: PublicPort) -> None:
+def test_a_workspace_stopped_in_its_sleep_is_reported(api: Caller, vmhost: FakeHost, asleep: PublicPort) -> None:
     assert api.post("/workspace/the-box/stop").status_code == 200
     (answer,) = storm(f"{asleep.hash}.localhost", 1)
     assert (answer.status_code, answer.json()["code"]) == (503, "workspace_not_running")
@@ -283,7 +283,7 @@ def test_a_workspace_that_was_stopped_in_its_sleep_is_told(api: Caller, vmhost: 
     assert wakes() == 0
 
 
-def test_a_closed_port_wakes_nobody(api: Caller, vmhost: FakeHost, asleep: PublicPort) -> None:
+def test_a_closed_port_wakes_no_workspace(api: Caller, vmhost: FakeHost, asleep: PublicPort) -> None:
     api.send("PATCH", "/workspace/the-box/network", {"public_access": False})
     (answer,) = storm(f"{asleep.hash}.localhost", 1)
     assert (answer.status_code, wakes(), Workspace.objects.get().status) == (404, 0, "sleeping")

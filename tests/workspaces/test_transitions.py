@@ -9,7 +9,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, no_free_waiting_place, status_of
+from tests.workspaces.workspace_states import make, no_free_waiting_place, status_of
 from vmbackend.driver import MachineState
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
@@ -123,7 +123,7 @@ GOING_ON: list[tuple[str, Callable[..., Any], Status, str, bool]] = [
 
 
 @pytest.mark.parametrize(("kind", "service", "before", "shown", "process"), GOING_ON, ids=[row[0] for row in GOING_ON])
-def test_progress_is_readable_meanwhile(
+def test_progress_is_readable_during_the_operation(
     api: Caller, vmhost: FakeHost, kind: str, service: Callable[..., Any], before: Status, shown: str, process: bool
 ) -> None:
     made = make(api, vmhost, before)
@@ -141,7 +141,7 @@ def test_progress_is_readable_meanwhile(
 
 
 @pytest.mark.parametrize(
-    ("move", "before", "meanwhile", "after"),
+    ("move", "before", "during", "after"),
     [
         ("start", Status.STOPPED, "starting", "running"),
         ("stop", Status.RUNNING, "stopping", "stopped"),
@@ -153,7 +153,7 @@ def test_progress_is_readable_meanwhile(
     ],
 )
 def test_what_goes_on_after_the_wait_is_202(
-    api: Caller, vmhost: FakeHost, move: str, before: Status, meanwhile: str, after: str
+    api: Caller, vmhost: FakeHost, move: str, before: Status, during: str, after: str
 ) -> None:
     made = make(api, vmhost, before)
     vmhost.hold_tasks()
@@ -161,11 +161,11 @@ def test_what_goes_on_after_the_wait_is_202(
         answer = call(api, made, move)
     body = answer.json()
     assert (answer.status_code, body["success"], body["accepted"]) == (202, True, True)
-    assert status_of(made) == meanwhile
+    assert status_of(made) == during
     if move == "reinstall":
         assert (body["reinstalled"], body["running"], body["workspace_id"]) == (False, False, made)
     elif move != "destroy":
-        assert body["workspace"]["info"]["status"] == meanwhile
+        assert body["workspace"]["info"]["status"] == during
     vmhost.release_tasks()
     vmhost.settle()
     assert status_of(made) == after
