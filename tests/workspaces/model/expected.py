@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.workspaces.sweep.sweeping import AFTER_TTL
 from tests.workspaces.test_states import SERVICES, Outcome
-from tests.workspaces.test_sweep import AFTER_TTL
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
 from workspaces.quota import Amount
 from workspaces.states import Status

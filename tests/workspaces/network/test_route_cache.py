@@ -14,7 +14,7 @@ from edge.route_cache import RouteCache, route_cache_folder
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.network.clock import SECOND, Clock, found
-from tests.workspaces.network.test_edge import through_fast_path
+from tests.workspaces.network.edge_requests import through_fast_path
 from tests.workspaces.workspace_states import bring, make
 from vmbackend.models import Host
 from workspaces import route_cache
