@@ -172,8 +172,8 @@ def test_nothing_starts_what_is_being_deleted(api: Caller, vmhost: FakeHost) -> 
     from workspaces.crud.services import workspace_delete
 
     workspace_delete(workspace=Workspace.objects.get(), actor="test")
-    for move in ("start", "stop"):
-        answer = api.post(f"/workspace/{made}/{move}")
+    for action in ("start", "stop"):
+        answer = api.post(f"/workspace/{made}/{action}")
         assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
     vmhost.release_tasks()
     assert_gone(api, vmhost, made)

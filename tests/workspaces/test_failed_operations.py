@@ -46,15 +46,15 @@ def test_a_destroy_past_its_deadline_leaves_a_failed_creation_failed(api: Caller
     vmhost.hold_tasks()
     lifecycle.workspace_destroy(workspace=Workspace.objects.get(pk=made), actor="owner")
     operation = Operation.objects.get(kind="destroy")
-    Operation.objects.filter(pk=operation.pk).update(attempt=1)  # somebody had begun it
+    Operation.objects.filter(pk=operation.pk).update(attempt=1)  # an earlier attempt had begun it
     make_overdue()
     assert Workspace.objects.get(pk=made).status == "failed"
 
 
-@pytest.mark.parametrize("move", ["restart", "reinstall", "resize running", "forced start", "destroy"])
-def test_an_operation_that_never_started_leaves_the_machine_alone(api: Caller, vmhost: FakeHost, move: str) -> None:
+@pytest.mark.parametrize("action", ["restart", "reinstall", "resize running", "forced start", "destroy"])
+def test_an_operation_that_never_started_leaves_the_machine_alone(api: Caller, vmhost: FakeHost, action: str) -> None:
     """A host that is silent past the deadline comes back with its machines running: none of them is ended."""
-    case = next(case for case in fault_cases.CASES if case.name == move)
+    case = next(case for case in fault_cases.CASES if case.name == action)
     made = fault_cases.begin(vmhost, api.account, case)
     before = vmhost.driver.definition(made)
     make_overdue()
@@ -68,15 +68,15 @@ def test_an_operation_that_never_started_leaves_the_machine_alone(api: Caller, v
     assert not Activity.objects.filter(workspace_id=made, event="ended").exists()
 
 
-@pytest.mark.parametrize("move", [power.workspace_restart, reinstall.workspace_reinstall])
+@pytest.mark.parametrize("action", [power.workspace_restart, reinstall.workspace_reinstall])
 def test_a_machine_that_could_not_be_stopped_counts_with_the_sizes_it_has(
-    api: Caller, vmhost: FakeHost, move: object
+    api: Caller, vmhost: FakeHost, action: object
 ) -> None:
     row = fault_cases.machine(vmhost, api.account, mode=Mode.PERMANENT, cpu_millis=2000, memory_mb=1024)
     smaller = {"cpu_millis": 100, "memory_mb": 128}
     resources.resources_update(workspace=row, actor="owner", changes=smaller, apply=False)
     vmhost.driver.fail_next("shutdown", NO)
-    move(workspace=row, actor="owner")  # type: ignore[operator]
+    action(workspace=row, actor="owner")  # type: ignore[operator]
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.applied_cpu_millis, row.applied_memory_mb) == ("running", 2000, 1024)
@@ -130,7 +130,7 @@ def test_after_a_failed_start_the_stop_is_not_user_requested(api: Caller, vmhost
     assert (info["status"], info["user_requested_stop"]) == ("stopped", False)
 
 
-def test_a_holder_that_fails_too_late_does_not_end_its_successors_machine(
+def test_a_claim_owner_that_fails_too_late_does_not_end_its_successors_machine(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = fault_cases.machine(vmhost, api.account, Status.STOPPED, mode=Mode.PERMANENT)

@@ -66,7 +66,7 @@ def test_an_unused_workspace_falls_asleep(vmhost: FakeHost, machine: Callable[..
     assert fault_cases.inconsistencies(vmhost, row.pk) == []
 
 
-def test_a_use_moves_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+def test_a_use_postpones_the_sleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
     last_used.record_use(row.pk)
     row = swept(vmhost, row)

@@ -160,7 +160,7 @@ def test_temporary_has_its_defaults(api: Caller) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING])
-def test_changes_are_hot_and_move_nothing(api: Caller, vmhost: FakeHost, status: Status) -> None:
+def test_changes_are_hot_and_change_no_state(api: Caller, vmhost: FakeHost, status: Status) -> None:
     made = make(api, vmhost, status)
     machine = vmhost.driver.state(made)
     assert api.post(f"/workspace/{made}/lifecycle/permanent").json()["status"] == status

@@ -185,7 +185,7 @@ def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: F
 
 
 @pytest.mark.parametrize(
-    ("move", "method", "before", "after"),
+    ("action", "method", "before", "after"),
     [
         ("pause", "pause", Status.RUNNING, "running"),
         ("resume", "resume", Status.PAUSED, "paused"),
@@ -194,26 +194,28 @@ def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: F
         ("restart", "start", Status.RUNNING, "stopped"),
     ],
 )
-def test_a_move_that_fails_leads_to_what_the_machine_is(
-    api: Caller, vmhost: FakeHost, move: str, method: str, before: Status, after: str
+def test_a_failed_operation_leads_to_what_the_machine_is(
+    api: Caller, vmhost: FakeHost, action: str, method: str, before: Status, after: str
 ) -> None:
     made = make(api, vmhost, before)
     vmhost.driver.fail_next(method, BackendUnavailable("The hypervisor is away."), times=3)
-    answer = api.post(f"/workspace/{made}/{move}")
+    answer = api.post(f"/workspace/{made}/{action}")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     assert answer.json()["details"] == {"reason": "backend_unavailable"}
     shown = api.get(f"/workspace/{made}").json()["workspace"]
     assert (shown["info"]["status"], shown["ready"]) == (after, after == "running")
     assert shown["info"]["error"]["code"] == "backend_unavailable"
-    again = api.post(f"/workspace/{made}/{'start' if after == 'stopped' else move}")
+    again = api.post(f"/workspace/{made}/{'start' if after == 'stopped' else action}")
     assert (again.status_code, again.json()["workspace"]["info"]["error"]) == (200, None)
 
 
-@pytest.mark.parametrize(("move", "before"), [("restart", Status.RUNNING), ("resume", Status.PAUSED)])
-def test_a_suspended_namespace_refuses_what_lets_run(api: Caller, vmhost: FakeHost, move: str, before: Status) -> None:
+@pytest.mark.parametrize(("action", "before"), [("restart", Status.RUNNING), ("resume", Status.PAUSED)])
+def test_a_suspended_namespace_refuses_what_lets_run(
+    api: Caller, vmhost: FakeHost, action: str, before: Status
+) -> None:
     made = make(api, vmhost, before)
     api.account.namespaces.update(status="suspended", suspended_by_hand=True)
-    answer = api.post(f"/workspace/{made}/{move}")
+    answer = api.post(f"/workspace/{made}/{action}")
     assert (answer.status_code, answer.json()["code"]) == (403, "namespace_suspended")
     assert status_of(made) == before
 

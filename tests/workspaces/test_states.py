@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RUNNING, STOPPED, PAUSED, SLEEPING = Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING
 LOST, FAILED, DESTROYED = Status.LOST, Status.FAILED, Status.DESTROYED
 
-Outcome = Status | type[DomainError] | None  # it moves to; it is refused; it changes nothing
+Outcome = Status | type[DomainError] | None  # it changes to; it is refused; it changes nothing
 Row = dict[Status, Outcome]
 
 
@@ -82,7 +82,7 @@ SERVICES: dict[str, tuple[Callable[..., Any], Row]] = {
 
 
 @pytest.mark.parametrize("name", list(SERVICES))
-def test_every_move_from_every_state(api: Caller, vmhost: FakeHost, name: str) -> None:
+def test_every_operation_from_every_state(api: Caller, vmhost: FakeHost, name: str) -> None:
     service, table = SERVICES[name]
     assert set(table) == set(Status)
     vmhost.hold_tasks()

@@ -45,7 +45,7 @@ def is_later(row: Workspace, seconds: float = IDLE) -> bool:
 
 
 @pytest.mark.parametrize("wake", [services.workspace_start, services.workspace_resume, services.workspace_wake])
-def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
+def test_a_wake_keeps_the_memory_and_resyncs_the_guest_first(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, wake: Any
 ) -> None:
     started = timezone.now() - timedelta(hours=1)

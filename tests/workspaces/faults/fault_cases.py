@@ -169,7 +169,7 @@ def _disagreements(row: Workspace, state: MachineState) -> list[str]:
     return [sentence for sentence, holds in truths.items() if not holds]
 
 
-MOVES: dict[Status, tuple[Callable[..., Any], Status]] = {
+NEXT_OPERATION: dict[Status, tuple[Callable[..., Any], Status]] = {
     RUNNING: (power.workspace_restart, RUNNING),
     STOPPED: (power.workspace_start, RUNNING),
     Status.LOST: (power.workspace_start, RUNNING),
@@ -179,14 +179,14 @@ MOVES: dict[Status, tuple[Callable[..., Any], Status]] = {
 }
 
 
-def act(host: FakeHost, key: str, *, move: bool = True) -> list[str]:
+def act(host: FakeHost, key: str, *, operate: bool = True) -> list[str]:
     """The owner goes on with the workspace, then deletes it; afterwards nothing may be left."""
     row = Workspace.objects.filter(pk=key).first()
     if row is None:
         return inconsistencies(host, key)
     wrong: list[str] = []
-    if move and Status(row.status) in MOVES:
-        service, leads_to = MOVES[Status(row.status)]
+    if operate and Status(row.status) in NEXT_OPERATION:
+        service, leads_to = NEXT_OPERATION[Status(row.status)]
         service(workspace=row, actor=ACTOR)
         host.settle()
         row.refresh_from_db()

@@ -146,7 +146,7 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     assert fault_cases.act(vmhost, made) == []
 
 
-def test_a_holder_that_comes_too_late_changes_nothing(
+def test_a_claim_owner_that_comes_too_late_changes_nothing(
     vmhost: FakeHost, begin: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = begin("start")

@@ -51,7 +51,7 @@ def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case
     if fault.sentences and differs and not fault_cases.activity_mentions(scene.made, *fault.sentences):
         wrong.append("the activity does not say why")
     patch.undo()
-    return wrong + fault_cases.act(host, scene.made, move=bool(differs))
+    return wrong + fault_cases.act(host, scene.made, operate=bool(differs))
 
 
 def test_every_kind_of_operation_is_in_the_table() -> None:
@@ -94,7 +94,7 @@ def points_of(account: Account, host: FakeHost, case: Case) -> list[str]:
     host.release_tasks()
     host.settle()
     host.driver.crash_hook = None
-    fault_cases.act(host, made, move=False)
+    fault_cases.act(host, made, operate=False)
     return list(dict.fromkeys(passed))
 
 
@@ -135,7 +135,7 @@ def test_nothing_is_left_over_in_the_middle_of_the_drivers_work(
         elif differs and not fault_cases.activity_mentions(made, PASSING):
             wrong.append("the activity does not say why")
         vmhost.driver.crash_hook = None
-        wrong += fault_cases.act(vmhost, made, move=bool(differs))
+        wrong += fault_cases.act(vmhost, made, operate=bool(differs))
         in_the_driver.enter(case.name, point, happens.__name__, wrong)
         found += [f"{point}: {sentence}" for sentence in wrong]
     assert found == []

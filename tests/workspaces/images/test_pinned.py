@@ -70,8 +70,8 @@ def test_the_digest_is_pinned_by_the_first_pull_and_used_from_then_on(
     digest = Workspace.objects.get().image_digest
     assert asked == ["docker.io/library/redis:7"]
     vmhost.images._known.clear()  # evicted from the host after the first use
-    for move in ("restart", "reinstall"):
-        assert api.post(f"/workspace/the-box/{move}").status_code == 200
+    for action in ("restart", "reinstall"):
+        assert api.post(f"/workspace/the-box/{action}").status_code == 200
     assert asked[1:] == [f"docker.io/library/redis@{digest}"]
 
 

@@ -45,12 +45,12 @@ class Expected:
     applied: Amount = field(default_factory=lambda: Amount(100, 128, 64))
 
     def outcome(self, service: str) -> Outcome:
-        """What the table says of a move."""
+        """What the table says of an operation."""
         assert self.status is not None
         return SERVICES[service][1][self.status]
 
-    def moved(self, service: str) -> None:
-        """The move was accepted and its operation ended."""
+    def operation_ended(self, service: str) -> None:
+        """The operation was accepted and ended."""
         through = self.outcome(service)
         if service == "stop" and self.status == STOPPED:
             self.due = False
