@@ -1,4 +1,4 @@
-"""A vmhost inside the test process: the real host side and engine over the fake driver; Celery's bell is a thread."""
+"""A vmhost inside the test process: the real host runtime and engine over the fake driver; threads stand for Celery."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Died(BaseException):
 
 
 class FakeHost:
-    """`driver` has the knobs; `hold_tasks()` keeps bells from being heard until `release_tasks()`.
+    """`driver` has the knobs; `hold_tasks()` keeps sent tasks from being run until `release_tasks()`.
 
-    While `redis_away` is set no bell rings, and every other use of Redis fails as it does in an outage.
+    While `redis_away` is set no task can be sent, and every other use of Redis fails as it does in an outage.
     """
 
     def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +41,7 @@ class FakeHost:
         self.submitted: list[Future[Any]] = []
         self.held_tasks: list[tuple[str, tuple[Any, ...]]] | None = None
         self.redis_away = False
-        monkeypatch.setattr(current_app, "send_task", self._bell)
+        monkeypatch.setattr(current_app, "send_task", self._send_task)
         monkeypatch.setattr(process, "build_driver", lambda: self.driver)
         monkeypatch.setattr(process, "image_store", lambda: self.images)
         monkeypatch.setattr(clients, "_shared_client", self._unless_away(clients._shared_client))
@@ -70,7 +70,7 @@ class FakeHost:
             self._submit(name, args)
 
     def settle(self) -> None:
-        """Until every bell so far was answered. Raises what a task raised."""
+        """Wait until every task sent so far has run. Raises what a task raised."""
         while self.submitted:
             self.submitted.pop(0).result(timeout=30)
 
@@ -110,7 +110,7 @@ class FakeHost:
 
         return reached
 
-    def _bell(self, name: str, args: Any = (), queue: str = "", **options: Any) -> None:
+    def _send_task(self, name: str, args: Any = (), queue: str = "", **options: Any) -> None:
         if self.redis_away:
             raise OperationalError("The broker is away.")
         if self.held_tasks is not None:

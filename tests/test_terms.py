@@ -31,9 +31,9 @@ class Term:
 
 
 TERMS = [
-    Term(r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel", ("tests/fakehost.py", "tests/workspaces/")),
+    Term(r"(?i)doorbell|\bbells?\b", "wake-up, pub/sub channel"),
     Term(r"\brung(_at)?\b", "notified, notified_at"),
-    Term(r"\brings\b", "notifies", ("tests/fakehost.py",)),
+    Term(r"\brings\b", "notifies"),
     Term(r"HostSide|hostside|host_side\b", "HostRuntime, host runtime"),
     Term(r"BootLogs", "ConsolePublisher"),
     Term(r"\bimage_pin\b|\bPin\b|(namespace|workspace)_pin\b", "ScopeBinding, catalog snapshot"),
@@ -41,22 +41,21 @@ TERMS = [
     Term(r"NamesKeeper|\bPreparer\b|\bReadToEnd\b|\bSenderGone\b|\bBoundedKept\b", "the glossary's classes"),
     Term(r"\bclass (Followers|Kept|Ticket|Sleeper)\b", "ChannelLeaders, BoundedBuffer, ..."),
     Term(r"\bfreshen(s|ed)?\b", "resync"),
-    Term(r"(?i)\bleftovers?\b", "orphan", ("tests/workspaces/",)),
+    Term(r"(?i)\bleftovers?\b", "orphan"),
     Term(r"(?i)\b(lower|higher) rooms?\b|\brooms and floors\b|, Floors\)", "app, layer"),
     Term(r"(?i)\bkeeper thread", "heartbeat thread, maintenance thread"),
     Term(r"(?i)\bmend(s|ed|ing)?\b", "fix, repair, correct"),
     Term(r"(?i)\bto be had\b", "available"),
     Term(r"(?i)\bout of turn\b", "invalid state"),
     Term(r"(?i)\btwice is no error\b", "Idempotent."),
-    Term(r"(?i)\bwhoever\b", "the process, the caller, ...", ("tests/workspaces/",)),
-    Term(r"(?i)\banew\b", "again", ("tests/workspaces/",)),
-    Term(r"(?i)\bmeanwhile\b", "say when", ("tests/workspaces/",)),
+    Term(r"(?i)\bwhoever\b", "the process, the caller, ..."),
+    Term(r"(?i)\banew\b", "again"),
+    Term(r"(?i)\bmeanwhile\b", "say when"),
     Term(
         r"(?i)(?<![=\"])\bnobody\b(?![-.\"])",
         "no process, no caller, ...",
-        ("tests/workspaces/",),
     ),
-    Term(r"\btold\b", "reported, notified", ("tests/workspaces/",)),
+    Term(r"\btold\b", "reported, notified"),
 ]
 
 

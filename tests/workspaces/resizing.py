@@ -7,7 +7,7 @@ from typing import Any
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 
-# Of the workspaces that `moves.make` makes.
+# Of the workspaces that `workspace_states.make` makes.
 SIZES = {"cpus": 1, "memory_mb": 512, "disk_size_mb": 512}
 
 

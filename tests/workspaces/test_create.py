@@ -58,7 +58,7 @@ def test_a_wait_that_runs_out_answers_202(api: Caller, vmhost: FakeHost) -> None
     assert answer.json()["ready"] is False
 
 
-def test_all_fields_are_stored_and_told(api: Caller, vmhost: FakeHost) -> None:
+def test_all_fields_are_stored_and_returned(api: Caller, vmhost: FakeHost) -> None:
     config = {
         "cpus": 0.5,
         "memory_mb": 256,
@@ -76,8 +76,8 @@ def test_all_fields_are_stored_and_told(api: Caller, vmhost: FakeHost) -> None:
         "workloads": [{"name": "web", "cmd": ["sleep", "9"], "env": ["T=secret-2"]}],
         "wait_for_init": True,
     }
-    created = api.post("/workspace", {"slug": "told", "config": config}).json()["workspace"]
-    details = api.get("/workspace/told/details").json()
+    created = api.post("/workspace", {"slug": "described", "config": config}).json()["workspace"]
+    details = api.get("/workspace/described/details").json()
     assert created["network"]["allow_internet"] is False
     assert created["network"]["public_access"] is True
     assert created["access"]["ssh_enabled"] is True

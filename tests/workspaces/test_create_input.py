@@ -128,6 +128,6 @@ def test_workloads_reach_the_machine(api: Caller, vmhost: FakeHost) -> None:
     assert (second.name, second.restart, second.restart_delay, second.log_path) == ("web", "always", 0, None)
 
 
-def test_no_credentials_are_told_as_missing_user_id(api: Caller, vmhost: FakeHost) -> None:
+def test_missing_credentials_are_reported_as_missing_user_id(api: Caller, vmhost: FakeHost) -> None:
     answer = api.post("/workspace", {}, X_Client_Secret="wrong")
     assert (answer.status_code, answer.json()["error"]) == (401, "MISSING_USER_ID")

@@ -11,7 +11,7 @@ from workspaces.models import Workspace
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_the_count_limit_is_told_with_current_and_max(new_account, vmhost: FakeHost) -> None:
+def test_the_count_limit_is_reported_with_current_and_max(new_account, vmhost: FakeHost) -> None:
     api = new_account(plan="tiny")
     small = {"config": {"cpus": 0.1, "memory_mb": 128, "disk_size_mb": 64}}
     assert api.post("/workspace", small).status_code == 201

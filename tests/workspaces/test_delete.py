@@ -156,7 +156,7 @@ def test_a_workspace_that_was_never_placed_goes_at_once(api: Caller) -> None:
     assert api.get("/workspace").json()["total"] == 0
 
 
-def test_a_removal_that_fails_is_not_told_as_done_and_is_tried_again(api: Caller, vmhost: FakeHost) -> None:
+def test_a_removal_that_fails_is_not_reported_as_done_and_is_tried_again(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {}).json()["workspace"]["id"]
     vmhost.driver.fail_next("delete", BackendUnavailable("The hypervisor is away."), times=3)
     answer = api.delete(f"/workspace/{made}")
@@ -172,8 +172,8 @@ def test_nothing_starts_what_is_being_deleted(api: Caller, vmhost: FakeHost) -> 
     from workspaces.crud.services import workspace_delete
 
     workspace_delete(workspace=Workspace.objects.get(), actor="test")
-    for move in ("start", "stop"):
-        answer = api.post(f"/workspace/{made}/{move}")
+    for action in ("start", "stop"):
+        answer = api.post(f"/workspace/{made}/{action}")
         assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
     vmhost.release_tasks()
     assert_gone(api, vmhost, made)

@@ -65,7 +65,7 @@ def test_a_command_killed_by_a_signal_has_128_and_its_number(api: Caller, made: 
     assert run(api, "kill -9 $$")["exit_code"] == 137
 
 
-def test_output_that_is_no_utf8_or_too_much_is_told(api: Caller, made: str) -> None:
+def test_output_that_is_no_utf8_or_too_much_is_reported(api: Caller, made: str) -> None:
     assert run(api, r"printf 'a\377b'")["stdout"] == "a\ufffdb"
     body = run(api, "head -c 1500000 /dev/zero | tr '\\0' x")
     assert (len(body["stdout"]), body["truncated"], body["exit_code"]) == (1 << 20, True, 0)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from vmbackend.driver import MachineState
 from workspaces.host import process as vmhost_process
 from workspaces.host.sweep import sweep_due
@@ -31,7 +31,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     """A permanent workspace with a main process."""
 
     def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
-        return cells.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
+        return fault_cases.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
 
     return make
 
@@ -116,7 +116,7 @@ def test_what_ended_otherwise_since_does_not_come_back_with_the_host(
         (ON_FAILURE, "running", "stopped"),
     ],
 )
-def test_a_host_that_was_booted_anew(
+def test_a_host_that_was_rebooted(
     vmhost: FakeHost, machine: Callable[..., Workspace], policy: RestartPolicy, of_running: str, of_stopped: str
 ) -> None:
     """Its machines died with it. `always` also starts what its owner had stopped."""
@@ -127,7 +127,7 @@ def test_a_host_that_was_booted_anew(
     vmhost.driver.set_boot_id(f"boot of {policy} at {timezone.now()}"[:40])
     vmhost.start()
     assert (restarted(vmhost, ran).status, restarted(vmhost, stopped).status) == (of_running, of_stopped)
-    assert cells.leftovers(vmhost, ran.pk, stopped.pk) == []
+    assert fault_cases.inconsistencies(vmhost, ran.pk, stopped.pk) == []
 
 
 def test_a_restart_of_vmhost_alone_starts_nothing(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import CapacityExceeded
@@ -39,7 +39,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
         fields = {"mode": Mode.PERMANENT, "suspend_after": IDLE, **fields}
         over = {"idle_due_at": timezone.now() - timedelta(seconds=1)} if status == Status.RUNNING else {}
-        return cells.machine(vmhost, api.account, status, **{**over, **fields})
+        return fault_cases.machine(vmhost, api.account, status, **{**over, **fields})
 
     return make
 
@@ -57,16 +57,16 @@ def is_later(row: Workspace, seconds: float = IDLE) -> bool:
     return abs((row.idle_due_at - timezone.now()).total_seconds() - seconds) < 10
 
 
-def test_a_workspace_that_nobody_uses_falls_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+def test_an_unused_workspace_falls_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = swept(vmhost, machine())
     assert (row.status, row.ready, row.idle_due_at) == ("sleeping", False, None)
     assert vmhost.driver.state(row.pk) is MachineState.ASLEEP
     entry = Activity.objects.get(workspace_id=row.pk, event="slept")
     assert entry.actor == "idle policy"
-    assert cells.leftovers(vmhost, row.pk) == []
+    assert fault_cases.inconsistencies(vmhost, row.pk) == []
 
 
-def test_a_use_moves_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+def test_a_use_postpones_the_sleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine()
     last_used.record_use(row.pk)
     row = swept(vmhost, row)
@@ -172,7 +172,7 @@ def test_a_use_after_the_memory_was_written_does_not_undo_it(
     sweep_due()
     vmhost.settle_across_deaths()
     row.refresh_from_db()
-    assert (row.status, cells.leftovers(vmhost, row.pk)) == ("sleeping", [])
+    assert (row.status, fault_cases.inconsistencies(vmhost, row.pk)) == ("sleeping", [])
 
 
 def test_a_policy_that_was_switched_off_clears_the_time(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:

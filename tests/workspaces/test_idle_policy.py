@@ -10,8 +10,8 @@ from django.utils import timezone
 from common.redis import redis_client
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make
 from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.workspace_states import make
 from vmbackend.driver import MachineState
 from workspaces import last_used
 from workspaces.host.sweep import sweep_due

@@ -16,7 +16,7 @@ from django.test import AsyncClient
 from common.redis import redis_client
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, until
+from tests.workspaces.workspace_states import make, until
 from workspaces import last_used
 from workspaces.files.upload import CHUNK
 from workspaces.states import Status
@@ -28,7 +28,7 @@ RAW = "application/octet-stream"
 
 @pytest.fixture
 def made(api: Caller, vmhost: FakeHost) -> str:
-    """A running workspace that nobody has used yet, with a file of 1 MiB in it."""
+    """A running workspace that has not been used yet, with a file of 1 MiB in it."""
     made = make(api, vmhost, Status.RUNNING, slug="the-box")
     api.post("/workspace/the-box/exec", {"cmd": "head -c 1048576 /dev/zero > zeros"})
     forget(made)

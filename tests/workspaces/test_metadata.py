@@ -12,9 +12,9 @@ from django.db import connections
 from accounts.scopes import Scope
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
+from tests.workspaces.workspace_states import make
 from workspaces.metadata.serializers import MetadataResponse
 from workspaces.metadata.services import MAX_BYTES
 from workspaces.models import Workspace

@@ -9,9 +9,9 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, status_of
 from tests.workspaces.resizing import change, machine, resources
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import make, status_of
 from workspaces.models import Operation
 from workspaces.states import Status
 

@@ -13,8 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Account
 from common.errors import VMUnavailable
 from tests.callers import Caller
-from tests.workspaces.moves import no_free_waiting_place
 from tests.workspaces.rows import make_host, make_workspace
+from tests.workspaces.workspace_states import no_free_waiting_place
 from vmbackend.models import Host
 from workspaces import placement
 from workspaces.models import Workspace

@@ -6,7 +6,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, status_of
+from tests.workspaces.workspace_states import make, status_of
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
@@ -36,7 +36,7 @@ def test_stop_and_start(api: Caller, vmhost: FakeHost, made: str) -> None:
     assert vmhost.driver.state(made) is MachineState.RUNNING
 
 
-def test_a_requested_stop_is_told_while_it_goes_on_and_no_more_when_it_fails(
+def test_a_requested_stop_is_shown_while_it_goes_on_and_no_more_when_it_fails(
     api: Caller, vmhost: FakeHost, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -108,7 +108,7 @@ def test_a_start_on_a_host_that_lost_the_files_says_that_the_disk_is_new(
     assert Activity.objects.filter(workspace_id=made, event="disk_lost").count() == 1
 
 
-def test_settings_changed_meanwhile_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_settings_changed_while_running_apply_at_the_next_start(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.put("/workspace/the-box", {"config": {"env": ["NEW=yes"]}})
     api.post("/workspace/the-box/stop")
     api.post("/workspace/the-box/start")
@@ -185,7 +185,7 @@ def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: F
 
 
 @pytest.mark.parametrize(
-    ("move", "method", "before", "after"),
+    ("action", "method", "before", "after"),
     [
         ("pause", "pause", Status.RUNNING, "running"),
         ("resume", "resume", Status.PAUSED, "paused"),
@@ -194,26 +194,28 @@ def test_pause_keeps_the_process_and_resume_lets_it_go_on(api: Caller, vmhost: F
         ("restart", "start", Status.RUNNING, "stopped"),
     ],
 )
-def test_a_move_that_fails_leads_to_what_the_machine_is(
-    api: Caller, vmhost: FakeHost, move: str, method: str, before: Status, after: str
+def test_a_failed_operation_leads_to_what_the_machine_is(
+    api: Caller, vmhost: FakeHost, action: str, method: str, before: Status, after: str
 ) -> None:
     made = make(api, vmhost, before)
     vmhost.driver.fail_next(method, BackendUnavailable("The hypervisor is away."), times=3)
-    answer = api.post(f"/workspace/{made}/{move}")
+    answer = api.post(f"/workspace/{made}/{action}")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     assert answer.json()["details"] == {"reason": "backend_unavailable"}
     shown = api.get(f"/workspace/{made}").json()["workspace"]
     assert (shown["info"]["status"], shown["ready"]) == (after, after == "running")
     assert shown["info"]["error"]["code"] == "backend_unavailable"
-    again = api.post(f"/workspace/{made}/{'start' if after == 'stopped' else move}")
+    again = api.post(f"/workspace/{made}/{'start' if after == 'stopped' else action}")
     assert (again.status_code, again.json()["workspace"]["info"]["error"]) == (200, None)
 
 
-@pytest.mark.parametrize(("move", "before"), [("restart", Status.RUNNING), ("resume", Status.PAUSED)])
-def test_a_suspended_namespace_refuses_what_lets_run(api: Caller, vmhost: FakeHost, move: str, before: Status) -> None:
+@pytest.mark.parametrize(("action", "before"), [("restart", Status.RUNNING), ("resume", Status.PAUSED)])
+def test_a_suspended_namespace_refuses_what_lets_run(
+    api: Caller, vmhost: FakeHost, action: str, before: Status
+) -> None:
     made = make(api, vmhost, before)
     api.account.namespaces.update(status="suspended", suspended_by_hand=True)
-    answer = api.post(f"/workspace/{made}/{move}")
+    answer = api.post(f"/workspace/{made}/{action}")
     assert (answer.status_code, answer.json()["code"]) == (403, "namespace_suspended")
     assert status_of(made) == before
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize(
-    ("status", "move", "code"),
+    ("status", "action", "code"),
     [
         (Status.FAILED, "start", "invalid_state"),
         (Status.FAILED, "stop", "invalid_state"),
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
         (Status.QUEUED, "stop", "operation_in_progress"),
     ],
 )
-def test_moves_out_of_turn_are_409(api: Caller, made: str, status: Status, move: str, code: str) -> None:
+def test_operations_in_an_invalid_state_are_409(api: Caller, made: str, status: Status, action: str, code: str) -> None:
     Workspace.objects.update(status=status, ready=False)
-    answer = api.post(f"/workspace/the-box/{move}")
+    answer = api.post(f"/workspace/the-box/{action}")
     assert (answer.status_code, answer.json()["code"]) == (409, code)
     if code != "vm_missing":
         assert answer.json()["details"]["status"] == status
@@ -50,8 +50,8 @@ def test_one_operation_at_a_time(api: Caller, vmhost: FakeHost, made: str, going
     vmhost.hold_tasks()
     service = workspace_start if going_on == "start" else workspace_stop
     service(workspace=Workspace.objects.get(), actor="test")
-    for move in ("start", "stop"):
-        answer = api.post(f"/workspace/the-box/{move}")
+    for action in ("start", "stop"):
+        answer = api.post(f"/workspace/the-box/{action}")
         assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
     vmhost.release_tasks()
     vmhost.settle()
@@ -71,9 +71,9 @@ def test_a_full_running_pool_refuses_a_start(new_account: Callable[..., Caller],
     assert api.post(f"/workspace/{first}/start").status_code == 200
 
 
-@pytest.mark.parametrize("move", ["start", "stop", "restart", "pause", "reinstall"])
-def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, made: str, move: str) -> None:
-    if move == "start":
+@pytest.mark.parametrize("action", ["start", "stop", "restart", "pause", "reinstall"])
+def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHost, made: str, action: str) -> None:
+    if action == "start":
         api.post("/workspace/the-box/stop")
     before = Workspace.objects.get().status
     for trouble in (
@@ -81,10 +81,10 @@ def test_a_silent_or_troubled_host_is_vm_unavailable(api: Caller, vmhost: FakeHo
         {"last_seen_at": timezone.now(), "problem": "The hypervisor does not answer."},
     ):
         Host.objects.update(**trouble)
-        answer = api.post(f"/workspace/the-box/{move}")
+        answer = api.post(f"/workspace/the-box/{action}")
         assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
         assert Workspace.objects.get().status == before
-    assert not Operation.objects.filter(kind=move, state="queued").exists()
+    assert not Operation.objects.filter(kind=action, state="queued").exists()
 
 
 def test_a_host_without_memory_refuses_a_start(api: Caller, vmhost: FakeHost, made: str) -> None:
@@ -113,7 +113,7 @@ def test_a_suspended_namespace_refuses_creates_and_starts_only(
     assert api.delete("/workspace/the-box").status_code == 200
 
 
-def test_a_start_that_fails_is_told_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_a_failed_start_is_reported_and_can_be_repeated(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/stop")
     vmhost.driver.fail_next("start", CapacityExceeded("The host has not enough free memory."))
     answer = api.post("/workspace/the-box/start")
@@ -138,7 +138,7 @@ def test_a_stop_that_fails_leaves_the_workspace_running_and_is_forgotten_by_the_
     assert (shown["info"]["status"], shown["info"]["error"]) == ("stopped", None)
 
 
-def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_what_a_retry_cures_is_never_reported(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/stop")
     vmhost.driver.fail_next("start", BackendUnavailable("The connection broke."), times=2)
     shown = api.post("/workspace/the-box/start").json()["workspace"]
@@ -146,7 +146,7 @@ def test_what_a_retry_cures_is_never_told(api: Caller, vmhost: FakeHost, made: s
     assert Operation.objects.get(kind="start").attempt == 3
 
 
-def test_a_stubborn_guest_is_ended_hard_and_that_is_told(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_a_stubborn_guest_is_ended_hard_and_that_is_reported(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.driver.ignore_power_button(made)
     assert api.post("/workspace/the-box/stop").json()["workspace"]["info"]["status"] == "stopped"
     assert "hard" in Activity.objects.filter(workspace_id=made, event="stopped").get().detail

@@ -208,7 +208,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(api: Caller, stranger
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_is_going_on_can_be_read_meanwhile(api: Caller, vmhost: FakeHost) -> None:
+def test_an_operation_in_progress_is_readable(api: Caller, vmhost: FakeHost) -> None:
     made = api.post("/workspace", {"slug": "moving"}).json()["workspace"]["id"]
     from workspaces.models import Workspace
     from workspaces.power.services import workspace_start, workspace_stop

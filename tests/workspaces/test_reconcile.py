@@ -1,4 +1,4 @@
-"""Rows and machines that disagree are put right, both ways, and what is nobody's goes."""
+"""Rows and machines that disagree are corrected, both ways, and orphans are removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.conf import settings
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
@@ -45,7 +45,7 @@ BECOMES: dict[Status, dict[MachineState, Status | None]] = {
         OFF: Status.STOPPED,
         ABSENT: Status.STOPPED,
     },
-    # It vanished and is there again: nobody wanted it to end.
+    # It vanished and is there again: its end was not requested.
     Status.LOST: {
         RUNNING: Status.RUNNING,
         PAUSED: Status.RUNNING,
@@ -75,7 +75,7 @@ BECOMES: dict[Status, dict[MachineState, Status | None]] = {
 def with_machine(host: FakeHost, api: Caller, status: Status, state: MachineState) -> str:
     """A row in `status` whose machine is in `state`."""
     begins = {RUNNING: Status.RUNNING, PAUSED: Status.PAUSED, ASLEEP: Status.SLEEPING}.get(state, Status.STOPPED)
-    row = cells.machine(host, api.account, begins)
+    row = fault_cases.machine(host, api.account, begins)
     if state is ABSENT:
         host.driver.delete(row.pk)
     fields = {"provisioning_state": Provisioning.RUNNING} if status in CREATING else {}
@@ -99,11 +99,11 @@ def test_rows_and_machines_that_disagree_are_put_right(api: Caller, vmhost: Fake
     rows = Workspace.objects.in_bulk()
     found = {state: rows[key].status if key in rows else None for state, key in made.items()}
     assert found == BECOMES[status]
-    assert cells.leftovers(vmhost, *made.values()) == []
+    assert fault_cases.inconsistencies(vmhost, *made.values()) == []
     for state, key in made.items():
-        told = Activity.objects.filter(workspace_id=key).exclude(detail="").exists()
+        reported = Activity.objects.filter(workspace_id=key).exclude(detail="").exists()
         agrees = (status, state) in AGREES or (status in (Status.STOPPED, Status.LOST) and state in (OFF, ABSENT))
-        assert told is not agrees or status not in cells.MACHINE_OF
+        assert reported is not agrees or status not in fault_cases.MACHINE_OF
     assert reconcile(vmhost.runtime) == 0
 
 
@@ -117,7 +117,7 @@ AGREES = {
 
 
 def test_a_machine_that_runs_is_adopted_at_the_start_of_its_host(api: Caller, vmhost: FakeHost) -> None:
-    row = cells.machine(vmhost, api.account)
+    row = fault_cases.machine(vmhost, api.account)
     vmhost.restart()
     row.refresh_from_db()
     assert (row.status, row.ready, vmhost.driver.state(row.pk)) == ("running", True, RUNNING)
@@ -139,38 +139,36 @@ def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Calle
     assert [vmhost.driver.state(key) for key in (first, second)] == [OFF, OFF]
 
 
-# Leftovers
+# Orphans
 
 
 @pytest.mark.parametrize("kind", ["directories", "taps", "firewall", "saved"])
-def test_a_leftover_of_each_kind_is_removed(vmhost: FakeHost, kind: str) -> None:
-    vmhost.driver.create_orphans("ws_leftover", kind)
+def test_an_orphan_of_each_kind_is_removed(vmhost: FakeHost, kind: str) -> None:
+    vmhost.driver.create_orphans("ws_orphan", kind)
     assert reconcile(vmhost.runtime) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
-def test_a_machine_of_nobody_that_runs_is_ended_and_removed(api: Caller, vmhost: FakeHost) -> None:
-    row = cells.machine(vmhost, api.account)
+def test_a_running_machine_without_a_row_is_ended_and_removed(api: Caller, vmhost: FakeHost) -> None:
+    row = fault_cases.machine(vmhost, api.account)
     row.delete()
     assert reconcile(vmhost.runtime) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
-def test_leftovers_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = cells.machine(vmhost, api.account).pk
-    vmhost.driver.create_orphans("ws_leftover", "directories", "taps", "firewall")
+def test_orphans_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = fault_cases.machine(vmhost, api.account).pk
+    vmhost.driver.create_orphans("ws_orphan", "directories", "taps", "firewall")
     vmhost.driver.create_orphans("ws_tap_only", "taps")
     monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.2)
     reconcile(vmhost.runtime)
-    assert vmhost.driver.inventory().ids() == {made, "ws_leftover", "ws_tap_only"}
+    assert vmhost.driver.inventory().ids() == {made, "ws_orphan", "ws_tap_only"}
     time.sleep(0.25)
     reconcile(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == {made}
 
 
-def test_a_leftover_that_found_its_owner_meanwhile_stays(
-    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_orphan_whose_row_appeared_stays(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     vmhost.driver.create_orphans("ws_late", "directories")
     monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.1)
     reconcile(vmhost.runtime)
@@ -180,7 +178,7 @@ def test_a_leftover_that_found_its_owner_meanwhile_stays(
     assert "ws_late" in vmhost.driver.inventory().ids()
 
 
-def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_orphans_are_removed_an_hour_than_the_cap(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings.ENV, "orphan_removals_per_hour", 3)
     for number in range(5):
         vmhost.driver.create_orphans(f"ws_{number}", "taps")
@@ -192,7 +190,7 @@ def test_no_more_leftovers_are_removed_an_hour_than_the_cap(vmhost: FakeHost, mo
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
-def test_a_leftover_that_cannot_be_removed_does_not_hold_up_the_others(vmhost: FakeHost) -> None:
+def test_an_orphan_that_cannot_be_removed_does_not_hold_up_the_others(vmhost: FakeHost) -> None:
     for number in range(3):
         vmhost.driver.create_orphans(f"ws_{number}", "taps")
     vmhost.driver.fail_next("delete", BackendUnavailable("Not this one."))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, status_of
+from tests.workspaces.workspace_states import make, status_of
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from workspaces.models import Activity, Workspace
@@ -48,8 +48,8 @@ def test_a_reinstall_erases_the_file_system_and_keeps_the_rest(api: Caller, vmho
     assert set(body) == {"success", "workspace_id", "reinstalled", "running", "ip", "message"}
     assert (body["workspace_id"], body["reinstalled"], body["running"], body["ip"]) == (made, True, True, before["ip"])
     after = api.get("/workspace/the-box").json()["workspace"]
-    kept = ["id", "slug", "name", "image", "ip", "resources", "network", "mode", "namespace", "created_at", "logo"]
-    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    unchanged = ["id", "slug", "name", "image", "ip", "resources", "network", "mode", "namespace", "created_at", "logo"]
+    assert {name: after[name] for name in unchanged} == {name: before[name] for name in unchanged}
     assert (after["ready"], after["start_time"] > before["start_time"]) == (True, True)
     assert after["access"] == {"ssh_enabled": False}
     assert api.get("/workspace/the-box/details").json()["ssh"]["ssh_enabled"] is False
@@ -122,7 +122,7 @@ def test_what_is_reset_and_not_started_is_finished_by_start(api: Caller, vmhost:
     assert not has_note(api)
 
 
-def test_it_is_told_in_the_activity(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_it_is_recorded_in_the_activity(api: Caller, vmhost: FakeHost, made: str) -> None:
     api.post("/workspace/the-box/reinstall")
     entries = Activity.objects.filter(workspace_id=made, event__in=["erased", "reinstalled"])
     assert {entry.actor for entry in entries} == {"first"}

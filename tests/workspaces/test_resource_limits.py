@@ -9,8 +9,8 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make
 from tests.workspaces.resizing import SIZES, change, machine, resources
+from tests.workspaces.workspace_states import make
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)

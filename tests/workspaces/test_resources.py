@@ -10,9 +10,9 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, no_free_waiting_place, status_of
 from tests.workspaces.resizing import SIZES, change, machine, resources
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import make, no_free_waiting_place, status_of
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.models import Host
 from workspaces.models import Workspace

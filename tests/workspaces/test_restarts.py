@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from vmbackend.errors import BackendUnavailable
 from workspaces.host.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, restart_delay
 from workspaces.host.sweep import sweep_due
@@ -41,13 +41,13 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     """A permanent workspace with a main process."""
 
     def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
-        return cells.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
+        return fault_cases.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
 
     return make
 
 
 def ended(host: FakeHost, row: Workspace) -> Workspace:
-    """The row once its machine's end was told."""
+    """The row once its machine's end was reported."""
     until = time.monotonic() + 5
     while time.monotonic() < until:
         row.refresh_from_db()
@@ -80,7 +80,7 @@ def test_each_policy_at_each_end(
     assert (row.restart_due_at is not None, row.restart_count) == (wanted, int(wanted))
     row = restarted(vmhost, row)
     assert (row.status == "running", row.last_restart_at is not None) == (wanted, wanted)
-    assert cells.leftovers(vmhost, row.pk) == []
+    assert fault_cases.inconsistencies(vmhost, row.pk) == []
     if wanted:
         assert row.restart_history[-1].items() >= {"exit_code": code, "reason": reason}.items()
         assert Activity.objects.filter(workspace_id=row.pk, event="started", actor="restart policy").exists()
@@ -115,7 +115,7 @@ def test_remove_on_exit_beats_the_restart(vmhost: FakeHost, machine: Callable[..
     while Workspace.objects.exists() and time.monotonic() < until:
         time.sleep(0.01)
     vmhost.settle()
-    assert cells.leftovers(vmhost, row.pk) == []
+    assert fault_cases.inconsistencies(vmhost, row.pk) == []
     assert not Workspace.objects.exists()
 
 
@@ -148,7 +148,7 @@ def test_the_history_is_bounded(vmhost: FakeHost, machine: Callable[..., Workspa
     assert [entry["exit_code"] for entry in history] == list(range(1, HISTORY + 1))
 
 
-def test_a_machine_that_ran_long_begins_anew(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+def test_a_long_run_resets_the_restart_count(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     long_ago = timezone.now() - timedelta(seconds=STABLE_SECONDS + 5)
     row = machine(restart_policy=ALWAYS, restart_count=7, started_at=long_ago)
     vmhost.driver.kill(row.pk)
@@ -182,15 +182,15 @@ def test_a_restart_that_fails_is_tried_again_and_counted(vmhost: FakeHost, machi
     assert (row.status, row.restart_count, row.error_code) == ("running", 2, "")
 
 
-def test_a_restart_that_fails_for_the_last_time_is_told(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+def test_the_last_failed_restart_is_reported(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(restart_policy=ALWAYS, max_restarts=1)
     vmhost.driver.kill(row.pk)
     ended(vmhost, row)
     vmhost.driver.fail_next("start", BackendUnavailable("Away."), times=3)
     row = restarted(vmhost, row)
     assert (row.status, row.restart_due_at) == ("stopped", None)
-    told = Activity.objects.filter(workspace_id=row.pk, event__startswith="restart_").order_by("pk")
-    assert list(told.values_list("event", flat=True)) == ["restart_planned", "restart_given_up"]
+    reported = Activity.objects.filter(workspace_id=row.pk, event__startswith="restart_").order_by("pk")
+    assert list(reported.values_list("event", flat=True)) == ["restart_planned", "restart_given_up"]
 
 
 def test_a_start_that_its_owner_asked_for_and_that_fails_is_not_repeated(
@@ -204,7 +204,7 @@ def test_a_start_that_its_owner_asked_for_and_that_fails_is_not_repeated(
     assert (row.status, row.restart_due_at, row.error_code) == ("stopped", None, "backend_unavailable")
 
 
-def test_a_restart_without_room_waits_and_is_told_once(
+def test_a_restart_without_capacity_waits_and_is_reported_once(
     api: Caller, vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(restart_policy=ALWAYS)

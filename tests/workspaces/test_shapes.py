@@ -12,8 +12,8 @@ from accounts.models import Account
 from common.openapi import MessageResponse
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import no_free_waiting_place
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import no_free_waiting_place
 from workspaces import serializers as shapes
 from workspaces.commands import serializers as commands
 from workspaces.crud import serializers as crud
@@ -79,7 +79,7 @@ def test_a_name_is_made_from_the_image(image: str, name: str) -> None:
 
 
 def assert_fits(body: Any, shape: serializers.BaseSerializer, where: str = "body") -> None:
-    """The body has the fields that the document tells, no more and no fewer."""
+    """The body has the fields of the document, no more and no fewer."""
     if isinstance(shape, serializers.ListSerializer):
         for item in body:
             assert_fits(item, shape.child, f"{where}[]")
@@ -97,7 +97,7 @@ def assert_fits(body: Any, shape: serializers.BaseSerializer, where: str = "body
 
 
 @pytest.mark.django_db(transaction=True)
-def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
+def test_bodies_match_the_document(api: Caller, vmhost: FakeHost) -> None:
     created = api.post("/workspace", {"slug": "the-box", "config": {"ttl": "1h", "cmd": "sleep 9"}})
     assert_fits(created.json(), shapes.WorkspaceResponse())
     for path, shape in (
@@ -126,7 +126,7 @@ def test_bodies_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
+def test_bodies_of_power_and_lifecycle_match_the_document(api: Caller, vmhost: FakeHost) -> None:
     api.post("/workspace", {"slug": "the-box", "config": {"ttl": "1h"}})
     entry = {"at": "2026-01-01T00:00:00.000Z", "exit_code": None, "reason": "crashed"}
     Workspace.objects.update(restart_history=[entry])
@@ -156,7 +156,7 @@ def test_bodies_of_power_and_lifecycle_are_as_the_document_tells(api: Caller, vm
 
 
 @pytest.mark.django_db(transaction=True)
-def test_bodies_of_what_goes_on_are_as_the_document_tells(api: Caller, vmhost: FakeHost) -> None:
+def test_bodies_of_operations_in_progress_match_the_document(api: Caller, vmhost: FakeHost) -> None:
     for path, shape in (
         ("restart", shapes.GoingOnResponse()),
         ("reinstall", reinstall.ReinstallResponse()),
@@ -177,15 +177,15 @@ def test_bodies_of_what_goes_on_are_as_the_document_tells(api: Caller, vmhost: F
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_kept_number_of_workspaces_is_their_number(api: Caller, stranger: Caller, vmhost: FakeHost) -> None:
-    def kept() -> int:
+def test_the_stored_number_of_workspaces_is_their_number(api: Caller, stranger: Caller, vmhost: FakeHost) -> None:
+    def stored_count() -> int:
         return Account.objects.get(pk=api.account.pk).workspace_count
 
     made = [api.post("/workspace", {"config": {"cpus": 0.1}}).json()["workspace"]["id"] for _ in range(3)]
     stranger.post("/workspace", {})
     api.post("/workspace", {"image": ""})
-    assert kept() == api.get("/workspace").json()["total"] == 3
+    assert stored_count() == api.get("/workspace").json()["total"] == 3
     api.delete(f"/workspace/{made[0]}")
     api.delete(f"/workspace/{made[0]}")
-    assert kept() == api.get("/workspace").json()["total"] == 2
+    assert stored_count() == api.get("/workspace").json()["total"] == 2
     assert stranger.get("/workspace").json()["total"] == 1

@@ -12,8 +12,8 @@ from django.db import connections
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import make
 from vmbackend.backend import machines_dir
 from vmbackend.fake.guest import SSH_FILE
 from vmbackend.fake.store import FakeStore
@@ -195,9 +195,9 @@ def test_there_are_at_most_32_keys_however_many_come_at_once(api: Caller) -> Non
     assert sorted(answer.status_code for answer in answers) == [200] * 4 + [409] * 4
     refused = next(answer.json() for answer in answers if answer.status_code == 409)
     assert (refused["code"], refused["details"]) == ("ssh_key_limit_exceeded", {"current": 32, "max": 32})
-    kept = Workspace.objects.get().ssh_keys
-    assert len({fingerprint(line) for line in kept}) == len(kept) == 32
-    assert api.post(path, {"public_key": kept[0]}).status_code == 200
+    stored = Workspace.objects.get().ssh_keys
+    assert len({fingerprint(line) for line in stored}) == len(stored) == 32
+    assert api.post(path, {"public_key": stored[0]}).status_code == 200
 
 
 @pytest.mark.parametrize("status", [Status.STOPPED, Status.PAUSED, Status.SLEEPING])
@@ -214,7 +214,7 @@ def test_what_does_not_run_has_it_at_the_next_start(api: Caller, vmhost: FakeHos
     assert (boot.ssh, boot.ssh_keys) == (True, (line,))
 
 
-def test_a_guest_that_does_not_answer_is_told_and_the_row_stands(api: Caller, vmhost: FakeHost, made: str) -> None:
+def test_a_guest_that_does_not_answer_is_reported_and_the_row_stands(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.hold_tasks()
     FakeStore(machines_dir()).save(vmhost.driver._known(made), ready_at=None)
     changed = post(api, "enable")

@@ -13,8 +13,8 @@ from django.utils import timezone
 from common.errors import DomainError, InvalidState
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
-from tests.workspaces.faults.cells import CASES, Case
+from tests.workspaces.faults import fault_cases
+from tests.workspaces.faults.fault_cases import CASES, Case
 from tests.workspaces.rows import make_host, make_workspace
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress, VmMissing
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 RUNNING, STOPPED, PAUSED, SLEEPING = Status.RUNNING, Status.STOPPED, Status.PAUSED, Status.SLEEPING
 LOST, FAILED, DESTROYED = Status.LOST, Status.FAILED, Status.DESTROYED
 
-Outcome = Status | type[DomainError] | None  # it moves to; it is refused; it changes nothing
+Outcome = Status | type[DomainError] | None  # it changes to; it is refused; it changes nothing
 Row = dict[Status, Outcome]
 
 
@@ -82,7 +82,7 @@ SERVICES: dict[str, tuple[Callable[..., Any], Row]] = {
 
 
 @pytest.mark.parametrize("name", list(SERVICES))
-def test_every_move_from_every_state(api: Caller, vmhost: FakeHost, name: str) -> None:
+def test_every_operation_from_every_state(api: Caller, vmhost: FakeHost, name: str) -> None:
     service, table = SERVICES[name]
     assert set(table) == set(Status)
     vmhost.hold_tasks()
@@ -126,9 +126,9 @@ def test_every_state_in_between_can_end_in_every_state_at_rest_with_a_machine() 
         assert power_states <= ALLOWED[ends]
 
 
-# The rows, with what is seen meanwhile
+# The rows, with what is seen during the operation
 
-MEANWHILE: dict[str, Status] = {
+DURING: dict[str, Status] = {
     "create": Status.CREATING,
     "start": Status.STARTING,
     "forced start": Status.STARTING,
@@ -182,18 +182,18 @@ def shown(api: Caller, key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_read_before_meanwhile_and_after(
+def test_what_is_read_before_during_and_after(
     api: Caller, vmhost: FakeHost, hold: Callable[[str, str], Hold], case: Case
 ) -> None:
-    key = cells.begin(vmhost, api.account, case)
+    key = fault_cases.begin(vmhost, api.account, case)
     held = hold(case.kind, case.steps[0] if case.kind != "create" else "pull_image")
     vmhost.release_tasks()
     assert held.reached.wait(5)
-    meanwhile = shown(api, key)
-    assert (meanwhile["info"]["status"], meanwhile["ready"]) == (MEANWHILE[case.name], False)
-    assert meanwhile["info"]["is_running"] is (case.name in PROCESS)
-    assert (meanwhile["start_time"] is not None) >= meanwhile["info"]["is_running"]
-    assert listed(api, key)["info"]["status"] == MEANWHILE[case.name]
+    during = shown(api, key)
+    assert (during["info"]["status"], during["ready"]) == (DURING[case.name], False)
+    assert during["info"]["is_running"] is (case.name in PROCESS)
+    assert (during["start_time"] is not None) >= during["info"]["is_running"]
+    assert listed(api, key)["info"]["status"] == DURING[case.name]
     held.release.set()
     vmhost.settle()
     if case.ends is None:
@@ -204,7 +204,7 @@ def test_what_is_read_before_meanwhile_and_after(
     alive = case.ends in (RUNNING, PAUSED)
     assert (after["info"]["is_running"], after["start_time"] is not None) == (alive, alive)
     assert after["info"]["user_requested_stop"] is (case.kind == "stop")
-    assert cells.leftovers(vmhost, key) == []
+    assert fault_cases.inconsistencies(vmhost, key) == []
 
 
 def listed(api: Caller, key: str) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def listed(api: Caller, key: str) -> dict[str, Any]:
 def test_a_delete_is_taken_at_every_step_of_everything(
     api: Caller, vmhost: FakeHost, hold: Callable[[str, str], Hold], case: Case, step: str
 ) -> None:
-    key = cells.begin(vmhost, api.account, case)
+    key = fault_cases.begin(vmhost, api.account, case)
     held = hold(case.kind, step)
     vmhost.release_tasks()
     assert held.reached.wait(5)
@@ -228,13 +228,13 @@ def test_a_delete_is_taken_at_every_step_of_everything(
     held.release.set()
     vmhost.settle()
     assert not Workspace.objects.filter(pk=key).exists()
-    assert cells.leftovers(vmhost, key) == []
+    assert fault_cases.inconsistencies(vmhost, key) == []
 
 
 @pytest.mark.parametrize("name", ["restart", "resize running", "reinstall"])
-def test_a_machine_that_was_made_anew_has_a_new_start_time(api: Caller, vmhost: FakeHost, name: str) -> None:
+def test_a_machine_that_was_made_again_has_a_new_start_time(api: Caller, vmhost: FakeHost, name: str) -> None:
     case = next(case for case in CASES if case.name == name)
-    key = cells.begin(vmhost, api.account, case)
+    key = fault_cases.begin(vmhost, api.account, case)
     began = timezone.now()
     Workspace.objects.update(started_at=began - timedelta(hours=1))
     vmhost.release_tasks()
@@ -247,7 +247,7 @@ def test_a_machine_that_was_made_anew_has_a_new_start_time(api: Caller, vmhost: 
 @pytest.mark.parametrize("name", ["pause", "resume", "sleep", "wake", "forced start"])
 def test_a_machine_that_goes_on_keeps_its_start_time(api: Caller, vmhost: FakeHost, name: str) -> None:
     case = next(case for case in CASES if case.name == name)
-    key = cells.begin(vmhost, api.account, case)
+    key = fault_cases.begin(vmhost, api.account, case)
     started = timezone.now() - timedelta(hours=1)
     Workspace.objects.update(started_at=started)
     vmhost.release_tasks()
@@ -279,7 +279,7 @@ def test_a_creation_that_fails_shows_why_and_can_be_tried_again(api: Caller, vmh
 def test_a_creation_goes_from_queued_to_running_to_ready(
     api: Caller, vmhost: FakeHost, hold: Callable[[str, str], Hold]
 ) -> None:
-    key = cells.begin(vmhost, api.account, CASES[0])
+    key = fault_cases.begin(vmhost, api.account, CASES[0])
     seen = [shown(api, key)["provisioning"]["state"]]
     held = hold("create", "wait_ready")
     vmhost.release_tasks()

@@ -101,9 +101,7 @@ def test_a_taken_slug_is_409(api: Caller, stranger: Caller) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_what_another_request_removed_meanwhile_is_404(
-    api: Caller, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_what_another_request_removed_is_404(api: Caller, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     from workspaces import selectors
 
     row = make_workspace(api.account)

@@ -151,9 +151,9 @@ def test_broken_bodies_are_invalid_json(body: bytes) -> None:
     "body", [b"{}", b'{"path": "/x"}', b'{"content": null}', b'{"content": ["QQ=="]}', b'{"content": 5}']
 )
 def test_a_missing_content_is_named(body: bytes) -> None:
-    with pytest.raises(ValidationError) as told:
+    with pytest.raises(ValidationError) as raised:
         read(body)
-    assert list(told.value.details or {}) == ["content"]
+    assert list(raised.value.details or {}) == ["content"]
 
 
 def test_the_limit_is_of_decoded_bytes() -> None:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from common.errors import InvalidState
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
@@ -33,7 +33,7 @@ def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
         fields = {"mode": Mode.PERMANENT, "suspend_after": IDLE, **fields}
         over = {"idle_due_at": timezone.now() - timedelta(seconds=1)} if status == Status.RUNNING else {}
-        return cells.machine(vmhost, api.account, status, **{**over, **fields})
+        return fault_cases.machine(vmhost, api.account, status, **{**over, **fields})
 
     return make
 
@@ -45,7 +45,7 @@ def is_later(row: Workspace, seconds: float = IDLE) -> bool:
 
 
 @pytest.mark.parametrize("wake", [services.workspace_start, services.workspace_resume, services.workspace_wake])
-def test_a_wake_keeps_the_memory_and_freshens_the_guest_first(
+def test_a_wake_keeps_the_memory_and_resyncs_the_guest_first(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, wake: Any
 ) -> None:
     started = timezone.now() - timedelta(hours=1)
@@ -77,7 +77,7 @@ def test_a_request_wakes_nothing_that_was_stopped(vmhost: FakeHost, machine: Cal
         services.workspace_wake(workspace=machine(Status.STOPPED), actor="edge")
 
 
-def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
+def test_memory_that_cannot_be_loaded_leads_to_a_reported_cold_start(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(Status.SLEEPING, started_at=timezone.now() - timedelta(hours=1))
@@ -86,8 +86,8 @@ def test_memory_that_cannot_be_loaded_leads_to_a_cold_start_and_is_told(
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.ready, row.uptime() < 60) == ("running", True, True)
-    assert cells.told(row.pk, "could not be used")
-    assert cells.leftovers(vmhost, row.pk) == []
+    assert fault_cases.activity_mentions(row.pk, "could not be used")
+    assert fault_cases.inconsistencies(vmhost, row.pk) == []
 
 
 def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
@@ -100,7 +100,7 @@ def test_a_cold_start_that_an_attempt_that_died_began_has_its_own_start_time(
     vmhost.settle_across_deaths()
     row.refresh_from_db()
     assert (row.status, row.uptime() < 60) == ("running", True)
-    assert cells.told(row.pk, "could not be used")
+    assert fault_cases.activity_mentions(row.pk, "could not be used")
 
 
 def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
@@ -109,10 +109,10 @@ def test_a_wake_without_room_leaves_it_asleep(vmhost: FakeHost, machine: Callabl
     services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
-    assert (row.status, row.error_code, cells.leftovers(vmhost, row.pk)) == ("sleeping", "no_room", [])
+    assert (row.status, row.error_code, fault_cases.inconsistencies(vmhost, row.pk)) == ("sleeping", "no_room", [])
 
 
-def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_told(
+def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_reported(
     vmhost: FakeHost, machine: Callable[..., Workspace]
 ) -> None:
     row = machine(Status.SLEEPING)
@@ -120,7 +120,7 @@ def test_a_guest_whose_clock_cannot_be_set_wakes_and_it_is_told(
     services.workspace_wake(workspace=row, actor="edge")
     vmhost.settle()
     row.refresh_from_db()
-    assert (row.status, cells.told(row.pk, "clock could not be set")) == ("running", True)
+    assert (row.status, fault_cases.activity_mentions(row.pk, "clock could not be set")) == ("running", True)
 
 
 def test_a_sleep_that_was_to_be_stopped_and_could_not_wakes_with_a_start_time(

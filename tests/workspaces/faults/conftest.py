@@ -1,4 +1,4 @@
-"""The account of the fault table, told at the end of the run."""
+"""The account of the fault table, printed at the end of the run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import pytest
 class Tally:
     steps: set[tuple[str, str]] = field(default_factory=set)
     faults: set[str] = field(default_factory=set)
-    cells: int = 0
-    leftovers: list[str] = field(default_factory=list)
+    entries: int = 0
+    inconsistencies: list[str] = field(default_factory=list)
 
     def enter(self, case: str, step: str, fault: str, wrong: list[str]) -> None:
         self.steps.add((case, step))
         self.faults.add(fault)
-        self.cells += 1
-        self.leftovers += [f"{case}, {step}, {fault}: {sentence}" for sentence in wrong]
+        self.entries += 1
+        self.inconsistencies += [f"{case}, {step}, {fault}: {sentence}" for sentence in wrong]
 
     def line(self) -> str:
-        return f"faults: {len(self.steps)} steps x {len(self.faults)} faults, {len(self.leftovers)} leftovers"
+        return (
+            f"faults: {len(self.steps)} steps x {len(self.faults)} faults, {len(self.inconsistencies)} inconsistencies"
+        )
 
 
 TABLE, DRIVER = Tally(), Tally()
@@ -41,7 +43,7 @@ def in_the_driver() -> Tally:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if TABLE.cells:
+    if TABLE.entries:
         terminalreporter.write_line(TABLE.line())
-    if DRIVER.cells:
+    if DRIVER.entries:
         terminalreporter.write_line(f"{DRIVER.line()} (in the middle of the driver's work)")

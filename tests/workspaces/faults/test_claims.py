@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
-from tests.workspaces.faults.cells import CASES, Case
+from tests.workspaces.faults import fault_cases
+from tests.workspaces.faults.fault_cases import CASES, Case
 from tests.workspaces.faults.injected import Scene, raiser
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
@@ -33,8 +33,8 @@ CASE = {case.name: case for case in CASES}
 
 @pytest.fixture
 def begin(api: Caller, vmhost: FakeHost) -> Callable[[str], str]:
-    """A workspace with an operation queued and its bell held."""
-    return lambda name: cells.begin(vmhost, api.account, CASE[name])
+    """A workspace with an operation queued and its task held."""
+    return lambda name: fault_cases.begin(vmhost, api.account, CASE[name])
 
 
 def status_of(made: str) -> str | None:
@@ -53,8 +53,8 @@ def test_a_death_in_a_cancelled_creation_is_followed_by_the_delete(
 
     scene.before(die)
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
-    assert (scene.happened, status_of(made), cells.leftovers(vmhost, made)) == (1, None, [])
+    fault_cases.come_to_rest(vmhost)
+    assert (scene.happened, status_of(made), fault_cases.inconsistencies(vmhost, made)) == (1, None, [])
 
 
 @pytest.mark.parametrize("error", [BackendUnavailable("Away."), ValueError("a mistake of ours")])
@@ -72,7 +72,7 @@ def test_a_delete_that_comes_as_an_operation_fails_need_not_wait_for_reconcile(
     scene.before(delete_and_fail, times=engine.MAX_ATTEMPTS)
     vmhost.release_tasks()
     vmhost.settle()
-    assert (status_of(made), cells.leftovers(vmhost, made)) == (None, [])
+    assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == (None, [])
 
 
 def test_operations_that_a_living_process_holds_are_not_taken_from_it(
@@ -86,7 +86,7 @@ def test_operations_that_a_living_process_holds_are_not_taken_from_it(
         reconcile(vmhost.runtime)
     vmhost.settle()
     assert Operation.objects.get(kind="start").attempt == 1
-    assert (status_of(made), cells.leftovers(vmhost, made)) == ("running", [])
+    assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
 
 
 def test_two_engines_run_one_operation_once(vmhost: FakeHost, begin: Callable[[str], str]) -> None:
@@ -110,7 +110,7 @@ def test_two_engines_run_one_operation_once(vmhost: FakeHost, begin: Callable[[s
     assert Activity.objects.filter(event="started").count() == 1
 
 
-def test_a_bell_that_nobody_heard_is_rung_again(vmhost: FakeHost, begin: Callable[[str], str]) -> None:
+def test_a_lost_notification_is_sent_again(vmhost: FakeHost, begin: Callable[[str], str]) -> None:
     made = begin("create")
     assert vmhost.held_tasks is not None
     vmhost.held_tasks.clear()  # lost
@@ -120,7 +120,7 @@ def test_a_bell_that_nobody_heard_is_rung_again(vmhost: FakeHost, begin: Callabl
     Operation.objects.update(notified_at=timezone.now() - timedelta(seconds=6))
     vmhost.runtime.send_heartbeat()
     vmhost.settle()
-    assert (status_of(made), cells.leftovers(vmhost, made)) == ("running", [])
+    assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -128,7 +128,7 @@ def test_a_bell_that_nobody_heard_is_rung_again(vmhost: FakeHost, begin: Callabl
 def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     vmhost: FakeHost, api: Caller, case: Case, claimed: bool
 ) -> None:
-    made = cells.begin(vmhost, api.account, case)
+    made = fault_cases.begin(vmhost, api.account, case)
     operation = Operation.objects.get(kind=case.kind)
     if claimed:
         assert queue.claim_operation(operation.pk, "a-token")
@@ -137,16 +137,16 @@ def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
     row = Workspace.objects.get(pk=made)
     if case.kind != OperationKind.DELETE:
         assert row.error_code == "deadline_exceeded"
-        assert Status(row.status) in cells.MACHINE_OF  # before the host was heard
+        assert Status(row.status) in fault_cases.MACHINE_OF  # before the host was heard
     operation.refresh_from_db()
     assert (operation.state, operation.error_code) == (OperationState.FAILED, "deadline_exceeded")
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
-    assert cells.leftovers(vmhost, made) == []
-    assert cells.act(vmhost, made) == []
+    fault_cases.come_to_rest(vmhost)
+    assert fault_cases.inconsistencies(vmhost, made) == []
+    assert fault_cases.act(vmhost, made) == []
 
 
-def test_a_holder_that_comes_too_late_changes_nothing(
+def test_a_claim_owner_that_comes_too_late_changes_nothing(
     vmhost: FakeHost, begin: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = begin("start")
@@ -158,8 +158,8 @@ def test_a_holder_that_comes_too_late_changes_nothing(
 
     monkeypatch.setattr(faults, "fault_point", overtake)
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
-    assert (status_of(made), cells.leftovers(vmhost, made)) == ("stopped", [])
+    fault_cases.come_to_rest(vmhost)
+    assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("stopped", [])
     assert Workspace.objects.get().error_code == "deadline_exceeded"
 
 
@@ -176,10 +176,10 @@ def test_what_an_attempt_did_is_known_to_the_next(
 
     scene.before(die)
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
+    fault_cases.come_to_rest(vmhost)
     row = Workspace.objects.get(pk=made)
     assert (row.status, row.error_code) == ("stopped", "relaunch_failed")
-    assert cells.leftovers(vmhost, made) == []
+    assert fault_cases.inconsistencies(vmhost, made) == []
 
 
 def test_sizes_that_an_attempt_applied_stay(
@@ -190,7 +190,7 @@ def test_sizes_that_an_attempt_applied_stay(
     scene = Scene(vmhost, monkeypatch, "resize", "wait_ready", made)
     scene.before(raiser(vmhost.begin_death()), times=engine.MAX_ATTEMPTS)
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
+    fault_cases.come_to_rest(vmhost)
     row = Workspace.objects.get(pk=made)
     assert vmhost.driver.definition(made)["disk_mb"] == row.disk_size_mb == row.applied_disk_size_mb == before * 2
 
@@ -198,7 +198,7 @@ def test_sizes_that_an_attempt_applied_stay(
 # Waiting
 
 
-def test_a_bell_that_cannot_ring_raises_nothing(api: Caller, vmhost: FakeHost) -> None:
+def test_a_notification_that_cannot_be_sent_raises_nothing(api: Caller, vmhost: FakeHost) -> None:
     vmhost.redis_away = True
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
     operation = queue.enqueue_operation(row, OperationKind.START, actor="test")

@@ -1,4 +1,4 @@
-"""Machines end by themselves: each way is told apart, and none misleads a later start."""
+"""Machines end by themselves: each way is distinguished, and none misleads a later start."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
-from tests.workspaces.faults.cells import CASES
+from tests.workspaces.faults import fault_cases
+from tests.workspaces.faults.fault_cases import CASES
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import Event, EventKind, StopReason
 from workspaces.host.process import reconcile
@@ -25,7 +25,7 @@ CASE = {case.name: case for case in CASES}
 @pytest.fixture
 def running(api: Caller, vmhost: FakeHost) -> Callable[..., str]:
     """A running workspace."""
-    return lambda **fields: cells.machine(vmhost, api.account, **fields).pk
+    return lambda **fields: fault_cases.machine(vmhost, api.account, **fields).pk
 
 
 def eventually(made: str, status: str) -> Workspace:
@@ -43,8 +43,8 @@ def test_the_main_process_ends(vmhost: FakeHost, running: Callable[..., str], co
     made = running(cmd=["sleep", "9"])
     vmhost.driver.exit(made, code)
     row = eventually(made, "stopped")
-    told = (row.last_exit_code, row.last_exit_reason, row.user_requested_stop, row.ready)
-    assert told == (code, "exited", False, False)
+    recorded = (row.last_exit_code, row.last_exit_reason, row.user_requested_stop, row.ready)
+    assert recorded == (code, "exited", False, False)
     assert Activity.objects.filter(workspace_id=made).first().detail.endswith(f"exit code {code}.")
 
 
@@ -60,7 +60,7 @@ def test_the_main_process_ends(vmhost: FakeHost, running: Callable[..., str], co
 def test_a_machine_ends_by_itself(
     api: Caller, vmhost: FakeHost, happens: str, status: str, reason: str, word: str, before: Status
 ) -> None:
-    made = cells.machine(vmhost, api.account, before).pk
+    made = fault_cases.machine(vmhost, api.account, before).pk
     getattr(vmhost.driver, happens)(made)
     row = eventually(made, status)
     assert (row.last_exit_reason, row.ready, row.started_at) == (reason, False, None)
@@ -74,11 +74,11 @@ def test_a_machine_ends_by_itself(
 def test_a_machine_that_its_host_puts_to_sleep_is_asleep_and_wakes(
     api: Caller, vmhost: FakeHost, before: Status
 ) -> None:
-    made = cells.machine(vmhost, api.account, before, stop_after=3600).pk
+    made = fault_cases.machine(vmhost, api.account, before, stop_after=3600).pk
     vmhost.driver.save_externally(made)
     assert eventually(made, "sleeping").memory_expires_at is not None
-    assert cells.leftovers(vmhost, made) == []
-    assert cells.act(vmhost, made) == []
+    assert fault_cases.inconsistencies(vmhost, made) == []
+    assert fault_cases.act(vmhost, made) == []
 
 
 @pytest.mark.parametrize(("happens", "status"), [("kill", "stopped"), ("lose_machine", "lost")])
@@ -114,7 +114,7 @@ def test_stopping_and_starting_in_quick_turns_never_misleads(
         assert api.post(f"/workspace/{made}/stop").status_code == 200
         assert api.post(f"/workspace/{made}/start").json()["workspace"]["info"]["status"] == "running"
     time.sleep(0.05)
-    assert cells.leftovers(vmhost, made) == []
+    assert fault_cases.inconsistencies(vmhost, made) == []
     assert Workspace.objects.get().status == "running"
 
 
@@ -134,8 +134,8 @@ def test_remove_on_exit_removes_after_an_exit_and_a_crash_but_not_after_a_stop_o
     assert vmhost.driver.inventory().ids() == {lost, stopped}
 
 
-def test_events_of_machines_that_are_nobodys_are_ignored(vmhost: FakeHost, running: Callable[..., str]) -> None:
-    vmhost.runtime._events.put(Event("ws_nobody", EventKind.STOPPED, StopReason.CRASHED))
+def test_events_of_machines_without_a_workspace_are_ignored(vmhost: FakeHost, running: Callable[..., str]) -> None:
+    vmhost.runtime._events.put(Event("ws_unknown", EventKind.STOPPED, StopReason.CRASHED))
     made = running()
     vmhost.driver.kill(made)
     eventually(made, "stopped")
@@ -159,13 +159,13 @@ def test_events_of_machines_that_are_nobodys_are_ignored(vmhost: FakeHost, runni
 def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch, name: str, step: str, happens: str
 ) -> None:
-    made = cells.begin(vmhost, api.account, CASE[name])
+    made = fault_cases.begin(vmhost, api.account, CASE[name])
     Workspace.objects.update(restart_policy=RestartPolicy.ON_FAILURE)
     scene = Scene(vmhost, monkeypatch, CASE[name].kind, step, made)
 
     def end() -> None:
         getattr(vmhost.driver, happens)(made)
-        time.sleep(0.05)  # its event is told before the operation ends
+        time.sleep(0.05)  # its event is reported before the operation ends
 
     scene.before(end)
     vmhost.release_tasks()
@@ -174,13 +174,13 @@ def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
     assert (row.last_exit_reason, row.restart_count) == ({"kill": "crashed", "panic": "panicked"}[happens], 1)
     assert row.restart_due_at is not None
     reconcile(vmhost.runtime)
-    assert cells.leftovers(vmhost, made) == []
+    assert fault_cases.inconsistencies(vmhost, made) == []
 
 
 def test_a_command_that_fails_at_once_counts_as_a_failure(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = cells.begin(vmhost, api.account, CASE["create"])
+    made = fault_cases.begin(vmhost, api.account, CASE["create"])
     Workspace.objects.update(restart_policy=RestartPolicy.ON_FAILURE, cmd=["false"])
     scene = Scene(vmhost, monkeypatch, "create", "wait_ready", made)
     scene.before(lambda: vmhost.driver.exit(made, 1))
@@ -193,11 +193,11 @@ def test_a_command_that_fails_at_once_counts_as_a_failure(
 def test_remove_on_exit_holds_for_a_machine_that_ends_while_it_is_paused(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = cells.begin(vmhost, api.account, CASE["pause"])
+    made = fault_cases.begin(vmhost, api.account, CASE["pause"])
     Workspace.objects.update(remove_on_exit=True)
     Scene(vmhost, monkeypatch, "pause", "pause_machine", made).before(lambda: vmhost.driver.kill(made))
     vmhost.release_tasks()
     vmhost.settle()
     eventually(made, "gone")
     vmhost.settle()
-    assert cells.leftovers(vmhost, made) == []
+    assert fault_cases.inconsistencies(vmhost, made) == []

@@ -10,8 +10,8 @@ import pytest
 from tests import environment
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
-from tests.workspaces.faults.cells import CASES, Case
+from tests.workspaces.faults import fault_cases
+from tests.workspaces.faults.fault_cases import CASES, Case
 from vmbackend.errors import BackendUnavailable
 from workspaces.models import Workspace
 
@@ -45,8 +45,8 @@ def test_a_request_is_answered_by_the_row_without_redis(
     vmhost.settle()
     answer = api.get(f"{path}/logs")
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
-    for bell in vmhost.submitted:
-        assert bell.exception(timeout=10)  # the host could not send the log either
+    for task in vmhost.submitted:
+        assert task.exception(timeout=10)  # the host could not send the log either
     vmhost.submitted.clear()
     assert api.delete(path).status_code == 200
     assert time.monotonic() - began < 10
@@ -57,20 +57,20 @@ def test_a_request_is_answered_by_the_row_without_redis(
 def test_an_operation_goes_on_while_redis_is_really_away(
     api: Caller, vmhost: FakeHost, stop_redis: Callable[[], None], case: Case
 ) -> None:
-    made = cells.begin(vmhost, api.account, case)
+    made = fault_cases.begin(vmhost, api.account, case)
     stop_redis()
-    vmhost.redis_away = True  # the bell of these tests is a thread, which an outage does not stop
+    vmhost.redis_away = True  # the task queue of these tests is a thread pool, which an outage does not stop
     vmhost.release_tasks()
     vmhost.settle_across_deaths()
     environment._redis.append(environment.start_redis())
     vmhost.redis_away = False
-    cells.come_to_rest(vmhost)
-    assert cells.leftovers(vmhost, made) == []
+    fault_cases.come_to_rest(vmhost)
+    assert fault_cases.inconsistencies(vmhost, made) == []
     row = Workspace.objects.filter(pk=made).first()
     assert (row and row.status) == case.ends
 
 
-def test_a_hypervisor_that_does_not_answer_is_told_before_anything_is_made(api: Caller, vmhost: FakeHost) -> None:
+def test_a_hypervisor_that_does_not_answer_is_reported_before_anything_is_made(api: Caller, vmhost: FakeHost) -> None:
     vmhost.driver.fail_next("state", BackendUnavailable("The hypervisor is not connected."))
     vmhost.runtime.send_heartbeat()
     answer = api.post("/workspace", {})

@@ -1,7 +1,7 @@
 """The fault table: every step of every operation against everything that may happen there.
 
 The steps are those of the code (`engine.KINDS`). After at most two passes of reconcile nothing is left over or doubled,
-the row and the machine say the same, the activity tells what went wrong, and the owner can go on, and delete.
+the row and the machine say the same, the activity says what went wrong, and the owner can go on, and delete.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from accounts.models import Account
 from tests.callers import Caller
 from tests.fakehost import Died, FakeHost
-from tests.workspaces.faults import cells
-from tests.workspaces.faults.cells import CASES, Case
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.conftest import Tally
+from tests.workspaces.faults.fault_cases import CASES, Case
 from tests.workspaces.faults.injected import AFTER_THE_END, FAULTS, PASSING, Fault, Scene
 from vmbackend.errors import BackendUnavailable
 from workspaces.host import engine
@@ -36,22 +36,22 @@ def outcome(case: Case, key: str) -> str | None:
 def walk(account: Account, host: FakeHost, patch: pytest.MonkeyPatch, case: Case, step: str, fault: Fault) -> list[str]:
     """One cell: what is not as it shall be."""
     scene = Scene(host, patch, case.kind, step)
-    scene.made = cells.begin(host, account, case)
+    scene.made = fault_cases.begin(host, account, case)
     fault.arrange(scene)
     host.release_tasks()
     host.settle_across_deaths()
     host.redis_away = False
-    cells.come_to_rest(host)
+    fault_cases.come_to_rest(host)
     if not scene.happened:
         return ["it was not reached"]
-    wrong = cells.leftovers(host, scene.made)
+    wrong = fault_cases.inconsistencies(host, scene.made)
     differs = outcome(case, scene.made)
     if fault.cured and differs:
         wrong.append(differs)
-    if fault.sentences and differs and not cells.told(scene.made, *fault.sentences):
+    if fault.sentences and differs and not fault_cases.activity_mentions(scene.made, *fault.sentences):
         wrong.append("the activity does not say why")
     patch.undo()
-    return wrong + cells.act(host, scene.made, move=bool(differs))
+    return wrong + fault_cases.act(host, scene.made, operate=bool(differs))
 
 
 def test_every_kind_of_operation_is_in_the_table() -> None:
@@ -88,13 +88,13 @@ def test_what_happens_after_the_last_commit_changes_nothing(
 
 def points_of(account: Account, host: FakeHost, case: Case) -> list[str]:
     """The points that an undisturbed operation passes."""
-    made = cells.begin(host, account, case)
+    made = fault_cases.begin(host, account, case)
     passed: list[str] = []
     host.driver.crash_hook = passed.append
     host.release_tasks()
     host.settle()
     host.driver.crash_hook = None
-    cells.act(host, made, move=False)
+    fault_cases.act(host, made, operate=False)
     return list(dict.fromkeys(passed))
 
 
@@ -124,18 +124,18 @@ def test_nothing_is_left_over_in_the_middle_of_the_drivers_work(
 ) -> None:
     found: list[str] = []
     for point in points_of(api.account, vmhost, case):
-        made = cells.begin(vmhost, api.account, case)
+        made = fault_cases.begin(vmhost, api.account, case)
         happens(vmhost, point)
         vmhost.release_tasks()
-        cells.come_to_rest(vmhost)
-        wrong = cells.leftovers(vmhost, made)
+        fault_cases.come_to_rest(vmhost)
+        wrong = fault_cases.inconsistencies(vmhost, made)
         differs = outcome(case, made)
         if happens is not fails_always_at and differs:
             wrong.append(differs)
-        elif differs and not cells.told(made, PASSING):
+        elif differs and not fault_cases.activity_mentions(made, PASSING):
             wrong.append("the activity does not say why")
         vmhost.driver.crash_hook = None
-        wrong += cells.act(vmhost, made, move=bool(differs))
+        wrong += fault_cases.act(vmhost, made, operate=bool(differs))
         in_the_driver.enter(case.name, point, happens.__name__, wrong)
         found += [f"{point}: {sentence}" for sentence in wrong]
     assert found == []
@@ -143,7 +143,7 @@ def test_nothing_is_left_over_in_the_middle_of_the_drivers_work(
 
 def test_a_death_while_dying_is_survived(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """vmhost dies in an operation, and again in the reconcile pass of its next start."""
-    made = cells.begin(vmhost, api.account, CASES[0])
+    made = fault_cases.begin(vmhost, api.account, CASES[0])
     scene = Scene(vmhost, monkeypatch, "create", "wait_ready", made)
 
     def die() -> None:
@@ -151,6 +151,6 @@ def test_a_death_while_dying_is_survived(api: Caller, vmhost: FakeHost, monkeypa
 
     scene.before(die, times=2)
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
+    fault_cases.come_to_rest(vmhost)
     assert scene.happened == 2
     assert outcome(CASES[0], made) is None

@@ -1,4 +1,4 @@
-"""Reads of files in parts, under conditions, and of files that change meanwhile."""
+"""Reads of files in parts, under conditions, and of files that change during the read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "part", "told"),
+    ("asked", "status", "part", "content_range"),
     [
         ("bytes=0-3", 206, b"0123", "bytes 0-3/10"),
         ("BYTES=4-5", 206, b"45", "bytes 4-5/10"),
@@ -36,18 +36,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
         ("bytes=" + "9" * 5000 + "-", 200, b"0123456789", None),
     ],
 )
-def test_ranges(api: Caller, made: str, asked: str, status: int, part: bytes | None, told: str | None) -> None:
+def test_ranges(api: Caller, made: str, asked: str, status: int, part: bytes | None, content_range: str | None) -> None:
     write(api, "/ten", b"0123456789")
     answer, body = ask(api, "GET", f"{FILES}?path=/ten", Accept=RAW, Range=asked)
     assert answer.status_code == status
-    assert answer.get("Content-Range") == told
+    assert answer.get("Content-Range") == content_range
     if part is None:
         assert json.loads(body)["code"] == "range_not_satisfiable"
     else:
         assert body == part
 
 
-def test_a_head_tells_the_size_and_reads_nothing(api: Caller, made: str) -> None:
+def test_a_head_returns_the_size_and_reads_nothing(api: Caller, made: str) -> None:
     write(api, "/ten", b"0123456789")
     answer, body = ask(api, "HEAD", f"{FILES}?path=/ten", Accept=RAW, Range="bytes=20-")
     assert (answer.status_code, answer["Content-Length"], answer["Content-Type"]) == (200, "10", RAW)

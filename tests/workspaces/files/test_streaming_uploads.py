@@ -1,4 +1,4 @@
-"""Raw uploads through the handler of the streams process: nothing of them is kept on the way into the guest."""
+"""Raw uploads through the handler of the streams process: nothing of them is stored on the way into the guest."""
 
 from __future__ import annotations
 
@@ -224,12 +224,12 @@ def test_no_more_than_the_limit_of_a_spooled_body_is_stored(
     api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, announced: dict[str, str]
 ) -> None:
     monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", CHUNK_BYTES)
-    kept = 0
+    spooled = 0
 
     async def counting(handler: StreamingHandler, receive: Callable[[], Awaitable[Any]]) -> Any:
-        nonlocal kept
+        nonlocal spooled
         file = await ASGIHandler.read_body(handler, receive)
-        kept = file.seek(0, os.SEEK_END)
+        spooled = file.seek(0, os.SEEK_END)
         file.seek(0)
         return file
 
@@ -245,7 +245,7 @@ def test_no_more_than_the_limit_of_a_spooled_body_is_stored(
 
     status, body = serve(work)
     assert (status, body["code"]) == (413, "payload_too_large")
-    assert kept <= 2 * CHUNK_BYTES
+    assert spooled <= 2 * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("more", [True, False])

@@ -10,7 +10,7 @@ import pytest
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.images.creating import created, refused, spec
-from tests.workspaces.moves import make
+from tests.workspaces.workspace_states import make
 from workspaces.models import CatalogEntry
 from workspaces.states import Status
 

@@ -21,7 +21,7 @@ def pulled(*arguments: str) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def test_a_reference_is_pulled_and_its_digest_told() -> None:
+def test_a_reference_is_pulled_and_its_digest_printed() -> None:
     lines = pulled("localhost/tiny:1")
     assert lines[0] == "localhost/tiny:1: 100% The image is ready."
     assert lines[1].startswith("localhost/tiny:1 is sha256:")
@@ -42,7 +42,7 @@ def test_one_that_fails_does_not_keep_the_others() -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_an_unknown_entry_and_nothing_at_all_are_told() -> None:
+def test_an_unknown_entry_and_no_entry_are_reported() -> None:
     with pytest.raises(CommandError, match="no entry and no preset never"):
         pulled("--entry", "never")
     with pytest.raises(CommandError, match="Name an image"):

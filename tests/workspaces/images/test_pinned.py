@@ -9,7 +9,7 @@ import pytest
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.images.creating import PASSWORD, change, created, refused, spec
-from tests.workspaces.moves import status_of
+from tests.workspaces.workspace_states import status_of
 from workspaces.models import CatalogEntry, Workspace
 from workspaces.states import Status
 
@@ -69,9 +69,9 @@ def test_the_digest_is_pinned_by_the_first_pull_and_used_from_then_on(
     created(api, preset="redis", slug="the-box")
     digest = Workspace.objects.get().image_digest
     assert asked == ["docker.io/library/redis:7"]
-    vmhost.images._known.clear()  # evicted from the host meanwhile
-    for move in ("restart", "reinstall"):
-        assert api.post(f"/workspace/the-box/{move}").status_code == 200
+    vmhost.images._known.clear()  # evicted from the host after the first use
+    for action in ("restart", "reinstall"):
+        assert api.post(f"/workspace/the-box/{action}").status_code == 200
     assert asked[1:] == [f"docker.io/library/redis@{digest}"]
 
 

@@ -62,7 +62,7 @@ def polled(follower: Follower) -> LogChanges | None:
 
 
 def everything(follower: Follower) -> tuple[list[bytes], int]:
-    """Looks until nothing comes: the lines, and how many gaps were told of."""
+    """Looks until nothing comes: the lines, and how many gaps were reported."""
     lines, gaps = [], 0
     while (changes := polled(follower)) is not None:
         lines += texts(changes)
@@ -280,7 +280,7 @@ def test_many_short_lines_come_in_steps(log: Folder) -> None:
     assert (texts(changes) + lines, gaps) == ([b"%d" % number for number in range(5000)], 0)
 
 
-def test_a_log_without_a_line_end_moves_on(log: Folder) -> None:
+def test_a_log_without_a_line_end_advances(log: Folder) -> None:
     follower, _ = begun(log)
     log.write(b"z" * 300_000)
     lines, gaps = everything(follower)

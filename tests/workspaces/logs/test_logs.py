@@ -14,8 +14,8 @@ from django.test import AsyncClient
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import bring, until
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import bring, until
 from vmbackend.backend import machines_dir
 from vmbackend.bootlog import timestamp_prefix
 from workspaces.models import Workspace

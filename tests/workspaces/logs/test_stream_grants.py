@@ -20,8 +20,8 @@ from tests.callers import Caller
 from tests.common.sse.reading import Client
 from tests.fakehost import FakeHost
 from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened, run
-from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import bring
 from workspaces.states import Status
 from workspaces.streams import grants
 from workspaces.streams.sources import stats_channel

@@ -1,4 +1,4 @@
-"""What an open stream holds of its process: no thread, no database connection; and nothing told before its commit."""
+"""What an open stream holds of its process: no thread, no database connection; publishing waits for the commit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_without_giving_it_back_each_would_hold_a_thread(api: Caller, monkeypatc
     monkeypatch.setattr(response, "release_thread", lambda: None)
     row = make_workspace(api.account)
     threads, _ = held_by(api, f"/workspace/{row.pk}/stats/stream")
-    assert threads > STREAMS / 2  # threads of others may end meanwhile
+    assert threads > STREAMS / 2  # threads of others may end during the test
 
 
 def test_a_clear_within_a_transaction_is_published_with_its_commit(api: Caller) -> None:
@@ -72,19 +72,19 @@ def test_a_clear_within_a_transaction_is_published_with_its_commit(api: Caller) 
             await ReplayBuffer(client).append(channel, [("message", "{}")], expected="", position="5:00")
 
     asyncio.run(begin())
-    with redis_client().pubsub(ignore_subscribe_messages=True) as bell:
-        bell.subscribe(redis_key(PUBSUB_CHANNEL))
-        bell.get_message(timeout=1)
+    with redis_client().pubsub(ignore_subscribe_messages=True) as subscription:
+        subscription.subscribe(redis_key(PUBSUB_CHANNEL))
+        subscription.get_message(timeout=1)
         with transaction.atomic():
             with cleared_on_commit("ws_x", ["cmd"]):
                 pass
-            assert bell.get_message(timeout=0.3) is None
-        told = bell.get_message(timeout=5)
-        assert told is not None
-        assert json.loads(told["data"])["data"] == '{"cleared":true}'
+            assert subscription.get_message(timeout=0.3) is None
+        message = subscription.get_message(timeout=5)
+        assert message is not None
+        assert json.loads(message["data"])["data"] == '{"cleared":true}'
         with pytest.raises(ZeroDivisionError):
             clear_and_fail()
-        assert bell.get_message(timeout=0.3) is None
+        assert subscription.get_message(timeout=0.3) is None
 
 
 @transaction.atomic

@@ -14,8 +14,8 @@ from tests.callers import Caller
 from tests.common.sse.reading import Frame
 from tests.fakehost import FakeHost
 from tests.workspaces.logs.streaming import BOOT, BOX, CMD, STATS, call, opened, run
-from tests.workspaces.moves import bring
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import bring
 from workspaces import last_used
 from workspaces.logs.console import Console
 from workspaces.models import Workspace
@@ -91,10 +91,10 @@ def test_the_console_is_written_again_after_vmhost_died(api: Caller, vmhost: Fak
         async with opened(api, BOOT) as client:
             assert lines(await client.take(1)) == ["booted"]
             await call(vmhost.runtime.stop)
-            console(b"while nobody looked\n")
+            console(b"while no stream was open\n")
             await call(vmhost.start)
             console(b"after\n")
-            assert lines([await client.next(15) for _ in range(2)]) == ["while nobody looked", "after"]
+            assert lines([await client.next(15) for _ in range(2)]) == ["while no stream was open", "after"]
 
     run(work)
 
@@ -234,8 +234,8 @@ def test_a_clear_that_fails_leaves_streams_that_go_on(api: Caller, log: Path, mo
             await client.take(1)
             assert (await call(api.delete, f"{BOX}/logs")).status_code == 503
             append(log, b"two\n")
-            told = [(frame.kind, frame.data.get("line")) for frame in await client.take(2)]
-            assert told == [("gap", None), ("message", "two")]
+            received = [(frame.kind, frame.data.get("line")) for frame in await client.take(2)]
+            assert received == [("gap", None), ("message", "two")]
 
     run(work)
 

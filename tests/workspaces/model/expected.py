@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.workspaces.sweep.sweeping import AFTER_TTL
 from tests.workspaces.test_states import SERVICES, Outcome
-from tests.workspaces.test_sweep import AFTER_TTL
 from workspaces.models.workspace import Mode, RestartPolicy, TtlAction
 from workspaces.quota import Amount
 from workspaces.states import Status
@@ -23,7 +23,7 @@ ENDS_OF: dict[Status, Status] = {
     Status.REINSTALLING: RUNNING,
 }
 # Moves after which the machine has the saved sizes.
-MADE_ANEW = {Status.QUEUED, Status.STARTING, Status.RESTARTING, Status.REINSTALLING}
+MADE_AGAIN = {Status.QUEUED, Status.STARTING, Status.RESTARTING, Status.REINSTALLING}
 AGAIN = (RestartPolicy.ALWAYS, RestartPolicy.UNLESS_STOPPED)
 
 
@@ -45,19 +45,19 @@ class Expected:
     applied: Amount = field(default_factory=lambda: Amount(100, 128, 64))
 
     def outcome(self, service: str) -> Outcome:
-        """What the table says of a move."""
+        """What the table says of an operation."""
         assert self.status is not None
         return SERVICES[service][1][self.status]
 
-    def moved(self, service: str) -> None:
-        """The move was accepted and its operation ended."""
+    def operation_ended(self, service: str) -> None:
+        """The operation was accepted and ended."""
         through = self.outcome(service)
         if service == "stop" and self.status == STOPPED:
             self.due = False
         if not isinstance(through, Status):
             return
         was_running = self.status == RUNNING
-        if through in MADE_ANEW and not (through is Status.STARTING and was_running):
+        if through in MADE_AGAIN and not (through is Status.STARTING and was_running):
             self.applied = self.wanted
         if service in ("start", "start with force", "restart") and through in (Status.STARTING, Status.RESTARTING):
             self.restarts = 0

@@ -31,7 +31,7 @@ EXPIRIES = {
     "memory_expires_at": Expected.memory_is_over,
     "restart_due_at": Expected.restart_is_due,
 }
-MOVES = sorted(set(SERVICES) - {"apply", "resize", "destroy", "delete"})
+REPEATABLE = sorted(set(SERVICES) - {"apply", "resize", "destroy", "delete"})
 which = st.integers(0, AT_MOST - 1)
 POLICIES, ACTIONS = st.sampled_from(list(RestartPolicy)), st.sampled_from(list(TtlAction))
 
@@ -55,13 +55,13 @@ class History(Observed):
     def make(self, status: Status, policy: RestartPolicy, most: int, remove: bool) -> None:
         self.add(status, policy, most, remove)
 
-    @rule(number=which, name=st.sampled_from(MOVES), dies=st.integers(0, 8))
-    def move(self, number: int, name: str, dies: int) -> None:
+    @rule(number=which, name=st.sampled_from(REPEATABLE), dies=st.integers(0, 8))
+    def run_operation(self, number: int, name: str, dies: int) -> None:
         if found := self.pick(number):
             self.die_at(dies)
             self.asked(*found, name, lambda row: SERVICES[name][0](workspace=row, actor="owner"))
 
-    @rule(number=which, name=st.sampled_from([*MOVES, "destroy"]), dies=st.integers(0, 8))
+    @rule(number=which, name=st.sampled_from([*REPEATABLE, "destroy"]), dies=st.integers(0, 8))
     def destroy_and_delete(self, number: int, name: str, dies: int) -> None:
         """In one rule, as nothing more comes after them."""
         if found := self.pick(number):
@@ -79,7 +79,7 @@ class History(Observed):
         assert refused == (outcome if isinstance(outcome, type) else None)
         self.settle_and_restart_machines(but=key)
         if refused is None:
-            expected.moved(name)
+            expected.operation_ended(name)
 
     @rule(
         number=which, cpus=st.sampled_from([100, 200, 400]), memory=st.sampled_from([128, 256]), dies=st.integers(0, 8)
@@ -111,8 +111,8 @@ class History(Observed):
                 expected.applied = Amount(applied.cpu_millis, applied.memory_mb, size)
 
     @rule(number=which, name=st.sampled_from(sorted(SERVICES)), dies=st.integers(0, 4))
-    def delete_meanwhile(self, number: int, name: str, dies: int) -> None:
-        """A delete comes while something is queued; another move is refused."""
+    def delete_during_operation(self, number: int, name: str, dies: int) -> None:
+        """A delete comes while something is queued; another operation is refused."""
         if not (found := self.pick(number)):
             return
         key, expected = found

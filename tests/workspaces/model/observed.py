@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from accounts.models import Account
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.model.expected import Expected
 from workspaces.host import faults
 from workspaces.host.machine_events import handle_machine_event
@@ -50,7 +50,7 @@ class Observed(RuleBasedStateMachine):
     def add(self, status: Status, policy: RestartPolicy, most: int, remove: bool) -> None:
         """A temporary workspace at rest with its machine."""
         fields = {"restart_policy": policy, "max_restarts": most, "remove_on_exit": remove, "stop_after": 3600}
-        row = cells.machine(self.host, self.account, status, mode=Mode.TEMPORARY, cmd=["serve"], **fields)
+        row = fault_cases.machine(self.host, self.account, status, mode=Mode.TEMPORARY, cmd=["serve"], **fields)
         self.expected[row.pk] = Expected(status=status, policy=policy, max_restarts=most, remove_on_exit=remove)
 
     def settle_and_restart_machines(self, *, but: str = "", rebooted: bool = False) -> None:
@@ -91,7 +91,7 @@ class Observed(RuleBasedStateMachine):
         rows = Workspace.objects.in_bulk()
         seen = {key: Status(rows[key].status) if key in rows else None for key in self.expected}
         assert seen == {key: expected.status for key, expected in self.expected.items()}
-        assert cells.leftovers(self.host, *self.expected) == []
+        assert fault_cases.inconsistencies(self.host, *self.expected) == []
         self.expected = {key: expected for key, expected in self.expected.items() if expected.status is not None}
         for key, expected in self.expected.items():
             assert (rows[key].restart_due_at is not None) == expected.due

@@ -30,7 +30,7 @@ def test_random_histories_follow_the_state_table(
             stateful_step_count=25,
             derandomize=not MORE,
             database=None,
-            # A failure is told at once; more examples also look for the shortest history that fails.
+            # A failure is reported at once; more examples also look for the shortest history that fails.
             phases=list(Phase) if MORE else [Phase.generate],
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -11,7 +11,7 @@ SECOND = 1_000_000_000
 
 
 class Clock:
-    """The clock of kept answers; stands until it is set."""
+    """The clock of cached answers; stands until it is set."""
 
     now = SECOND
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
+from workspaces import last_used
+from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.models import PublicPort
 
 
@@ -21,3 +23,10 @@ def public(api: Caller) -> Callable[..., PublicPort]:
         return PublicPort.objects.create(workspace=row, port=8080)
 
     return new
+
+
+@pytest.fixture
+def fresh_edge_state() -> None:
+    """No use recorded and no wake pending from an earlier test in this process."""
+    last_used._recorded_at.clear()
+    wake_coalescer.cache_clear()

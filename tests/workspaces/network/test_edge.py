@@ -1,94 +1,48 @@
-"""The edge's questions: which requests go to which machine, and what the others are told."""
+"""The edge's authorization requests: the upstream of a public port, and the answers to refused requests."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.test import AsyncClient, Client
-from django.utils import timezone
 
-from common.redis import redis_client
 from common.request_origin import client_address
 from edge.secret import edge_secret
-from tests.callers import Caller
-from tests.fakehost import FakeHost
-from tests.workspaces.moves import bring, make
-from vmbackend.errors import BackendUnavailable
+from tests.workspaces.network.edge_requests import PORT, WAKE, ask, through_fast_path
 from workspaces import last_used
-from workspaces.edge_auth.fast_path import EdgeAuthFastPath
-from workspaces.edge_auth.wake_coalescer import wake_coalescer
-from workspaces.host.sweep import sweep_due
-from workspaces.models import Operation, PublicPort, Workspace
-from workspaces.models.operation import OperationKind
-from workspaces.models.workspace import Mode
+from workspaces.models import PublicPort
 from workspaces.states import Status
 
-pytestmark = pytest.mark.django_db(transaction=True)
-PORT, WAKE = "/internal/edge/port", "/internal/edge/wake"
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("fresh_edge_state")]
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    last_used._recorded_at.clear()
-    wake_coalescer.cache_clear()
-
-
-def heads(name: str, **more: str) -> dict[str, str]:
-    given = {"X-Edge-Secret": edge_secret(settings.SECRET_KEY), "X-Edge-Host": name, "X-Forwarded-For": "192.0.2.1"}
-    return {**given, **{key.replace("_", "-"): value for key, value in more.items()}}
-
-
-def ask(name: str, path: str = PORT, **more: str) -> Any:
-    return Client().get(path, headers=heads(name, **more))
-
-
-def test_a_running_workspace_is_told_with_its_port(public: Callable[..., PublicPort]) -> None:
+def test_a_running_workspace_is_returned_with_its_port(public: Callable[..., PublicPort]) -> None:
     found = public()
     answer = ask(f"{found.hash}.localhost")
     assert (answer.status_code, answer["X-Upstream"], answer.content) == (200, "10.200.0.9:8080", b"")
     assert ask(f"{found.hash.upper()}.LOCALHOST.").status_code == 200
 
 
-class Inner:
-    """Stands for Django behind the door."""
-
-    def __call__(self, environ: Any, start_response: Any) -> list[bytes]:
-        start_response("404 Not Found", [])
-        return [b"inner"]
-
-
-def through_door(name: str, path: str = PORT, method: str = "GET", **more: str) -> tuple[str, str]:
-    """Status and upstream."""
-    given = {f"HTTP_{key.upper().replace('-', '_')}": value for key, value in heads(name, **more).items()}
-    seen: list[Any] = []
-    EdgeAuthFastPath(Inner())({"PATH_INFO": path, "REQUEST_METHOD": method, **given}, lambda *told: seen.append(told))
-    ((status, told),) = seen
-    return status[:3], dict(told).get("X-Upstream", "")
-
-
-def test_the_door_gives_the_ordinary_answer_and_leaves_all_else(
+def test_the_fast_path_gives_the_ordinary_answer_and_passes_on_all_else(
     public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(last_used, "record_use", told.append)
+    recorded: list[str] = []
+    monkeypatch.setattr(last_used, "record_use", recorded.append)
     found = public()
     name = f"{found.hash}.localhost"
-    assert through_door(name) == ("200", "10.200.0.9:8080")
-    assert told == [found.workspace_id]
+    assert through_fast_path(name) == ("200", "10.200.0.9:8080")
+    assert recorded == [found.workspace_id]
     for given in (
         {"X_Edge_Secret": "lie"},
         {"X_Edge_Secret": "lü\u20ac"},
         {"path": WAKE},
         {"path": "/workspace"},
         {"method": "POST"},
-        {"X_Edge_Host": "nobody.localhost"},
+        {"X_Edge_Host": "unknown.localhost"},
     ):
-        assert through_door(name, **given) == ("404", "")
+        assert through_fast_path(name, **given) == ("404", "")
     for fields in (
         {"public_access": False},
         {"ingress": ["198.51.100.0/24"]},
@@ -97,11 +51,11 @@ def test_the_door_gives_the_ordinary_answer_and_leaves_all_else(
         {"status": Status.PAUSED},
         {"ready": False},
     ):
-        assert through_door(f"{public(**fields).hash}.localhost") == ("404", "")
-    assert len(told) == 1
+        assert through_fast_path(f"{public(**fields).hash}.localhost") == ("404", "")
+    assert len(recorded) == 1
 
 
-def test_nobody_but_the_edge_is_answered(public: Callable[..., PublicPort]) -> None:
+def test_only_the_edge_is_answered(public: Callable[..., PublicPort]) -> None:
     name = f"{public().hash}.localhost"
     for path in (PORT, WAKE):
         for secret in ("", "lie", edge_secret("another key"), edge_secret(settings.SECRET_KEY)[:-1]):
@@ -188,7 +142,7 @@ def test_what_a_caller_says_of_itself_is_not_believed(
 
 
 @pytest.mark.parametrize("status", [Status.SLEEPING, Status.WAKING, Status.SUSPENDING])
-def test_one_that_sleeps_is_waited_for_elsewhere(public: Callable[..., PublicPort], status: Status) -> None:
+def test_a_sleeping_workspace_is_waited_for_elsewhere(public: Callable[..., PublicPort], status: Status) -> None:
     answer = ask(f"{public(status=status).hash}.localhost")
     assert (answer.status_code, answer.content) == (202, b"")
 
@@ -205,7 +159,7 @@ def test_one_that_sleeps_is_waited_for_elsewhere(public: Callable[..., PublicPor
         (Status.RESTARTING, "starting", True),
     ],
 )
-def test_one_that_does_not_run_is_told(
+def test_a_workspace_that_does_not_run_is_reported(
     public: Callable[..., PublicPort], status: Status, word: str, again: bool
 ) -> None:
     name = f"{public(status=status).hash}.localhost"
@@ -216,95 +170,14 @@ def test_one_that_does_not_run_is_told(
     assert word in ask(name, Accept="text/html").content.decode()
 
 
-def test_a_request_is_a_use_and_redis_is_not_told_of_each(
+def test_a_request_is_a_use_and_redis_is_not_notified_of_each(
     public: Callable[..., PublicPort], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = public()
-    told: list[str] = []
-    monkeypatch.setattr(last_used, "record_use", told.append)
+    recorded: list[str] = []
+    monkeypatch.setattr(last_used, "record_use", recorded.append)
     for _ in range(20):
         assert ask(f"{found.hash}.localhost").status_code == 200
-    assert told == [found.workspace_id]
-    ask("nobody.localhost")
-    assert told == [found.workspace_id]
-
-
-@pytest.fixture
-def asleep(api: Caller, vmhost: FakeHost) -> PublicPort:
-    """A real workspace on the fake driver, asleep, with a public port."""
-    made = make(api, vmhost, Status.RUNNING, slug="the-box", mode="permanent")
-    assert api.post("/workspace/the-box/public-access", {"port": 8080}).status_code == 201
-    Workspace.objects.filter(pk=made).update(suspend_after=600)
-    bring(api, vmhost, made, Status.SLEEPING)
-    return PublicPort.objects.get()
-
-
-def storm(name: str, count: int) -> list[Any]:
-    async def all_of_them() -> list[Any]:
-        client = AsyncClient()
-        return list(await asyncio.gather(*(client.get(WAKE, headers=heads(name)) for _ in range(count))))
-
-    return asyncio.run(all_of_them())
-
-
-def wakes() -> int:
-    return Operation.objects.filter(kind=OperationKind.WAKE).count()
-
-
-def test_a_request_wakes_a_sleeping_workspace_and_is_then_let_in(vmhost: FakeHost, asleep: PublicPort) -> None:
-    (answer,) = storm(f"{asleep.hash}.localhost", 1)
-    row = Workspace.objects.get()
-    assert (answer.status_code, answer["X-Upstream"]) == (200, f"{row.ip}:8080")
-    assert (row.status, row.ready, vmhost.driver.resync_count(row.pk)) == ("running", True, 1)
-    assert last_used.last_used(row.pk) > 0
-
-
-def test_a_storm_makes_one_wake_and_all_are_let_in(vmhost: FakeHost, asleep: PublicPort) -> None:
-    vmhost.driver.delays["start"] = 0.5
-    answers = storm(f"{asleep.hash}.localhost", 100)
-    assert {answer.status_code for answer in answers} == {200}
-    assert wakes() == 1
-
-
-def test_a_wake_that_fails_is_told_and_the_next_request_tries_again(vmhost: FakeHost, asleep: PublicPort) -> None:
-    vmhost.driver.fail_next("start", BackendUnavailable("The hypervisor is away."), times=3)
-    (answer,) = storm(f"{asleep.hash}.localhost", 1)
-    assert (answer.status_code, answer["Retry-After"]) == (503, "2")
-    assert Workspace.objects.get().status == Status.SLEEPING
-    (answer,) = storm(f"{asleep.hash}.localhost", 1)
-    assert answer.status_code == 200
-
-
-def test_a_workspace_that_was_stopped_in_its_sleep_is_told(api: Caller, vmhost: FakeHost, asleep: PublicPort) -> None:
-    assert api.post("/workspace/the-box/stop").status_code == 200
-    (answer,) = storm(f"{asleep.hash}.localhost", 1)
-    assert (answer.status_code, answer.json()["code"]) == (503, "workspace_not_running")
-    assert "does not run" in answer.json()["message"]
-    assert wakes() == 0
-
-
-def test_a_closed_port_wakes_nobody(api: Caller, vmhost: FakeHost, asleep: PublicPort) -> None:
-    api.send("PATCH", "/workspace/the-box/network", {"public_access": False})
-    (answer,) = storm(f"{asleep.hash}.localhost", 1)
-    assert (answer.status_code, wakes(), Workspace.objects.get().status) == (404, 0, "sleeping")
-
-
-def test_an_open_connection_keeps_a_workspace_awake(api: Caller, vmhost: FakeHost) -> None:
-    made = make(api, vmhost, Status.RUNNING)
-
-    def idle_is_over() -> Workspace:
-        due = {"mode": Mode.PERMANENT, "suspend_after": 120, "idle_due_at": timezone.now() - timedelta(seconds=1)}
-        Workspace.objects.filter(pk=made).update(**due)
-        redis_client().delete(last_used._key(made))
-        sweep_due()
-        vmhost.settle()
-        return Workspace.objects.get(pk=made)
-
-    vmhost.driver.connections[made] = [8080]
-    row = idle_is_over()
-    assert row.status == Status.RUNNING
-    assert row.idle_due_at is not None
-    assert row.idle_due_at > timezone.now()
-    assert last_used.is_in_use(made, 60)
-    vmhost.driver.connections[made] = []
-    assert idle_is_over().status == Status.SLEEPING
+    assert recorded == [found.workspace_id]
+    ask("unknown.localhost")
+    assert recorded == [found.workspace_id]

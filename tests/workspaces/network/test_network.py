@@ -9,8 +9,8 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, until
 from tests.workspaces.rows import make_workspace
+from tests.workspaces.workspace_states import make, until
 from vmbackend.errors import BackendUnavailable
 from vmbackend.policy import NetworkPolicy
 from workspaces.host.process import reconcile
@@ -81,7 +81,7 @@ def test_a_new_workspace_begins_with_what_its_creation_says(api: Caller, vmhost:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "stored"),
     [
         ("API.Example.COM", "api.example.com"),
         ("example.com.", "example.com"),
@@ -96,8 +96,8 @@ def test_a_new_workspace_begins_with_what_its_creation_says(api: Caller, vmhost:
         (" example.com ", "example.com"),
     ],
 )
-def test_destinations_are_kept_in_one_form(api: Caller, made: str, given: str, kept: str) -> None:
-    assert change(api, {"egress": [given, given]})["network"]["egress"] == [kept]
+def test_destinations_are_stored_in_one_form(api: Caller, made: str, given: str, stored: str) -> None:
+    assert change(api, {"egress": [given, given]})["network"]["egress"] == [stored]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_destinations_are_kept_in_one_form(api: Caller, made: str, given: str, k
         (7, ""),
     ],
 )
-def test_destinations_that_are_none_are_told_by_their_place(
+def test_invalid_destinations_are_reported_by_their_index(
     api: Caller, vmhost: FakeHost, made: str, given: Any, word: str
 ) -> None:
     answer = change(api, {"egress": ["example.com", given]}, 400)
@@ -164,7 +164,7 @@ def test_destinations_that_are_none_are_told_by_their_place(
         {"ingress": None},
     ],
 )
-def test_wrong_types_and_ranges_are_told(api: Caller, made: str, body: dict[str, Any]) -> None:
+def test_wrong_types_and_ranges_are_reported(api: Caller, made: str, body: dict[str, Any]) -> None:
     answer = change(api, body, 400)
     assert answer["code"] == "validation_error"
     assert {key.split("[")[0].split(".")[0] for key in answer["details"]} == set(body)

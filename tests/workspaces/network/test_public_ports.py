@@ -11,9 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.test_shapes import assert_fits
+from tests.workspaces.workspace_states import make
 from workspaces.models import PublicPort, Workspace
 from workspaces.network import serializers
 from workspaces.network.services import MAX_PORTS
@@ -110,7 +110,7 @@ def test_shutting_ends_what_is_open(api: Caller, vmhost: FakeHost, made: str, ch
         ({"port": 80, "slug": "s" * 43}, "slug"),
     ],
 )
-def test_what_is_no_port_is_told(api: Caller, made: str, body: dict[str, Any], field: str) -> None:
+def test_an_invalid_port_is_reported(api: Caller, made: str, body: dict[str, Any], field: str) -> None:
     answer = api.post(PATH, body)
     assert (answer.status_code, answer.json()["code"]) == (400, "validation_error")
     assert list(answer.json()["details"]) == [field]
@@ -155,7 +155,7 @@ def test_a_workspace_without_public_ports_costs_no_query_more(api: Caller) -> No
     assert not [query for query in seen.captured_queries if "publicport" in query["sql"]]
 
 
-def test_bodies_are_as_the_document_tells(api: Caller, made: str) -> None:
+def test_bodies_match_the_document(api: Caller, made: str) -> None:
     for method, path, body, shape in (
         ("GET", "network", None, serializers.NetworkResponse()),
         ("PUT", "network", {"egress_ports": [443]}, serializers.NetworkChangedResponse()),

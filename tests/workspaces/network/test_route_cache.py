@@ -1,4 +1,4 @@
-"""What the edge may know by itself for the rest of a second: which answers are kept, and what makes them forgotten."""
+"""What the edge may know by itself for the rest of a second: which answers are cached, and what invalidates them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from common.errors import VMUnavailable
 from edge.route_cache import RouteCache, route_cache_folder
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import bring, make
 from tests.workspaces.network.clock import SECOND, Clock, found
-from tests.workspaces.network.test_edge import through_door
+from tests.workspaces.network.edge_requests import through_fast_path
+from tests.workspaces.workspace_states import bring, make
 from vmbackend.models import Host
 from workspaces import route_cache
 from workspaces.edge_auth import fast_path
@@ -42,22 +42,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return route_cache_folder(tmp_path / "run")
 
 
-def test_the_answer_for_an_open_port_is_kept_for_its_second(
+def test_the_answer_for_an_open_port_is_cached_for_its_second(
     public: Callable[..., PublicPort], clock: Clock, folder: Path
 ) -> None:
     port = public()
     PublicPort.objects.filter(pk=port.pk).update(slug="my-app")
     for name in (port.hash, port.hash.upper(), f"my-app-{port.hash}"):
-        assert through_door(f"{name}.localhost")[0] == "200"
+        assert through_fast_path(f"{name}.localhost")[0] == "200"
     names = sorted([port.hash, f"my-app-{port.hash}"])
     assert found(folder) == [f"{SECOND}/{name}/10.200.0.9:8080" for name in names]
     assert folder.stat().st_mode & 0o077 == 0
 
 
-def test_only_what_holds_for_every_visitor_is_kept(
+def test_only_what_holds_for_every_visitor_is_cached(
     public: Callable[..., PublicPort], clock: Clock, folder: Path
 ) -> None:
-    assert through_door(f"{public(ingress=['192.0.2.0/24']).hash}.localhost")[0] == "200"
+    assert through_fast_path(f"{public(ingress=['192.0.2.0/24']).hash}.localhost")[0] == "200"
     for fields in (
         {"public_access": False},
         {"ingress": ["198.51.100.0/24"]},
@@ -67,23 +67,23 @@ def test_only_what_holds_for_every_visitor_is_kept(
         {"status": Status.PAUSED},
         {"ready": False},
     ):
-        assert through_door(f"{public(**fields).hash}.localhost")[0] == "404"
-    assert through_door(f"{public().hash}.localhost", X_Edge_Secret="lie")[0] == "404"
+        assert through_fast_path(f"{public(**fields).hash}.localhost")[0] == "404"
+    assert through_fast_path(f"{public().hash}.localhost", X_Edge_Secret="lie")[0] == "404"
     assert found(folder) == []
 
 
-def test_what_was_looked_up_before_the_second_began_is_not_kept(
+def test_what_was_looked_up_before_the_second_began_is_not_cached(
     public: Callable[..., PublicPort], clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, real = f"{public().hash}.localhost", fast_path.find_target
 
-    def slow(*told: str) -> Any:
-        target = real(*told)
+    def slow(*args: str) -> Any:
+        target = real(*args)
         clock.now += 1
         return target
 
     monkeypatch.setattr(fast_path, "find_target", slow)
-    assert through_door(name)[0] == "200"
+    assert through_fast_path(name)[0] == "200"
     assert found(folder) == []
 
 
@@ -142,7 +142,7 @@ def test_a_change_is_known_to_the_edge_at_once(
     made, labels = published(api, vmhost)
     clock.now += 1
     for label in labels:
-        assert through_door(f"{label}.localhost")[0] == "200"
+        assert through_fast_path(f"{label}.localhost")[0] == "200"
     assert len(found(folder)) == 2
     change(api, vmhost, made)
     assert found(folder) == []
@@ -159,7 +159,7 @@ def test_other_ports_answers_stay(
     made, _ = published(api, vmhost)
     clock.now += 1
     other = public()
-    assert through_door(f"{other.hash}.localhost")[0] == "200"
+    assert through_fast_path(f"{other.hash}.localhost")[0] == "200"
     stop(api, vmhost, made)
     assert found(folder) == [f"{clock.now}/{other.hash}/10.200.0.9:8080"]
 
@@ -168,7 +168,7 @@ def test_a_change_that_is_taken_back_forgets_nothing(
     public: Callable[..., PublicPort], clock: Clock, folder: Path
 ) -> None:
     port = public()
-    assert through_door(f"{port.hash}.localhost")[0] == "200"
+    assert through_fast_path(f"{port.hash}.localhost")[0] == "200"
     with transaction.atomic():
         transition(port.workspace, Status.STOPPING)
         transaction.set_rollback(True)
@@ -178,10 +178,10 @@ def test_a_change_that_is_taken_back_forgets_nothing(
 def test_memory_is_saved_only_when_every_request_is_asked_about(
     api: Caller, vmhost: FakeHost, clock: Clock, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever ordered the sleep died right after its commit."""
+    """The process that requested the sleep died right after its commit."""
     made, labels = published(api, vmhost)
     clock.now += 1
-    assert through_door(f"{labels[0]}.localhost")[0] == "200"
+    assert through_fast_path(f"{labels[0]}.localhost")[0] == "200"
     monkeypatch.setattr(route_cache, "invalidate_routes", lambda workspace, more=(): None)
     seen: list[list[str]] = []
     real = vmhost.driver.sleep
@@ -195,7 +195,7 @@ def test_memory_is_saved_only_when_every_request_is_asked_about(
     assert seen == [[]]
 
 
-def test_an_address_that_visitors_may_still_be_sent_to_is_nobodys_new_one(
+def test_an_address_that_visitors_may_still_be_sent_to_is_not_assigned_again(
     vmhost: FakeHost, clock: Clock, folder: Path
 ) -> None:
     host = Host.objects.get()
@@ -216,18 +216,18 @@ def test_a_file_system_that_fails_stops_no_change(
 ) -> None:
     port = public()
     folder.write_text("in the way")
-    assert through_door(f"{port.hash}.localhost") == ("200", "10.200.0.9:8080")
+    assert through_fast_path(f"{port.hash}.localhost") == ("200", "10.200.0.9:8080")
     transition(port.workspace, Status.STOPPING)
     assert Workspace.objects.get().status == Status.STOPPING
     assert "until the second ends" in caplog.text
 
 
-def test_where_no_instance_runs_nothing_is_kept_or_told(
+def test_where_no_instance_runs_nothing_is_cached_or_notified(
     public: Callable[..., PublicPort], folder: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = public()
     folder.parent.rmdir()
-    assert through_door(f"{port.hash}.localhost")[0] == "200"
+    assert through_fast_path(f"{port.hash}.localhost")[0] == "200"
     transition(port.workspace, Status.STOPPING)
     assert caplog.text == ""
     assert not folder.parent.exists()

@@ -19,7 +19,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return tmp_path / "kept"
+    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -70,22 +70,22 @@ def test_a_half_made_folder_is_used_on(answers: RouteCache, clock: Clock, folder
     assert answers.cached_addresses() == {"10.0.0.1", "10.0.0.2"}
 
 
-def test_nothing_is_kept_any_more_however_many_answer_late(answers: RouteCache, clock: Clock, folder: Path) -> None:
+def test_nothing_is_cached_any_more_however_many_answer_late(answers: RouteCache, clock: Clock, folder: Path) -> None:
     """All threads look up before; some of them keep while it is forgotten, by two at once."""
     labels = [f"label{number}" for number in range(200)]
     ready = threading.Barrier(6)
 
-    def keeper() -> None:
+    def writer() -> None:
         ready.wait()
         for label in labels:
             answers.store(SECOND, label, "10.0.0.1:80")
 
-    def forgetter() -> None:
+    def invalidator() -> None:
         ready.wait()
         for label in labels:
             answers.invalidate([label])
 
-    threads = [threading.Thread(target=work) for work in (keeper,) * 4 + (forgetter,) * 2]
+    threads = [threading.Thread(target=work) for work in (writer,) * 4 + (invalidator,) * 2]
     for thread in threads:
         thread.start()
     for thread in threads:

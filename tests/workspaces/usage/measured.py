@@ -90,13 +90,13 @@ class MeasuredHost:
             self.monotonic += 1
 
     def pass_by(self, count: float) -> None:
-        """Time in which nobody measures."""
+        """Time in which nothing is measured."""
         self.wall += count
         self.monotonic += count
 
     def restart_machine(self, row: Workspace) -> None:
         self.driver.destroy(row.pk)
-        time.sleep(0.002)  # the fake driver tells runs apart by the time they began
+        time.sleep(0.002)  # the fake driver distinguishes runs by the time they began
         self.driver.start(row.pk)
 
     def flush(self) -> None:

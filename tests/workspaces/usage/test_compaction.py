@@ -105,10 +105,10 @@ def test_each_tier_is_kept_as_long_as_it_reaches(api: Caller) -> None:
         now += 300
         compact_usage(now)
         for number in (2, 3):
-            kept = points(row, number)
+            remaining = points(row, number)
             oldest = TIERS[number].floor(now - TIERS[number].window)
             slack = TIERS[number + 1].resolution + LATE_SECONDS
-            assert all(point.start >= oldest - slack for point in kept), (number, now)
+            assert all(point.start >= oldest - slack for point in remaining), (number, now)
     assert [point.net_rx_bytes for point in points(row, 4)] == [60, 60, 60]
     compact_usage(NOON + 2 * DAY)
     assert [point.net_rx_bytes for point in points(row, 5)] == [180]

@@ -34,7 +34,7 @@ def test_what_was_used_before_the_first_look_counts_too(host: MeasuredHost) -> N
     assert cpu_total(row) == 7 * CPU
 
 
-def test_counters_that_begin_anew_are_never_negative_and_nothing_counts_twice(host: MeasuredHost) -> None:
+def test_reset_counters_are_never_negative_and_nothing_counts_twice(host: MeasuredHost) -> None:
     row = host.machine()
     host.seconds(10, row, cpu_time_ns=CPU)
     host.restart_machine(row)
@@ -54,7 +54,7 @@ def test_counters_of_a_new_process_count_even_where_they_are_beyond_the_old_ones
     assert cpu_total(row) == 105 * CPU
 
 
-def test_where_the_backend_cannot_name_the_process_one_lower_counter_tells_of_another() -> None:
+def test_where_the_backend_cannot_name_the_process_a_lower_counter_means_another_process() -> None:
     before = Sample(0, "", cpu_time_ns=100, net_rx_bytes=50)
     used = amounts_between(before, Sample(1, "", cpu_time_ns=120, net_rx_bytes=10))
     assert (used.cpu_time_ns, used.net_rx_bytes) == (120, 10)
@@ -75,7 +75,7 @@ def test_a_device_that_goes_takes_nothing_back_in_the_same_process() -> None:
     assert (used.cpu_time_ns, used.disk_read_bytes) == (20, 0)
 
 
-def test_a_time_that_nobody_measured_counts_and_makes_no_point(host: MeasuredHost) -> None:
+def test_an_unmeasured_time_counts_and_makes_no_point(host: MeasuredHost) -> None:
     row = host.machine()
     host.seconds(60, row, cpu_time_ns=CPU)
     host.pass_by(180)

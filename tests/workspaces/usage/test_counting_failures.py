@@ -150,9 +150,7 @@ def test_a_commit_of_a_process_that_ended_is_not_counted_again_by_the_next(
     assert cpu_total(row) == metered_cpu(row) == 95 * CPU
 
 
-def test_while_the_writer_is_behind_measures_are_kept_together(
-    host: MeasuredHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_while_the_writer_is_behind_measures_are_merged(host: MeasuredHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "MAX_MINUTES", 3)
     row = host.machine()
     host.writer.is_behind = True

@@ -152,7 +152,7 @@ def test_whose_use_it_is_stands_once_for_all_its_records(host: MeasuredHost) -> 
     assert sum(record.period_ms for record in MeterRecord.objects.filter(metered__workspace_id=row.pk)) == 180_000
 
 
-def test_the_chart_is_kept_for_a_minute(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chart_is_cached_for_a_minute(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     row = make_workspace(api.account)
     metered(row, time.time())
     first = api.get(f"/workspace/{row.pk}/usage/credits/chart").json()

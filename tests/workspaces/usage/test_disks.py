@@ -69,7 +69,7 @@ def test_each_guest_is_asked_once_in_a_while(disks: DiskMeter, guests: Guests) -
     assert len(guests.asked) == 4
 
 
-def test_silent_guests_hold_up_nobody_who_looks(disks: DiskMeter, guests: Guests) -> None:
+def test_silent_guests_do_not_delay_reads(disks: DiskMeter, guests: Guests) -> None:
     guests.silent = {f"silent{n}" for n in range(THREADS - 1)}
     disks.machines = [*guests.silent, "honest"]
     disks.query_due(time.monotonic())

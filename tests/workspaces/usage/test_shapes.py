@@ -14,7 +14,7 @@ from workspaces.usage import serializers
 
 
 @pytest.mark.django_db
-def test_bodies_are_as_the_document_tells(host: MeasuredHost, api: Caller) -> None:
+def test_bodies_match_the_document(host: MeasuredHost, api: Caller) -> None:
     row = host.machine()
     host.wall += 400
     host.seconds(65, row, cpu_time_ns=CPU)

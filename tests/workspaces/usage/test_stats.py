@@ -153,7 +153,7 @@ def test_each_api_call_to_a_workspace_counts_once(api: Caller, stranger: Caller)
 
 
 @pytest.mark.django_db
-def test_calls_that_redis_did_not_take_are_told_later(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_redis_did_not_take_are_reported_later(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> None:
         raise redis.ConnectionError("away")
 
@@ -220,7 +220,7 @@ def test_info_of_a_workspace_without_a_machine_needs_no_host(api: Caller) -> Non
 
 
 @pytest.mark.django_db
-def test_a_silent_host_is_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_host_is_reported(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     from celery import current_app
 
     monkeypatch.setattr("workspaces.host_rpc.REPLY_SECONDS", 0.1)

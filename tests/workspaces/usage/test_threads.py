@@ -1,4 +1,4 @@
-"""The threads of the sampler: each goes on whatever fails, and ends when it is told to."""
+"""The threads of the sampler: each goes on whatever fails, and ends when it is stopped."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_rounds_begin_in_the_middle_of_a_second(wall: float, wait: float) -> Non
     assert sampling.until_next_round(wall) == pytest.approx(wait)
 
 
-def test_a_failure_is_told_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     trouble = FailureLog("thing")
     for _ in range(5):
         trouble.begin(ValueError("away"))

@@ -79,7 +79,7 @@ def test_lists_reach_as_far_as_the_credential(api: Caller, scoped: Callable[...,
     Activity.objects.create(account=api.account, workspace_id=here.pk, event="started")
     Activity.objects.create(account=api.account, workspace_id=there.pk, event="started")
     Activity.objects.create(account=api.account, workspace_id="ws_gone", event="deleted")
-    for caller, seen, told in (
+    for caller, seen, returned in (
         (api, {here.pk, there.pk}, {here.pk, there.pk, "ws_gone"}),
         (scoped(api, Scope.NAMESPACE, namespace_id=elsewhere.pk, namespace_slug="other"), {there.pk}, {there.pk}),
         (scoped(api, Scope.WORKSPACE, namespace_id=here.namespace_id, workspace_id=here.pk), {here.pk}, {here.pk}),
@@ -87,7 +87,7 @@ def test_lists_reach_as_far_as_the_credential(api: Caller, scoped: Callable[...,
         assert set(caller.get("/workspace/usage").json()["usage"]) == seen
         body = caller.get("/workspace/activity").json()
         assert set(body["window_aggregated"]) == seen
-        assert set(body["history"]) == told
+        assert set(body["history"]) == returned
 
 
 @pytest.mark.parametrize("path", ["/workspace/usage", "/workspace/activity", "/workspace/activity?from=2026-01-01"])
@@ -166,7 +166,7 @@ def test_a_history_is_bounded_and_says_so(
     assert (len(body["history"][row.pk]), body["truncated"]) == (5, truncated)
 
 
-def test_the_last_day_is_told_where_only_a_later_end_is_given(api: Caller) -> None:
+def test_the_last_day_is_returned_where_only_a_later_end_is_given(api: Caller) -> None:
     row = make_workspace(api.account)
     Activity.objects.create(account=api.account, workspace_id=row.pk, event="started")
     body = api.get("/workspace/activity?to=9999-12-31T00:00:00Z").json()
@@ -250,7 +250,7 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     assert not UsagePoint.objects.exists()
     assert not Usage.objects.exists()
     assert sum(record.cpu_time_ns for record in MeterRecord.objects.filter(metered__workspace_id=key)) == 70 * CPU
-    # The ten seconds that were being gathered; nobody can ask for them any more.
+    # The ten seconds that were being gathered; no request returns them any more.
     assert set(redis_client().keys(redis_key(f"usage:{key}:*"))) <= {redis_key(f"usage:{key}:1").encode()}
 
 
@@ -268,7 +268,7 @@ def test_staff_see_usage_and_metering_and_change_neither(host: MeasuredHost) -> 
         assert staff.post(f"/admin/workspaces/{model}/{key}/delete/", {"post": "yes"}).status_code == 403
 
 
-def test_without_redis_the_rows_are_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_redis_the_rows_are_returned(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> None:
         raise redis.ConnectionError("away")
 

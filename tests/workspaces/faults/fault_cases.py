@@ -101,7 +101,7 @@ def machine(host: FakeHost, account: Account, status: Status = RUNNING, **fields
 
 
 def begin(host: FakeHost, account: Account, case: Case) -> str:
-    """A workspace with the operation of the case queued and its bell held; returns its id."""
+    """A workspace with the operation of the case queued and its task held; returns its id."""
     host.hold_tasks()
     if case.begins is None:
         row = make_workspace(
@@ -116,7 +116,7 @@ def begin(host: FakeHost, account: Account, case: Case) -> str:
 
 
 def come_to_rest(host: FakeHost) -> None:
-    """At most two passes of reconcile, with what they ring for."""
+    """At most two passes of reconcile, with the tasks they send."""
     host.settle_across_deaths()
     for _ in range(2):
         repaired = reconcile(host.runtime)
@@ -136,12 +136,12 @@ MACHINE_OF: dict[Status, frozenset[MachineState]] = {
 }
 
 
-def leftovers(host: FakeHost, *ids: str) -> list[str]:
+def inconsistencies(host: FakeHost, *ids: str) -> list[str]:
     """Everything that is not as it shall be when all has come to rest; `ids` are the workspaces made so far."""
     rows = {row.pk: row for row in Workspace.objects.filter(pk__in=ids)}
     inventory = host.driver.inventory()
     wrong = [f"{op.kind} is still {op.state}" for op in Operation.objects.filter(state__in=LIVE)]
-    wrong += [f"{key} is left over" for key in inventory.ids() - set(rows)]
+    wrong += [f"{key} is an orphan" for key in inventory.ids() - set(rows)]
     for key, row in rows.items():
         state = inventory.domains.get(key, MachineState.ABSENT)
         wrong += [f"{key}: {problem}" for problem in _disagreements(row, state)]
@@ -169,7 +169,7 @@ def _disagreements(row: Workspace, state: MachineState) -> list[str]:
     return [sentence for sentence, holds in truths.items() if not holds]
 
 
-MOVES: dict[Status, tuple[Callable[..., Any], Status]] = {
+NEXT_OPERATION: dict[Status, tuple[Callable[..., Any], Status]] = {
     RUNNING: (power.workspace_restart, RUNNING),
     STOPPED: (power.workspace_start, RUNNING),
     Status.LOST: (power.workspace_start, RUNNING),
@@ -179,28 +179,28 @@ MOVES: dict[Status, tuple[Callable[..., Any], Status]] = {
 }
 
 
-def act(host: FakeHost, key: str, *, move: bool = True) -> list[str]:
+def act(host: FakeHost, key: str, *, operate: bool = True) -> list[str]:
     """The owner goes on with the workspace, then deletes it; afterwards nothing may be left."""
     row = Workspace.objects.filter(pk=key).first()
     if row is None:
-        return leftovers(host, key)
+        return inconsistencies(host, key)
     wrong: list[str] = []
-    if move and Status(row.status) in MOVES:
-        service, leads_to = MOVES[Status(row.status)]
+    if operate and Status(row.status) in NEXT_OPERATION:
+        service, leads_to = NEXT_OPERATION[Status(row.status)]
         service(workspace=row, actor=ACTOR)
         host.settle()
         row.refresh_from_db()
         if row.status != leads_to:
             wrong.append(f"{service.__name__} led to {row.status}: {row.error_message}")
-        wrong += leftovers(host, key)
+        wrong += inconsistencies(host, key)
     workspace_delete(workspace=row, actor=ACTOR)
     host.settle()
     if Workspace.objects.filter(pk=key).exists():
         wrong.append("it could not be deleted")
-    return wrong + leftovers(host, key)
+    return wrong + inconsistencies(host, key)
 
 
-def told(key: str, *parts: str) -> bool:
+def activity_mentions(key: str, *parts: str) -> bool:
     """Whether the workspace's activity says one of these."""
     details = Activity.objects.filter(workspace_id=key).values_list("detail", flat=True)
     return any(part in detail for detail in details for part in parts)

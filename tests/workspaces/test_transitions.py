@@ -9,7 +9,7 @@ import pytest
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.moves import make, no_free_waiting_place, status_of
+from tests.workspaces.workspace_states import make, no_free_waiting_place, status_of
 from vmbackend.driver import MachineState
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Operation, Workspace
@@ -51,7 +51,7 @@ AFTER = {
         "lost": "destroyed", "failed": "destroyed", "destroyed": "destroyed",
     },
 }  # fmt: skip
-ROWS = [(move, before, after) for move, states in AFTER.items() for before, after in states.items()]
+ROWS = [(action, before, after) for action, states in AFTER.items() for before, after in states.items()]
 MACHINE = {
     "running": MachineState.RUNNING,
     "stopped": MachineState.OFF,
@@ -60,22 +60,22 @@ MACHINE = {
 }
 
 
-def call(api: Caller, made: str, move: str) -> Any:
-    if move == "destroy":
+def call(api: Caller, made: str, action: str) -> Any:
+    if action == "destroy":
         return api.delete(f"/workspace/{made}/lifecycle")
-    return api.post(f"/workspace/{made}/{move}")
+    return api.post(f"/workspace/{made}/{action}")
 
 
-@pytest.mark.parametrize(("move", "before", "after"), ROWS)
-def test_each_call_from_each_state(api: Caller, vmhost: FakeHost, move: str, before: str, after: str) -> None:
+@pytest.mark.parametrize(("action", "before", "after"), ROWS)
+def test_each_call_from_each_state(api: Caller, vmhost: FakeHost, action: str, before: str, after: str) -> None:
     made = make(api, vmhost, Status(before))
-    answer = call(api, made, move)
+    answer = call(api, made, action)
     if after in MACHINE:
         assert (answer.status_code, answer.json()["success"]) == (200, True)
         assert status_of(made) == after
         assert vmhost.driver.state(made) is MACHINE[after]
         assert Workspace.objects.get(pk=made).ready is (after == "running")
-        if move not in ("destroy", "reinstall"):
+        if action not in ("destroy", "reinstall"):
             assert answer.json()["workspace"]["info"]["status"] == after
     else:
         assert (answer.status_code, answer.json()["code"]) == (409, after)
@@ -86,24 +86,24 @@ def test_each_call_from_each_state(api: Caller, vmhost: FakeHost, move: str, bef
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
-@pytest.mark.parametrize("move", list(AFTER))
+@pytest.mark.parametrize("action", list(AFTER))
 @pytest.mark.parametrize("status", sorted(TRANSITIONAL - {Status.DELETING}))
 def test_each_call_while_something_goes_on_is_operation_in_progress(
-    api: Caller, vmhost: FakeHost, move: str, status: Status
+    api: Caller, vmhost: FakeHost, action: str, status: Status
 ) -> None:
     made = make(api, vmhost, Status.RUNNING)
     Workspace.objects.update(status=status, ready=False)
-    answer = call(api, made, move)
+    answer = call(api, made, action)
     assert (answer.status_code, answer.json()["code"]) == (409, "operation_in_progress")
     assert answer.json()["details"]["status"] == status
     assert status_of(made) == status
 
 
-@pytest.mark.parametrize(("move", "status"), [("start", "running"), ("stop", "stopped"), ("resume", "running")])
-def test_what_is_so_already_queues_nothing(api: Caller, vmhost: FakeHost, move: str, status: str) -> None:
+@pytest.mark.parametrize(("action", "status"), [("start", "running"), ("stop", "stopped"), ("resume", "running")])
+def test_what_is_so_already_queues_nothing(api: Caller, vmhost: FakeHost, action: str, status: str) -> None:
     made = make(api, vmhost, Status(status))
     before, count = api.get(f"/workspace/{made}").json()["workspace"], Operation.objects.count()
-    answer = call(api, made, move)
+    answer = call(api, made, action)
     assert answer.status_code == 200
     assert {**answer.json()["workspace"], "uptime": 0} == {**before, "uptime": 0}
     assert Operation.objects.count() == count
@@ -123,7 +123,7 @@ GOING_ON: list[tuple[str, Callable[..., Any], Status, str, bool]] = [
 
 
 @pytest.mark.parametrize(("kind", "service", "before", "shown", "process"), GOING_ON, ids=[row[0] for row in GOING_ON])
-def test_progress_is_readable_meanwhile(
+def test_progress_is_readable_during_the_operation(
     api: Caller, vmhost: FakeHost, kind: str, service: Callable[..., Any], before: Status, shown: str, process: bool
 ) -> None:
     made = make(api, vmhost, before)
@@ -141,7 +141,7 @@ def test_progress_is_readable_meanwhile(
 
 
 @pytest.mark.parametrize(
-    ("move", "before", "meanwhile", "after"),
+    ("action", "before", "during", "after"),
     [
         ("start", Status.STOPPED, "starting", "running"),
         ("stop", Status.RUNNING, "stopping", "stopped"),
@@ -153,30 +153,30 @@ def test_progress_is_readable_meanwhile(
     ],
 )
 def test_what_goes_on_after_the_wait_is_202(
-    api: Caller, vmhost: FakeHost, move: str, before: Status, meanwhile: str, after: str
+    api: Caller, vmhost: FakeHost, action: str, before: Status, during: str, after: str
 ) -> None:
     made = make(api, vmhost, before)
     vmhost.hold_tasks()
     with no_free_waiting_place():
-        answer = call(api, made, move)
+        answer = call(api, made, action)
     body = answer.json()
     assert (answer.status_code, body["success"], body["accepted"]) == (202, True, True)
-    assert status_of(made) == meanwhile
-    if move == "reinstall":
+    assert status_of(made) == during
+    if action == "reinstall":
         assert (body["reinstalled"], body["running"], body["workspace_id"]) == (False, False, made)
-    elif move != "destroy":
-        assert body["workspace"]["info"]["status"] == meanwhile
+    elif action != "destroy":
+        assert body["workspace"]["info"]["status"] == during
     vmhost.release_tasks()
     vmhost.settle()
     assert status_of(made) == after
 
 
-@pytest.mark.parametrize("move", ["stop", "restart", "pause", "reinstall", "destroy"])
-def test_a_delete_takes_a_call_that_waits_away(api: Caller, vmhost: FakeHost, move: str) -> None:
+@pytest.mark.parametrize("action", ["stop", "restart", "pause", "reinstall", "destroy"])
+def test_a_delete_takes_a_call_that_waits_away(api: Caller, vmhost: FakeHost, action: str) -> None:
     made = make(api, vmhost, Status.RUNNING)
     vmhost.hold_tasks()
     with no_free_waiting_place():
-        assert call(api, made, move).status_code == 202
+        assert call(api, made, action).status_code == 202
         assert api.delete(f"/workspace/{made}").status_code == 202
     vmhost.release_tasks()
     vmhost.settle()

@@ -1,4 +1,4 @@
-"""What a move leaves that failed, that nobody began, or whose holder came too late."""
+"""What an operation leaves that failed, that never started, or whose claim owner came too late."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.injected import Scene
-from tests.workspaces.moves import make
+from tests.workspaces.workspace_states import make
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, InvalidMachineState
 from workspaces.host.reconcile.operations import expire_operations
@@ -46,20 +46,20 @@ def test_a_destroy_past_its_deadline_leaves_a_failed_creation_failed(api: Caller
     vmhost.hold_tasks()
     lifecycle.workspace_destroy(workspace=Workspace.objects.get(pk=made), actor="owner")
     operation = Operation.objects.get(kind="destroy")
-    Operation.objects.filter(pk=operation.pk).update(attempt=1)  # somebody had begun it
+    Operation.objects.filter(pk=operation.pk).update(attempt=1)  # an earlier attempt had begun it
     make_overdue()
     assert Workspace.objects.get(pk=made).status == "failed"
 
 
-@pytest.mark.parametrize("move", ["restart", "reinstall", "resize running", "forced start", "destroy"])
-def test_what_nobody_began_leaves_the_machine_alone(api: Caller, vmhost: FakeHost, move: str) -> None:
+@pytest.mark.parametrize("action", ["restart", "reinstall", "resize running", "forced start", "destroy"])
+def test_an_operation_that_never_started_leaves_the_machine_alone(api: Caller, vmhost: FakeHost, action: str) -> None:
     """A host that is silent past the deadline comes back with its machines running: none of them is ended."""
-    case = next(case for case in cells.CASES if case.name == move)
-    made = cells.begin(vmhost, api.account, case)
+    case = next(case for case in fault_cases.CASES if case.name == action)
+    made = fault_cases.begin(vmhost, api.account, case)
     before = vmhost.driver.definition(made)
     make_overdue()
     vmhost.release_tasks()
-    cells.come_to_rest(vmhost)
+    fault_cases.come_to_rest(vmhost)
     row = Workspace.objects.get(pk=made)
     assert (row.status, row.ready, row.error_code) == ("running", True, "deadline_exceeded")
     assert vmhost.driver.state(made) is MachineState.RUNNING
@@ -68,15 +68,15 @@ def test_what_nobody_began_leaves_the_machine_alone(api: Caller, vmhost: FakeHos
     assert not Activity.objects.filter(workspace_id=made, event="ended").exists()
 
 
-@pytest.mark.parametrize("move", [power.workspace_restart, reinstall.workspace_reinstall])
+@pytest.mark.parametrize("action", [power.workspace_restart, reinstall.workspace_reinstall])
 def test_a_machine_that_could_not_be_stopped_counts_with_the_sizes_it_has(
-    api: Caller, vmhost: FakeHost, move: object
+    api: Caller, vmhost: FakeHost, action: object
 ) -> None:
-    row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT, cpu_millis=2000, memory_mb=1024)
+    row = fault_cases.machine(vmhost, api.account, mode=Mode.PERMANENT, cpu_millis=2000, memory_mb=1024)
     smaller = {"cpu_millis": 100, "memory_mb": 128}
     resources.resources_update(workspace=row, actor="owner", changes=smaller, apply=False)
     vmhost.driver.fail_next("shutdown", NO)
-    move(workspace=row, actor="owner")  # type: ignore[operator]
+    action(workspace=row, actor="owner")  # type: ignore[operator]
     vmhost.settle()
     row.refresh_from_db()
     assert (row.status, row.applied_cpu_millis, row.applied_memory_mb) == ("running", 2000, 1024)
@@ -86,8 +86,8 @@ def test_a_machine_that_could_not_be_stopped_counts_with_the_sizes_it_has(
 def test_sizes_that_a_restart_began_to_apply_stay(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process dies once the machine runs anew; the attempts after it cannot stop the machine."""
-    row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT, memory_mb=1024)
+    """The process dies once the machine runs again; the attempts after it cannot stop the machine."""
+    row = fault_cases.machine(vmhost, api.account, mode=Mode.PERMANENT, memory_mb=1024)
     resources.resources_update(workspace=row, actor="owner", changes={"memory_mb": 128}, apply=False)
     scene = Scene(vmhost, monkeypatch, "restart", "wait_ready", row.pk)
 
@@ -97,14 +97,14 @@ def test_sizes_that_a_restart_began_to_apply_stay(
 
     scene.before(die)
     power.workspace_restart(workspace=row, actor="owner")
-    cells.come_to_rest(vmhost)
+    fault_cases.come_to_rest(vmhost)
     row.refresh_from_db()
     assert (row.status, row.applied_memory_mb) == ("running", 128)
     assert vmhost.driver.definition(row.pk)["memory_mb"] == 128
 
 
 def test_a_forced_start_that_is_tried_again_does_not_end_a_machine_that_ran(api: Caller, vmhost: FakeHost) -> None:
-    row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT)
+    row = fault_cases.machine(vmhost, api.account, mode=Mode.PERMANENT)
     vmhost.driver.fail_next("wait_ready", BackendUnavailable("Away for a moment."))
     power.workspace_start(workspace=row, actor="owner", force=True)
     vmhost.settle()
@@ -112,7 +112,7 @@ def test_a_forced_start_that_is_tried_again_does_not_end_a_machine_that_ran(api:
 
 
 def test_a_forced_start_that_fails_leaves_a_machine_that_ran(api: Caller, vmhost: FakeHost) -> None:
-    row = cells.machine(vmhost, api.account, mode=Mode.PERMANENT)
+    row = fault_cases.machine(vmhost, api.account, mode=Mode.PERMANENT)
     vmhost.driver.fail_next("wait_ready", NO)
     power.workspace_start(workspace=row, actor="owner", force=True)
     vmhost.settle()
@@ -121,7 +121,7 @@ def test_a_forced_start_that_fails_leaves_a_machine_that_ran(api: Caller, vmhost
     assert vmhost.driver.state(row.pk) is MachineState.RUNNING
 
 
-def test_after_a_start_that_failed_the_stop_is_nobodys_wish(api: Caller, vmhost: FakeHost) -> None:
+def test_after_a_failed_start_the_stop_is_not_user_requested(api: Caller, vmhost: FakeHost) -> None:
     made = make(api, vmhost, Status.STOPPED)
     assert api.get(f"/workspace/{made}").json()["workspace"]["info"]["user_requested_stop"] is True
     vmhost.driver.fail_next("start", NO)
@@ -130,10 +130,10 @@ def test_after_a_start_that_failed_the_stop_is_nobodys_wish(api: Caller, vmhost:
     assert (info["status"], info["user_requested_stop"]) == ("stopped", False)
 
 
-def test_a_holder_that_fails_too_late_does_not_end_its_successors_machine(
+def test_a_claim_owner_that_fails_too_late_does_not_end_its_successors_machine(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = cells.machine(vmhost, api.account, Status.STOPPED, mode=Mode.PERMANENT)
+    row = fault_cases.machine(vmhost, api.account, Status.STOPPED, mode=Mode.PERMANENT)
 
     def overtaken(machine_id: str, timeout: float) -> None:
         make_overdue()
@@ -151,7 +151,7 @@ def test_one_that_goes_on_although_it_was_to_stop_has_its_clocks(
     api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pausing used the TTL up; a stop resumes the machine for the power button, and may fail then."""
-    row = cells.machine(
+    row = fault_cases.machine(
         vmhost, api.account, Status.PAUSED, mode=Mode.TEMPORARY, ttl_seconds=3600, ttl_action=TtlAction.PAUSE
     )
 
@@ -163,4 +163,4 @@ def test_one_that_goes_on_although_it_was_to_stop_has_its_clocks(
     power.workspace_stop(workspace=row, actor="owner")
     vmhost.settle()
     assert Workspace.objects.get(pk=row.pk).status == "running"
-    assert cells.leftovers(vmhost, row.pk) == []
+    assert fault_cases.inconsistencies(vmhost, row.pk) == []

@@ -15,7 +15,7 @@ from django.utils import timezone
 from common.errors import DomainError
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.faults import cells
+from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.injected import Scene
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
@@ -38,7 +38,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
-    return lambda status=Status.RUNNING, **fields: cells.machine(
+    return lambda status=Status.RUNNING, **fields: fault_cases.machine(
         vmhost, api.account, status, **{"mode": Mode.PERMANENT, **fields}
     )
 
@@ -97,7 +97,7 @@ def test_an_action_changed_in_the_last_moment_is_the_one_that_is_done(
     assert now(row).status == "stopped"
 
 
-def test_memory_that_is_to_be_kept_longer_is_kept(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
+def test_memory_with_a_longer_retention_is_kept(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(Status.SLEEPING, suspend_after=120, memory_expires_at=timezone.now() - timedelta(seconds=1))
     seen_by_the_sweep = now(row)
     lifecycle.set_idle(workspace=row, actor="owner", stop_after=0)
@@ -131,8 +131,8 @@ def test_ssh_switched_off_while_it_starts_is_off_when_it_runs(
     vmhost: FakeHost, machine: Callable[..., Workspace], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     row = machine(Status.STOPPED, ssh_enabled=True)
-    told: list[bool] = []
-    monkeypatch.setattr(ssh, "configure_ssh", lambda row: told.append(row.ssh_enabled))
+    configured: list[bool] = []
+    monkeypatch.setattr(ssh, "configure_ssh", lambda row: configured.append(row.ssh_enabled))
 
     def switch_off() -> None:
         changed = ssh.ssh_switch(workspace=now(row), actor="owner", enabled=False)
@@ -143,7 +143,7 @@ def test_ssh_switched_off_while_it_starts_is_off_when_it_runs(
     vmhost.settle()
     assert (now(row).status, now(row).ssh_enabled, now(row).ssh_stale) == ("running", False, False)
     started_without = step == "prepare_machine"
-    assert told == ([] if started_without else [False])
+    assert configured == ([] if started_without else [False])
     domain = vmhost.driver._store.domain(row.pk)
     assert domain is not None
     assert domain.spec.boot.ssh is not started_without
@@ -211,7 +211,7 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
     rows = [
         make_workspace(new_account(f"account {n}").account, host=host, ip=f"10.200.1.{n}", **fields) for n in (1, 2, 3)
     ]
-    gate, look, answers = threading.Barrier(len(rows)), placement.free_memory, list[str]()
+    barrier, look, answers = threading.Barrier(len(rows)), placement.free_memory, list[str]()
     vmhost.hold_tasks()
 
     def slow_look(host: Host) -> int:
@@ -220,7 +220,7 @@ def test_the_last_memory_of_a_host_goes_to_one_account(
         return found
 
     def start(row: Workspace) -> None:
-        gate.wait()
+        barrier.wait()
         try:
             power.workspace_start(workspace=row, actor="owner")
             answers.append("started")
