@@ -115,3 +115,12 @@ def test_each_invalid_setting_is_one_line() -> None:
     with pytest.raises(ImproperlyConfigured) as raised:
         Env.from_environment({"PLATFORM_PORT": "http", "PLATFORM_ACCEL": "fast"})
     assert [line.partition(":")[0] for line in str(raised.value).splitlines()] == ["PLATFORM_PORT", "PLATFORM_ACCEL"]
+
+
+def test_a_former_name_of_a_setting_is_refused_with_its_new_name() -> None:
+    with pytest.raises(ImproperlyConfigured, match="PLATFORM_ORPHAN_REMOVALS_PER_HOUR"):
+        Env.from_environment({"PLATFORM_LEFTOVER_REMOVALS_PER_HOUR": "0"})
+
+
+def test_an_empty_fault_folder_is_none() -> None:
+    assert Env.from_environment({"PLATFORM_FAULTS": ""}).faults is None

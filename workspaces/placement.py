@@ -67,7 +67,7 @@ def require_host_memory(host: Host, wanted: Amount) -> None:
 def _living_hosts() -> list[tuple[Host, int]]:
     """Hosts that accept new machines, each with the MiB promised to running machines; by name. One query."""
     hosts = _with_promised(
-        Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
+        Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR).order_by("name")
     )
     return [(host, host.promised) for host in hosts]
 

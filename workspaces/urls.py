@@ -42,7 +42,7 @@ usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
 urlpatterns = [
-    # The first, as it is requested most often: once for each request to a public port.
+    # Before the others: one request for each request to a public port that is not in the route cache.
     path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),
     path("workspace/quota", workspace({"get": "quota"})),

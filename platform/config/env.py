@@ -31,6 +31,11 @@ from pydantic import (
 from edge.address import PublicAddress
 
 PREFIX = "PLATFORM_"
+# Ignored, the former names of limits would silently become their defaults.
+RENAMED = {
+    "PLATFORM_LEFTOVER_GRACE_SECONDS": "PLATFORM_ORPHAN_GRACE_SECONDS",
+    "PLATFORM_LEFTOVER_REMOVALS_PER_HOUR": "PLATFORM_ORPHAN_REMOVALS_PER_HOUR",
+}
 _LOOPBACK = "127.0.0.1"
 _WILDCARDS = {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
 
@@ -167,6 +172,8 @@ class Env(BaseModel):
 
         Raises ImproperlyConfigured with one line for each invalid variable.
         """
+        if former := [f"{old} is now {new}." for old, new in RENAMED.items() if old in environment]:
+            raise ImproperlyConfigured("\n".join(former))
         given = {name: environment[variable(name)] for name in cls.model_fields if variable(name) in environment}
         try:
             return cls.model_validate(given)
@@ -195,7 +202,7 @@ class Env(BaseModel):
     def _empty_addresses_are_unset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        addresses = {"database_url", "redis_url", "libvirt_uri"}
+        addresses = {"database_url", "redis_url", "libvirt_uri", "faults"}
         return {name: value for name, value in values.items() if value != "" or name not in addresses}
 
     @field_validator("public_url")

@@ -114,3 +114,9 @@ def test_a_host_that_takes_no_new_machines_is_not_chosen(change: dict[str, Any])
         place()
     make_host("open")
     assert place().pk == "open"
+
+
+def test_of_equally_free_hosts_the_first_by_name_is_chosen() -> None:
+    for name in ("host-c", "host-a", "host-b"):
+        make_host(name)
+    assert place().name == "host-a"

@@ -185,7 +185,7 @@ class SSHGuestSession(GuestSession):
         result = await self._run(remote, stdin, HELPER_TIMEOUT, 4096, reserved=True)
         failure = commands.start_failure(result.exit_code, result.stderr)
         if failure is not None:
-            raise GuestCommandInvalid(f"The machine failure: {failure}")
+            raise GuestCommandInvalid(f"The machine refused: {failure}")
         if result.exit_code != 0:
             raise GuestUnreachable("The machine did not carry out the request.")
         return result.stdout

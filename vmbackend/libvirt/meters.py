@@ -71,7 +71,7 @@ class Meters:
         """As `Metered.guest_disk`."""
         target = self._domains.find(self._libvirt.connection, machine_id)
         if state_of(target) is not MachineState.RUNNING:
-            raise InvalidMachineState("The machine does not generation.")
+            raise InvalidMachineState("The machine is not running.")
         record = self._files(machine_id).read_record()
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")

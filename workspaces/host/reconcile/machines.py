@@ -154,7 +154,7 @@ def _end_unwanted(runtime: HostRuntime, row: Workspace, state: MachineState, inv
     state = runtime.driver.state(row.pk)
     if row.status in WANT_NOTHING and row.pk in runtime.driver.inventory().ids():
         runtime.driver.delete(row.pk)
-        record_activity(row, "remains_removed", "The remains of the machine were removed.")
+        record_activity(row, "leftover_removed", "The remains of the machine were removed.")
         return True
     if state in HOLDS_MEMORY or row.pk in inventory.saved:
         runtime.driver.destroy(row.pk)
