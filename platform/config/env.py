@@ -33,8 +33,8 @@ from edge.address import PublicAddress
 PREFIX = "PLATFORM_"
 # Ignored, the former names of limits would silently become their defaults.
 RENAMED = {
-    "PLATFORM_LEFTOVER_GRACE_SECONDS": "PLATFORM_ORPHAN_GRACE_SECONDS",
-    "PLATFORM_LEFTOVER_REMOVALS_PER_HOUR": "PLATFORM_ORPHAN_REMOVALS_PER_HOUR",
+    "leftover_grace_seconds": "orphan_grace_seconds",
+    "leftover_removals_per_hour": "orphan_removals_per_hour",
 }
 _LOOPBACK = "127.0.0.1"
 _WILDCARDS = {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
@@ -172,7 +172,9 @@ class Env(BaseModel):
 
         Raises ImproperlyConfigured with one line for each invalid variable.
         """
-        if former := [f"{old} is now {new}." for old, new in RENAMED.items() if old in environment]:
+        if former := [
+            f"{variable(old)} is now {variable(new)}." for old, new in RENAMED.items() if variable(old) in environment
+        ]:
             raise ImproperlyConfigured("\n".join(former))
         given = {name: environment[variable(name)] for name in cls.model_fields if variable(name) in environment}
         try:
