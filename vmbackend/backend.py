@@ -109,10 +109,13 @@ def _write_once(path: Path, content: bytes, mode: int) -> None:
 
 @lru_cache(maxsize=1)
 def guest_pool() -> GuestPool:
-    """This process's sessions to guests. Commands take at most half of its machines, so that files and logs, which
+    """This process's sessions to guests.
+
+    In streams, which runs the commands of users, these take at most half of the machines, so that files and logs, which
     are short, always find a place.
     """
-    return GuestPool(open_session, max_connections=2 * settings.ENV.commands_max)
+    env = settings.ENV
+    return GuestPool(open_session, **({"max_connections": 2 * env.commands_max} if env.role == "streams" else {}))
 
 
 def open_session(address: GuestAddress) -> GuestSession:

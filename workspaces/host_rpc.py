@@ -10,6 +10,7 @@ import redis
 from celery import current_app
 from kombu.exceptions import OperationalError
 
+from common.async_views import in_pool_thread
 from common.connections import release_connection
 from common.errors import VMUnavailable
 from common.redis import blocking_client, open_async_client, redis_client, redis_key
@@ -40,7 +41,7 @@ async def acall(queue: str, task: str, workspace_id: str, *arguments: Any) -> by
     """As `call`, to the host with this queue, for an event loop: the wait takes no thread. Raises VMUnavailable."""
     key = _reply_key()
     try:
-        await asyncio.to_thread(_send, queue, task, workspace_id, key, *arguments)
+        await in_pool_thread(_send, queue, task, workspace_id, key, *arguments)
         # A connection of its own, so that a caller that is cancelled leaves none of a pool in the middle of a reply.
         async with asyncio.timeout(REPLY_SECONDS + SLACK_SECONDS), open_async_client() as client:
             received: Any = await client.blpop([key], timeout=REPLY_SECONDS)

@@ -7,7 +7,6 @@ next request wakes the workspace.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 
 import redis
 
+from common.async_views import in_pool_thread
 from common.redis import redis_client, redis_key
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class TransferUse:
     async def arecord_chunk(self) -> None:
         """For event loops."""
         if self._is_due():
-            await asyncio.to_thread(record_use, self._workspace_id)
+            await in_pool_thread(record_use, self._workspace_id)
 
     def _is_due(self) -> bool:
         now = time.monotonic()

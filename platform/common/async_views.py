@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
@@ -83,7 +85,7 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`, which continues if the caller is cancelled: a change of a guest is completed even if its client
     disconnects.
 
-    `work` may outlive its request, so it uses `asyncio.to_thread` and not the request's thread.
+    `work` may outlive its request, so it uses `in_pool_thread` and not the request's thread.
     """
     task = asyncio.ensure_future(work)
     _running.add(task)  # the loop holds tasks weakly
@@ -94,24 +96,42 @@ async def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 @asynccontextmanager
 async def entered_in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
     """A synchronous context manager in a coroutine: it is entered and left in a thread of the loop's executor."""
-    value = await _in_pool_thread(context.__enter__)
+    value = await in_pool_thread(context.__enter__)
     try:
         yield value
     except BaseException as exc:
-        if not await _in_pool_thread(context.__exit__, type(exc), exc, exc.__traceback__):
+        if not await in_pool_thread(context.__exit__, type(exc), exc, exc.__traceback__):
             raise
     else:
-        await _in_pool_thread(context.__exit__, None, None, None)
+        await in_pool_thread(context.__exit__, None, None, None)
 
 
-async def _in_pool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def in_pool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run short work of the platform's own (Redis, the broker, a query) in a thread of a pool for just that."""
+
     def run() -> T:
         try:
             return work(*args, **kwargs)
         finally:
             connections.close_all()  # these threads last, and none may keep a connection of the database
 
-    return await asyncio.to_thread(run)
+    return await asyncio.get_running_loop().run_in_executor(_platform_threads, run)
+
+
+async def in_body_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what reads a request's body: it lasts as long as its client takes to send it."""
+    return await asyncio.get_running_loop().run_in_executor(_body_threads, partial(work, *args, **kwargs))
+
+
+async def in_render_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what makes a response of a guest's data: its size, and so its time, is the tenant's choice."""
+    return await asyncio.get_running_loop().run_in_executor(_render_threads, partial(work, *args, **kwargs))
+
+
+# Separate, so that slow senders and large responses of one tenant delay no other one's commands.
+_platform_threads = ThreadPoolExecutor(32, thread_name_prefix="platform-call")
+_body_threads = ThreadPoolExecutor(32, thread_name_prefix="request-body")
+_render_threads = ThreadPoolExecutor(4, thread_name_prefix="render")
 
 
 _running: set[asyncio.Task[Any]] = set()

@@ -153,10 +153,10 @@ def test_an_open_websocket_keeps_its_workspace_awake(instance: TestInstance, api
 
 def _make_idle(instance: TestInstance, site: Site) -> None:
     code = (
-        "from common.redis import redis_client; from workspaces.lifecycle import activity; "
+        "from common.redis import redis_client; from workspaces import last_used; "
         "from workspaces.models import Workspace; "
         "from django.utils import timezone; "
-        f"redis_client().delete(activity._key('{site.id}')); "
+        f"redis_client().delete(last_used._key('{site.id}')); "
         f"Workspace.objects.filter(pk='{site.id}').update(idle_due_at=timezone.now())"
     )
     ran = instance.command("manage", "--", "shell", "-c", code)

@@ -101,7 +101,7 @@ def test_a_directory_that_takes_no_files_is_refused_and_not_reported_full(files:
     for path in ("/run/kit/new", "/proc/new", "/sys/new", "/proc/sys/kernel/hostname"):
         answer = files.write(path, b"x", 400)
         assert answer["code"] == "path_invalid"
-    assert "only be read" in files.write("/run/kit/new", b"x", 400)["message"]
+    assert "read-only" in files.write("/run/kit/new", b"x", 400)["message"]
 
 
 def test_a_full_disk_is_reported_and_keeps_the_old_file(files: Files) -> None:

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt import network as network_module
 from vmbackend.libvirt.firewall import NetworkPort, mac_for
 from vmbackend.libvirt.network import Network
 from vmbackend.policy import NetworkPolicy
@@ -172,3 +173,33 @@ def test_an_orphaned_tap_is_removed_and_a_foreign_interface_is_not(network, gues
 def test_interface_names_fit_the_kernels_limit(network):
     assert len(network.tap_for(_ip(network, 254))) <= 15
     assert len(network.bridge) <= 15
+
+
+def test_a_tap_that_disappears_while_it_is_removed_is_no_error(tmp_path, monkeypatch):
+    """It goes with its process, between the check and the removal."""
+    made = Network(_settings("fe0077", tmp_path))
+    name = f"{made._tap_prefix}1"
+    devices = tmp_path / "net"
+    (devices / name).mkdir(parents=True)
+    monkeypatch.setattr(network_module, "_NET", devices)
+
+    def gone(*command, **options):
+        (devices / name).rmdir()
+        raise BackendUnavailable("The host's program ip failed.")
+
+    monkeypatch.setattr(network_module, "run_tool", gone)
+    made.remove_tap(name)
+
+
+def test_a_tap_that_cannot_be_removed_is_an_error(tmp_path, monkeypatch):
+    made = Network(_settings("fe0078", tmp_path))
+    name = f"{made._tap_prefix}1"
+    (tmp_path / "net" / name).mkdir(parents=True)
+    monkeypatch.setattr(network_module, "_NET", tmp_path / "net")
+
+    def fails(*command, **options):
+        raise BackendUnavailable("The host's program ip failed.")
+
+    monkeypatch.setattr(network_module, "run_tool", fails)
+    with pytest.raises(BackendUnavailable):
+        made.remove_tap(name)

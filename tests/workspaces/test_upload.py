@@ -113,6 +113,23 @@ def test_numbers_may_be_cut_anywhere(size: int) -> None:
     assert read(body, [size]) == (expected, b"")
 
 
+@pytest.mark.parametrize("length", [505, 506, 507, 4088, 4096, 60_000])
+def test_values_may_end_at_any_place_of_a_buffer(length: int) -> None:
+    """The decoder is given a growing part of the buffer: what it finds must not depend on where a part ends."""
+    fields = {"a": "x" * length, "b": 12345.5, "c": ["ü" * 300, {"d": -1e3}], "e": True, "f": 7}
+    body = json.dumps({**fields, "content": ""}, ensure_ascii=False).encode()
+    assert read(body, [len(body)]) == (fields, b"")
+    number = b'{"n":' + b" " * (length - 20) + b"123456789.25e2, " + b'"content": ""}'
+    assert read(number, [len(number)]) == ({"n": 12345678925.0}, b"")
+
+
+def test_more_than_1000_fields_are_refused() -> None:
+    body = b"{" + b'"a": 1, ' * 1001 + b'"content": ""}'
+    with pytest.raises(InvalidJson, match="1000 fields"):
+        read(body, [len(body)])
+    assert read(body.replace(b'"a": 1, ', b"", 1), [len(body)]) == ({"a": 1}, b"")
+
+
 @pytest.mark.parametrize("size", range(1, 30))
 def test_escapes_may_be_cut_anywhere(size: int) -> None:
     text = "\\/\\/\\/\\u002b\\/A\\u002B+\\/\\/\\u002f\\/"

@@ -161,7 +161,7 @@ class _Opened:
 
 
 class CommandConnections:
-    """BoundedBuffer-open connections, each of which runs one command at a time.
+    """Connections that stay open, each of which runs one command at a time.
 
     dropbear 2022.83 confuses the sessions of one connection if a command ends while another begins: with short
     commands, four at a time on one connection, a fifth failed, some of them although they had run; one at a time, none
@@ -177,11 +177,12 @@ class CommandConnections:
 
     @asynccontextmanager
     async def channel(self, command: str, *, reserved: bool = False) -> AsyncIterator[Channel]:
-        """Run `command`; waits for a free connection, or a `reserved` one. Raises GuestUnreachable.
+        """Run `command` on a free connection, with `reserved` also on a reserved one. Raises GuestUnreachable.
 
         A connection is reused only after the command ended; otherwise it is closed, which ends the command.
         """
-        async with self._reserved if reserved else self._free:
+        # The platform's own commands take the reserved ones only while commands of users hold all others.
+        async with self._reserved if reserved and self._free.locked() else self._free:
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)
             ended = False
             try:

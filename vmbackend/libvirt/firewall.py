@@ -5,9 +5,8 @@ Two tables, both named `mvm_<instance>`:
 * `bridge`: a frame from a tap passes only if (tap, MAC, IPv4 address) is an element of `guests`, for ARP as for IPv4.
   Everything else that a guest may send (IPv6, spoofed addresses, other protocols) is dropped.
 * `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; no routed
-traffic
-  comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to the
-  resolver on the bridge's address.
+  traffic comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to
+  the resolver on the bridge's address.
 
 A machine's policy is up to four chains and two sets, found by its address in the maps `out_of`, `dns_of`, `ask_of` and
 `in_of`, so the cost per packet does not depend on the number of machines:

@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.response import Response
 
+from common.async_views import in_body_thread
 from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool
@@ -156,7 +157,7 @@ async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str,
     """The whole body is read before the guest is contacted: its path may come last, and it may be malformed."""
     use = TransferUse(address.machine_id)
     with tempfile.TemporaryFile() as spool:
-        path = checked_path(await asyncio.to_thread(_receive, request, spool, use))
+        path = checked_path(await in_body_thread(_receive, request, spool, use))
         with guest_errors():
             size = await guest_pool().apush(
                 address, lambda session, chunks: _put(session, path, chunks), _spooled(spool, use), WRITE_SECONDS

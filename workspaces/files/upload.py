@@ -18,6 +18,8 @@ from common.errors import InvalidJson, PayloadTooLarge, ValidationError
 
 CHUNK = 240 * 1024  # what one request to a guest's file server carries
 MAX_SMALL = 64 * 1024  # bytes of a key, or of any value except the content
+FIRST_WINDOW = 512  # decoded at first: most keys and values are short, and decoding costs by the window
+MAX_FIELDS = 1000
 MAX_ESCAPE = len("\\u0000")
 _CHARACTERS = re.compile(rb"(?:[^\\]+|\\[^u]|\\u[0-9A-Fa-f]{4})*")
 _NUMBER_REST = re.compile(rb"[0-9.eE+-]*")
@@ -50,6 +52,7 @@ class _Body:
 
     def parse(self) -> Upload:
         fields: dict[str, Any] = {}
+        count = 0  # also of repeated names
         found = False
         self._expect(b"{")
         if self._peek() == b"}":
@@ -66,6 +69,8 @@ class _Body:
                 found = True
             else:
                 fields[key] = self._small()
+                if (count := count + 1) > MAX_FIELDS:
+                    raise InvalidJson(f"The body has more than {MAX_FIELDS} fields.")
             if self._next() == b"}":
                 break
         self._end()
@@ -109,25 +114,31 @@ class _Body:
     def _small(self) -> Any:
         """One key or value, by the standard library's decoder, of a bounded size."""
         self._skip()
+        window = FIRST_WINDOW
         while True:
+            head = self.buffer[:window]
+            text = head.decode("utf-8", errors="surrogateescape")
+            can_widen = window < min(MAX_SMALL, len(self.buffer))
             try:
-                text = self.buffer[:MAX_SMALL].decode("utf-8", errors="surrogateescape")
                 value, end = json.JSONDecoder().raw_decode(text)
             except (ValueError, RecursionError) as exc:
-                if len(self.buffer) >= MAX_SMALL or not self._fill():
+                if can_widen:
+                    window = min(8 * window, MAX_SMALL)
+                elif len(self.buffer) >= MAX_SMALL or not self._fill():
                     raise InvalidJson(
                         "The body is not valid JSON, or a field other than the content is too long."
                     ) from exc
                 continue
             used = len(text[:end].encode("utf-8", errors="surrogateescape"))
-            # A number at the end of the buffer may continue in the next chunk.
-            if not isinstance(value, str | dict | list) and self._goes_on(used) and self._fill():
-                continue
+            # A number at the end of the window, or of the buffer, may continue.
+            if not isinstance(value, str | dict | list) and _NUMBER_REST.fullmatch(head, used) is not None:
+                if can_widen:
+                    window = min(8 * window, MAX_SMALL)
+                    continue
+                if len(self.buffer) < MAX_SMALL and self._fill():
+                    continue
             self.buffer = self.buffer[used:]
             return value
-
-    def _goes_on(self, used: int) -> bool:
-        return len(self.buffer) < MAX_SMALL and _NUMBER_REST.fullmatch(self.buffer, used) is not None
 
     def _long_string(self) -> None:
         self.buffer = self.buffer[1:]

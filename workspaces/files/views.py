@@ -8,7 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, in_request_thread, run_to_end
+from common.async_views import AsyncViewSet, in_render_thread, in_request_thread, run_to_end
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
@@ -83,7 +83,7 @@ class FilesViewSet(AsyncViewSet):
             "truncated": more,
             "next_cursor": cursor_after(entries[-1].name) if more and entries else None,
         }
-        return Response(ListingResponse(listing).data)
+        return Response(await in_render_thread(lambda: ListingResponse(listing).data))
 
     @extend_schema(responses=UsageResponse)
     async def usage(self, request: ApiRequest, workspace_id: str) -> Response:

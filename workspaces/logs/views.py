@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from accounts.actors import Actor
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, entered_in_thread, in_request_thread, run_to_end
+from common.async_views import AsyncViewSet, entered_in_thread, in_render_thread, in_request_thread, run_to_end
 from common.errors import NotFound, ValidationError
 from common.openapi import MessageResponse, refused
 from common.requests import validated_query
@@ -53,8 +53,7 @@ class LogsViewSet(AsyncViewSet):
         query = validated_query(LogQuery, request)
         source, place = await in_request_thread(_find_log, request.user, workspace_id, query["source"])
         data = await _tail(source, place, query["tail_lines"])
-        logs = log_entries(data, source.name, console=source.is_console, last=query["tail_lines"])
-        return Response(LogsResponse({"source": source.name, "logs": logs}).data)
+        return Response(await in_render_thread(_logs_body, data, source, query["tail_lines"]))
 
     @extend_schema(responses=LogFilesResponse)
     async def files(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -150,3 +149,9 @@ async def _clear(logs: AllLogs) -> None:
 def _plain(response: HttpResponseBase) -> HttpResponseBase:
     response["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+def _logs_body(data: bytes, source: LogSource, last: int) -> dict[str, object]:
+    logs = log_entries(data, source.name, console=source.is_console, last=last)
+    body: dict[str, object] = LogsResponse({"source": source.name, "logs": logs}).data
+    return body
