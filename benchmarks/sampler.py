@@ -184,14 +184,14 @@ def measure(driver: Moving, ids: list[str], seconds: float, client: redis.Redis)
     written.watch()
     took: list[float] = []
     sampler = sampling.Sampler(NAME, driver)
-    tick = sampler.tick
+    tick = sampler.run_once
 
     def timed() -> None:
         begun = time.monotonic()
         tick()
         took.append(time.monotonic() - begun)
 
-    sampler.tick = timed  # type: ignore[method-assign]
+    sampler.run_once = timed  # type: ignore[method-assign]
     before = bytes_written()
     share = share_of_a_core(seconds, sampler.start)
     minutes = seconds / MINUTE
