@@ -61,12 +61,12 @@ async def running(requests: list[Request]) -> list[asyncio.Task[None]]:
 
 def test_a_running_command_holds_no_thread(api: Caller, made: str) -> None:
     async def work() -> None:
-        assert (await served(command(api, "true"))).status == 200
+        # As many at once as later, so that the bounded pools which all requests share have their threads.
+        await asyncio.gather(*(served(command(api, "true"), 30) for _ in range(30)))
         before = threads()
         requests = [command(api, "sleep 4; echo done") for _ in range(30)]
         tasks = await running(requests)
         await asyncio.sleep(1)  # the threads end by themselves
-        # The few of the loop's executor, which all requests share.
         assert threads() - before <= 10
         await asyncio.wait_for(asyncio.gather(*tasks), 30)
         assert [request.json()["stdout"] for request in requests] == ["done\n"] * len(requests)
