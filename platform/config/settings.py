@@ -53,6 +53,7 @@ ADMIN_MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "accounts.login.answer_refused_logins",
 ]
 # The admin's middleware is there, in AdminOnlyMiddleware, where these checks do not look.
 SILENCED_SYSTEM_CHECKS = ["admin.E408", "admin.E409", "admin.E410"]
@@ -144,4 +145,9 @@ LOGGING = {
         "django.request": {"level": "CRITICAL"},
     },
 }
-UNFOLD = {"SITE_TITLE": "Workspaces", "SITE_HEADER": "Workspaces", "SHOW_VIEW_ON_SITE": False}
+UNFOLD = {
+    "SITE_TITLE": "Workspaces",
+    "SITE_HEADER": "Workspaces",
+    "SHOW_VIEW_ON_SITE": False,
+    "LOGIN": {"form": "accounts.login.LoginForm"},
+}
