@@ -37,7 +37,8 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
     """
     client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
     if client_id is not None and secret is not None:
-        source = network_of(request_origin(request).ip_address)
+        inner = request._request if isinstance(request, Request) else request
+        source = network_of(request_origin(inner).ip_address)
         _failures().require_allowed(source, client_id, secret)
         actor = _by_secret(client_id, secret)
         if actor is None:
