@@ -200,15 +200,18 @@ class TestInstance:
 
 
 @contextmanager
-def new_instance(**settings: str) -> Iterator[TestInstance]:
-    """An instance that is not started yet; removed at the end, however the run ends."""
+def new_instance(*, images: bool = True, **settings: str) -> Iterator[TestInstance]:
+    """An instance that is not started yet; removed at the end, however the run ends. `images`: with those of the tests
+    in its local store.
+    """
     # Short: socket paths have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
     try:
         with _watched(folder):
             made = TestInstance(folder, **settings)
             try:
-                add_images(made.settings.images_dir / "oci", folder)
+                if images:
+                    add_images(made.settings.images_dir / "oci", folder)
                 yield made
             finally:
                 made.remove()
