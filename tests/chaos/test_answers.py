@@ -1,4 +1,4 @@
-"""What is wrong with an answer is found, and a right one passes; what a value may be after answers that did not come."""
+"""What is wrong with an answer is found; what a value may be after answers that did not come."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def found(given: Answer, sent: Sent = SENT) -> set[str]:
         answer(200, {"success": True}),
         answer(409, error("operation_in_progress")),
         answer(503, error("VM_UNAVAILABLE")),
+        answer(500, error("CREATE_FAILED")),
         answer(503, error("service_unavailable")),
         answer(404, error("path_not_found")),
         Answer(200, b"bytes", {"x-request-id": "id-1", "content-type": "application/octet-stream"}),
