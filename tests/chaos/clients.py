@@ -36,6 +36,8 @@ MACHINE = (
     Weighted(3, op.write_metadata),
     Weighted(3, op.read_workspace),
     Weighted(3, op.read_totals),
+    Weighted(3, op.read_guest),
+    Weighted(1, op.sync),
     Weighted(3, read_stream),
     Weighted(2, op.change_network),
     Weighted(2, op.make_temporary),
@@ -52,6 +54,8 @@ MACHINE = (
 CREATE_TRIES = 6
 # A client that gets no answer does not ask again at once.
 WAIT_SECONDS = 0.3
+# Between two operations: the processors are for the platform and its machines.
+THINK_SECONDS = 0.05
 
 
 class Pause:
@@ -121,6 +125,7 @@ class Client(threading.Thread):
                 self._session.expect("the run itself works", [f"{type(error).__name__}: {error!s}"])
             finally:
                 self._pause.end_operation()
+            time.sleep(THINK_SECONDS)
 
     def _do_one(self) -> None:
         known = self._session.ledger.workspaces

@@ -184,6 +184,15 @@ def read_workspace(session: Session, tracked: Tracked) -> None:
         session.expect("an acknowledged change is there", problems)
 
 
+def read_guest(session: Session, tracked: Tracked) -> None:
+    route = session.random.choice(["/overlay?path=/root", "/overlay/usage", "/logs", "/logs?source=cmd", "/logs/list"])
+    session.call("read guest", "GET", f"/workspace/{tracked.id}{route}", tracked)
+
+
+def sync(session: Session, tracked: Tracked) -> None:
+    session.call("sync", "POST", f"/workspace/{tracked.id}/overlay/sync", tracked)
+
+
 def read_totals(session: Session, tracked: Tracked) -> None:
     answer = session.call("read totals", "GET", f"/workspace/{tracked.id}/usage/totals", tracked)
     if answer.is_done:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,16 +32,28 @@ def processes_of(instance: TestInstance, role: str) -> tuple[list[int], list[int
 
 
 def orphan_processes(instance: TestInstance) -> list[str]:
-    """Processes of the instance without its supervisord above them."""
+    """Processes of the instance without its supervisord above them: by their mark, or by a path on the command line.
+
+    Machines and their resolvers outlive supervisord; they are compared with the rows instead.
+    """
     supervisor = control.supervisor_pid(instance.instance)
+    named = {pid: name for pid, name in _with_path(f"{instance.state}/") if not name.startswith(("qemu-", "dnsmasq"))}
     found = []
-    for pid, role in instance.process_tree().items():
+    for pid, name in {**named, **instance.process_tree()}.items():
         above = pid
         while above > 1 and above != supervisor:
             above = parent_of(above)
         if above != supervisor and parent_of(pid):
-            found.append(f"{role} {pid}")
+            found.append(f"{name} {pid}")
     return sorted(found)
+
+
+def _with_path(path: str) -> Iterator[tuple[int, str]]:
+    """Processes whose command line has the path, with their names; supervisord's own has it too."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if path in (entry / "cmdline").read_bytes().decode(errors="replace"):
+                yield int(entry.name), (entry / "comm").read_text().strip()
 
 
 def send(number: signal.Signals, pids: Iterable[int]) -> None:

@@ -118,10 +118,10 @@ class Run:
         report.record_check("every request ends", [] if parked else [f"some did not within {PARK_SECONDS:.0f} s"])
         report.say("quiet")
         self._require_back()
-        for session in sessions.values():
-            verify.delete_unwanted(session)
         self._check()
         verify.forget_gone(sessions)
+        for session in sessions.values():
+            verify.delete_unwanted(session)
         verify.verify_all(sessions, start_all=last)
         self._world.ledger.settle()
         self._check()

@@ -83,16 +83,16 @@ def _require(session: Session, answer: Answer) -> dict[str, object] | None:
 
 
 def delete_unwanted(session: Session) -> None:
-    """Delete what no client uses any more: what was deleted without an answer, and what an abandoned create made."""
+    """Delete what no client uses: what a delete without an answer left, what an abandoned create made, and strangers."""
     ledger = session.ledger
     for tracked in [*ledger.workspaces.values()]:
         if tracked.word == session.word and tracked.may_vanish and not tracked.deleted:
             answer = session.call("quiet delete", "DELETE", f"/workspace/{tracked.id}", tracked)
             tracked.deleted = answer.status == 404 or _require(session, answer) is not None
-    names = {made.name for made in ledger.creations.values() if made.abandoned and made.word == session.word}
+    abandoned = {made.name for made in ledger.creations.values() if made.abandoned and made.word == session.word}
     listed = _require(session, session.call("quiet list", "GET", "/workspace", params={"limit": 100}))
     for row in (listed or {}).get("workspaces", []):  # type: ignore[attr-defined]
-        if row["name"] in names:
+        if row["name"] in abandoned or row["name"] not in ledger.names:
             _require(session, session.call("quiet delete", "DELETE", f"/workspace/{row['id']}"))
 
 
