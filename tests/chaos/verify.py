@@ -83,7 +83,7 @@ def _require(session: Session, answer: Answer) -> dict[str, object] | None:
 
 
 def delete_unwanted(session: Session) -> None:
-    """Delete what no client uses: what a delete without an answer left, what an abandoned create made, and strangers."""
+    """Delete what no client uses: deletes without an answer, what an abandoned create made, and strangers."""
     ledger = session.ledger
     for tracked in [*ledger.workspaces.values()]:
         if tracked.word == session.word and tracked.may_vanish and not tracked.deleted:
