@@ -56,7 +56,6 @@ def settling(
 ) -> Iterator[Settling]:
     monkeypatch.setattr(module, "SETTLE_SECONDS", 0.2)
     made = Settling(lambda files, domain: reconciled.append(files.id))
-    # Settled one after the other, or awaited for ever, the machines that hang would keep it for longer than a test takes.
     made.settle_machines([(MachineDir(tmp_path, name), domain) for name, domain in machines.items()])
     yield made
     made.end()

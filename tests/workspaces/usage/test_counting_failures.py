@@ -10,7 +10,7 @@ from vmbackend.errors import BackendUnavailable
 from workspaces.host.metering import meter as metering
 from workspaces.host.metering import sampler as sampling
 from workspaces.host.metering import writer as writing
-from workspaces.models import MeterRecord, Usage
+from workspaces.models import MeterRecord
 
 pytestmark = pytest.mark.django_db
 
