@@ -15,7 +15,7 @@ from collections.abc import Collection
 from vmbackend.libvirt.firewall import mac_for
 from vmbackend.libvirt.process import run_tool
 
-_NO_SUCH_ENTRY = 2  # exit code of `ip`
+_NO_DEVICE, _NO_ENTRY = 1, 2  # exit codes of `ip`
 
 
 class Neighbours:
@@ -28,7 +28,7 @@ class Neighbours:
         run_tool(["ip", *self._entry(ip).split()])
 
     def remove(self, ip: str) -> None:
-        run_tool(["ip", "neigh", "del", ip, "dev", self._bridge], ok=(0, _NO_SUCH_ENTRY))
+        run_tool(["ip", "neigh", "del", ip, "dev", self._bridge], ok=(0, _NO_DEVICE, _NO_ENTRY))
 
     def replace_all(self, addresses: Collection[str]) -> None:
         """Exactly these addresses; entries that exist stay. Without the bridge there are none."""

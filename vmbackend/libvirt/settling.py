@@ -81,7 +81,7 @@ class Settling:
         failure = None
         try:
             self._reconcile(files, domain)
-        except Exception as error:  # reported by `settle_machines`; later there is nobody to raise it to
+        except Exception as error:  # raised by `settle_machines`, later only logged
             log.warning("machine %s could not be settled: %s", files.id, error)
             failure = error
         with self._changed:
