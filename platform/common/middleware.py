@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
-from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.conf import settings
+from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
@@ -63,13 +64,14 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
     """400 where the connection ended before the body did, so that no view does less than the client asked for, or more.
 
     For WSGI. The body is read here, as many views do not look at theirs. Under ASGI it is complete before any
-    middleware runs, or the request ends.
+    middleware runs, or the request ends. Bodies of files, which may be larger than memory, are read by their view.
     """
-    if request.META.get("CONTENT_LENGTH", "") in ("", "0"):
+    limit = body_limit(request.path, request.content_type or "")
+    if request.META.get("CONTENT_LENGTH", "") in ("", "0") or limit > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         return None
     try:
         _ = request.body
-    except (UnreadablePostError, RequestDataTooBig) as exc:
+    except UnreadablePostError as exc:
         return error_response(as_domain_error(exc))
     return None
 
