@@ -85,6 +85,8 @@ USE_TZ = True
 USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
+# Of the collected static files, too, whose default is 0644.
+FILE_UPLOAD_PERMISSIONS = 0o600
 
 REDIS_URL = ENV.redis_url
 # Of every key and channel, those of Celery's broker included, so that instances may share one Redis.
