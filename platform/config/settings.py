@@ -140,6 +140,11 @@ LOGGING = {
         "django_eventstream": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.
         "celery.worker.strategy": {"level": "WARNING"},
+        # A task that was not wanted any more when its worker came up.
+        "celery.worker.request": {"level": "WARNING"},
+        # A worker may come up seconds after `make run` has printed its summary, which is to be the last.
+        "celery.worker.consumer.connection": {"level": "WARNING"},
+        "celery.apps.worker": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         # A 4xx is the caller's mistake; each 5xx is logged where it is raised.

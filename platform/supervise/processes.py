@@ -136,7 +136,8 @@ def _vmhost(settings: Env) -> Process:
 
 
 def _beat() -> Process:
-    return Process("beat", _celery("beat", "--pidfile=", "-l", "warning"))
+    # --quiet: without a banner of a dozen lines.
+    return Process("beat", _celery("--quiet", "beat", "--pidfile=", "-l", "warning"))
 
 
 def _edge(instance: Instance) -> Process:
