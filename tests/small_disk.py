@@ -42,7 +42,7 @@ class SmallDisk:
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[SmallDisk]:
     """Mount a file system of that size on `folder`; unmounted at the end, also where something still uses it."""
-    options = f"size={megabytes}m,mode=0700"
+    options = f"size={megabytes}m,mode=0711"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "mvm-test", str(folder)], check=True, timeout=10)
     try:
         yield SmallDisk(folder)
