@@ -77,7 +77,7 @@ def run() -> Iterator[Run]:
 
 
 def test_the_addresses_are_the_last_that_is_printed(run: Run) -> None:
-    # Meanwhile beat sends a task every second.
+    # In that time beat sends a task every second.
     for _ in range(2):
         seen = run.heartbeats()
         wait_until(lambda seen=seen: run.heartbeats() != seen, START_SECONDS)

@@ -64,7 +64,7 @@ def test_a_full_disk_behind_the_admins_pages_is_503() -> None:
     with full_database("accounts_plan"):
         try:
             with connection.cursor() as cursor:
-                cursor.execute("UPDATE accounts_plan SET name = name" if connection.vendor != "sqlite" else _LARGE_ROW)
+                cursor.execute(_LARGE_ROW if connection.vendor == "sqlite" else "UPDATE accounts_plan SET code = code")
         except OperationalError:
             answer = server_error(RequestFactory().get("/admin/"))
     assert (answer.status_code, json.loads(answer.content)["code"]) == (503, "VM_UNAVAILABLE")

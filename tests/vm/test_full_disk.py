@@ -1,6 +1,6 @@
 """The host's disk is full for a while: real processes and real machines on a small file system of their own.
 
-Whatever fails meanwhile fails with a documented error, and afterwards everything is as before, by itself.
+What fails then fails with a documented error, and afterwards everything is as before, by itself.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def errors_are_documented(api: Api, disk: SmallDisk, writer: str, other: str) ->
 
 
 def all_is_as_before(instance: TestInstance, api: Api, writer: str, other: str) -> None:
-    """Nobody helps: processes, logs, the machine that waited, and what a new request needs."""
+    """By itself: processes, logs, the machine that waited, and what a new request needs."""
     instance.wait_until_serving()
     log = instance.instance.log_dir / "vmhost.log"
     until(lambda: "are free again" in log.read_text(errors="replace"), 30, "the log is written")
