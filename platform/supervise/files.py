@@ -47,7 +47,7 @@ def write_private_once(path: Path, text: str) -> None:
 def restrict_modes(path: Path) -> None:
     """Take group's and others' rights from a folder's content and from itself; sockets and links are left alone.
 
-    For the upgrade of a state folder that an earlier version made. Idempotent; what disappears during the call is skipped.
+    For the upgrade of a state folder that an earlier version made. Idempotent; skips what disappears during the call.
     """
     for folder, _, names in os.walk(path):
         _restrict(Path(folder), 0o700)
