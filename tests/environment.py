@@ -33,6 +33,8 @@ os.environ.update(
         "PLATFORM_DISK_RESERVE_MB": "0",
         "PLATFORM_RETRY_SECONDS": "0",
         "PLATFORM_LOG_LEVEL": "WARNING",
+        # All tests call from one address, and many with wrong secrets.
+        "PLATFORM_SECRET_FAILURES": "1000000",
     }
 )
 _redis: list[subprocess.Popen[bytes]] = []

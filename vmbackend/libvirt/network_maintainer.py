@@ -1,4 +1,6 @@
-"""Periodic maintenance: firewall tables exist, learned addresses expire, resolvers run, logs are limited."""
+"""Periodic maintenance: firewall tables and neighbour entries exist, learned addresses expire, resolvers run, logs are
+limited.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +59,7 @@ class NetworkMaintainer:
     def _restore_tables(self, ports: list[NetworkPort]) -> None:
         try:
             self._network.restore_missing_tables(ports)
+            self._network.restore_neighbours(ports)
         except (BackendError, OSError) as error:
             log.error("the firewall: %s", error)
 
