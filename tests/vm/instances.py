@@ -200,12 +200,12 @@ class TestInstance:
 
 
 @contextmanager
-def new_instance(*, images: bool = True, **settings: str) -> Iterator[TestInstance]:
-    """An instance that is not started yet; removed at the end, however the run ends. `images`: with those of the tests
-    in its local store.
+def new_instance(parent: Path = Path("/tmp"), *, images: bool = True, **settings: str) -> Iterator[TestInstance]:
+    """An instance that is not started yet, in a folder of `parent`; removed at the end, however the run ends. `images`:
+    with those of the tests in its local store.
     """
     # Short: socket paths have 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="mvi-", dir=parent))
     try:
         with instance_in(folder, images=images, **settings) as made:
             yield made
