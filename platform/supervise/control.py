@@ -93,7 +93,7 @@ def start(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[
         (instance.run_dir / stale).unlink(missing_ok=True)
     with (instance.run_dir / "supervisord.out").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(configuration)],
+            [sys.executable, "-m", "supervise.supervisord", "-n", "-c", str(configuration)],
             cwd=ROOT,
             env=process_environment(instance, settings, supervised=True),
             stdin=subprocess.DEVNULL,

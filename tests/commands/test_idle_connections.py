@@ -7,7 +7,6 @@ and responds with 503. A short delay of the edge is enough for that race.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,8 +16,8 @@ import pytest
 from edge.caddy import caddyfile
 from supervise.instance import Instance
 from supervise.processes import processes
+from tests.commands.conftest import CADDY
 
-pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
 # Caddy's default.
 DEFAULT_SECONDS = 120.0
 # The option of a server after which it ends an idle connection, and how many of its units are a second.
@@ -42,7 +41,7 @@ def test_the_edge_ends_an_idle_connection_before_the_server_behind_it(
 def _adapted_config(instance: Instance, settings: dict[str, str]) -> Any:
     path = instance.run_dir / "Caddyfile"
     path.write_text(caddyfile(settings, instance.run_dir))
-    command = ["caddy", "adapt", "--config", str(path), "--adapter", "caddyfile"]
+    command = [CADDY, "adapt", "--config", str(path), "--adapter", "caddyfile"]
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
