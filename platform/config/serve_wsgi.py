@@ -1,46 +1,93 @@
 """Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]`.
 
-granian opens its socket itself; it has no option for one that it inherits. A socket that outlives the server is what
-lets requests wait while the server restarts (supervise/supervisord.py), so this is granian with that one difference.
+Two things that granian has no option for, so that a restart fails no request (supervise/supervisord.py has the third):
+it inherits a listening socket that outlives it, and a worker that stops reads the requests of all connections that it has
+accepted. By itself granian closes those that have not sent anything yet; their requests are never repeated by the edge, as
+it cannot know that they were not read.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import socket
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+from granian import _signals
+from granian._granian import WorkerSignal
 from granian.constants import Interfaces
 from granian.http import HTTP1Settings
 from granian.net import SocketHolder
 from granian.server.mp import MPServer
 
 TARGET = "config.wsgi:application"
+# From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
+DRAIN_SECONDS = 0.5
 
 
-class InheritedSocketServer(MPServer):  # type: ignore[misc]  # granian is not typed
-    """Accepts connections on an inherited listening Unix socket, which it neither creates nor removes."""
+class ApiServer(MPServer):  # type: ignore[misc]  # granian is not typed
+    """granian on an inherited listening socket, or on one of its own (`fd` None)."""
 
-    def __init__(self, *args: Any, fd: int, **options: Any) -> None:
+    def __init__(self, *args: Any, fd: int | None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._inherited_fd = fd
 
     @property
     def _bind_addr_fmt(self) -> str:
-        return f"descriptor {self._inherited_fd}"
+        return str(super()._bind_addr_fmt) if self._inherited_fd is None else f"descriptor {self._inherited_fd}"
 
     def _init_shared_socket(self) -> None:
-        """As the overridden method, which leaves the holder, the descriptor and the socket object behind."""
+        """As the overridden method, which leaves the descriptor, its holder and the socket object behind."""
+        if self._inherited_fd is None:
+            super()._init_shared_socket()
+            return
         self._sfd = self._inherited_fd
         self._shd = SocketHolder(self._sfd, True, self.backlog)
         self._sso = socket.socket(fileno=self._sfd)
         self._sso.set_inheritable(True)
 
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
 
-def api_server(arguments: Sequence[str] | None = None) -> MPServer:
-    """The server that the command line describes; `serve` runs it until SIGTERM or SIGINT."""
+        def serve_as_worker(*arguments: Any) -> None:
+            # In the worker, which looks this function up when it starts.
+            _signals.set_sync_signals = lambda: _draining_signals(self._sfd)
+            MPServer._spawn_wsgi_worker(*arguments)
+
+        self.serve(spawn_target=serve_as_worker)
+
+
+def _draining_signals(listener_fd: int) -> WorkerSignal:
+    """The stop event of a worker. It is set some time after SIGTERM or SIGINT; from the signal on nothing is accepted."""
+    stop, unreachable = WorkerSignal(), _unreachable_listener()
+
+    def stop_accepting(number: int, frame: FrameType | None) -> None:
+        # Only this process's descriptor: new connections wait in the queue for other processes.
+        os.dup2(unreachable.fileno(), listener_fd)
+        signal.signal(signal.SIGALRM, lambda number, frame: stop.set())
+        signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS)
+
+    _signals.set_main_signals(stop_accepting)
+    return stop
+
+
+def _unreachable_listener() -> socket.socket:
+    """A listening socket to which nobody can connect: its name is gone. To accept on it finds nothing, and no error."""
+    made = socket.socket(socket.AF_UNIX)
+    with tempfile.TemporaryDirectory() as folder:
+        made.bind(f"{folder}/s")
+    made.listen()
+    made.setblocking(False)
+    return made
+
+
+def api_server(arguments: Sequence[str] | None = None) -> ApiServer:
+    """The server that a command line describes."""
     parser = argparse.ArgumentParser(prog="serve_wsgi")
     parser.add_argument("target", nargs="?", default=TARGET)
     listener = parser.add_mutually_exclusive_group(required=True)
@@ -49,19 +96,20 @@ def api_server(arguments: Sequence[str] | None = None) -> MPServer:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args(arguments)
-    options: dict[str, Any] = {
-        "interface": Interfaces.WSGI,
-        "workers": given.workers,
-        "blocking_threads": given.threads,
-        "respawn_failed_workers": True,
-        "workers_kill_timeout": 10,
-        # Also ends connections that idle so long (the maximum): the edge must have closed them before.
-        "http1_settings": HTTP1Settings(header_read_timeout=60_000),
-    }
-    if given.fd is not None:
-        return InheritedSocketServer(given.target, fd=given.fd, **options)
-    return MPServer(given.target, uds=given.uds, uds_permissions=0o600, **options)
+    return ApiServer(
+        given.target,
+        fd=given.fd,
+        uds=given.uds,
+        uds_permissions=0o600,
+        interface=Interfaces.WSGI,
+        workers=given.workers,
+        blocking_threads=given.threads,
+        respawn_failed_workers=True,
+        workers_kill_timeout=10,
+        # A request's head, and also what an idle connection may take: the edge keeps none.
+        http1_settings=HTTP1Settings(header_read_timeout=60_000),
+    )
 
 
 if __name__ == "__main__":
-    api_server().serve()
+    api_server().run()
