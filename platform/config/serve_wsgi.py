@@ -1,9 +1,9 @@
 """Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]`.
 
-Two things that granian has no option for, so that a restart fails no request (supervise/supervisord.py has the third):
-it inherits a listening socket that outlives it, and a worker that stops reads the requests of all connections that it has
-accepted. By itself granian closes those that have not sent anything yet; their requests are never repeated by the edge, as
-it cannot know that they were not read.
+Two things that granian has no option for, so that a restart fails no request: it inherits a listening socket that
+outlives it (supervise/supervisord.py), and a worker that stops first reads the requests of all connections that it has
+accepted. By itself granian closes those that have not sent anything yet; the edge cannot know that nothing was read,
+and so never repeats such a request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 from granian import _signals
 from granian._granian import WorkerSignal
 from granian.constants import Interfaces
-from granian.http import HTTP1Settings
 from granian.net import SocketHolder
 from granian.server.mp import MPServer
 
@@ -30,8 +29,13 @@ TARGET = "config.wsgi:application"
 DRAIN_SECONDS = 0.5
 
 
-class ApiServer(MPServer):  # type: ignore[misc]  # granian is not typed
+class ApiServer(MPServer):
     """granian on an inherited listening socket, or on one of its own (`fd` None)."""
+
+    # None until the socket is there; granian leaves them without types.
+    _sfd: Any
+    _shd: Any
+    _sso: Any
 
     def __init__(self, *args: Any, fd: int | None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -47,7 +51,7 @@ class ApiServer(MPServer):  # type: ignore[misc]  # granian is not typed
             super()._init_shared_socket()
             return
         self._sfd = self._inherited_fd
-        self._shd = SocketHolder(self._sfd, True, self.backlog)
+        self._shd = SocketHolder(self._sfd, True, self.backlog)  # type: ignore[call-arg]  # the stub has no arguments
         self._sso = socket.socket(fileno=self._sfd)
         self._sso.set_inheritable(True)
 
@@ -63,7 +67,7 @@ class ApiServer(MPServer):  # type: ignore[misc]  # granian is not typed
 
 
 def _draining_signals(listener_fd: int) -> WorkerSignal:
-    """The stop event of a worker. It is set some time after SIGTERM or SIGINT; from the signal on nothing is accepted."""
+    """The stop event of a worker. SIGTERM and SIGINT end its accepting at once; DRAIN_SECONDS later it is set."""
     stop, unreachable = WorkerSignal(), _unreachable_listener()
 
     def stop_accepting(number: int, frame: FrameType | None) -> None:
@@ -106,8 +110,6 @@ def api_server(arguments: Sequence[str] | None = None) -> ApiServer:
         blocking_threads=given.threads,
         respawn_failed_workers=True,
         workers_kill_timeout=10,
-        # A request's head, and also what an idle connection may take: the edge keeps none.
-        http1_settings=HTTP1Settings(header_read_timeout=60_000),
     )
 
 

@@ -101,18 +101,7 @@ def _api(instance: Instance, settings: Env) -> Process:
 def _streams(instance: Instance) -> Process:
     return Process(
         "streams",
-        (
-            *(_tool("uvicorn"), "config.asgi:application"),
-            *("--uds", f"{instance.run_dir}/streams.sock"),
-            # Without it open event streams hold a stopping process for minutes.
-            *("--timeout-graceful-shutdown", "3"),
-            # Longer than the edge keeps an idle connection. One that is closed here while a request comes in on it is
-            # a 503 to the caller, as the edge repeats nothing with a body.
-            *("--timeout-keep-alive", "180"),
-            *("--no-access-log", "--no-server-header"),
-            # Only Caddy can open the socket, so its X-Forwarded-* are true.
-            *("--proxy-headers", "--forwarded-allow-ips", "*"),
-        ),
+        (_tool("python"), "-m", "config.serve_asgi", "--uds", f"{instance.run_dir}/streams.sock"),
         socket=f"{instance.run_dir}/streams.sock",
     )
 
