@@ -81,7 +81,7 @@ def _draining_signals(listener_fd: int) -> WorkerSignal:
 
 
 def _unreachable_listener() -> socket.socket:
-    """A listening socket to which nobody can connect: its name is gone. To accept on it finds nothing, and no error."""
+    """A listening socket without a name, to which no process can connect: accepting finds nothing, without an error."""
     made = socket.socket(socket.AF_UNIX)
     with tempfile.TemporaryDirectory() as folder:
         made.bind(f"{folder}/s")
