@@ -1,7 +1,7 @@
 """Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]`.
 
 Two things that granian has no option for, so that a restart fails no request: it inherits a listening socket that
-outlives it (supervise/supervisord.py), and a worker that stops first reads the requests of all connections that it has
+outlives it (supervise/listeners.py), and a worker that stops first reads the requests of all connections that it has
 accepted. By itself granian closes those that have not sent anything yet; the edge cannot know that nothing was read,
 and so never repeats such a request.
 """

@@ -23,7 +23,7 @@ pidfile = {run}/supervisord.pid
 identifier = platform-{id}
 childlogdir = {log}
 directory = {root}
-umask = 027
+umask = 077
 minfds = 4096
 
 [unix_http_server]
@@ -35,7 +35,7 @@ supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
 _LISTENER = """\
-; Opened by supervisord, and kept open while the process restarts (supervise/supervisord.py).
+; Opened by supervisord, and kept open while the process restarts (supervise/listeners.py).
 socket = unix://{socket}
 socket_mode = 0600
 """

@@ -1,57 +1,62 @@
-"""supervisord with listening sockets that outlive the processes behind them: `python -m supervise.supervisord`.
+"""`python -m supervise.supervisord`: supervisord with log files that outlast a full disk, and with listening sockets
+that outlive the processes behind them (supervise/listeners.py).
 
-supervisord opens the socket of an `fcgi-program` and gives it to the process as descriptor 0, but closes it when the
-process ends. Here it stays open: connections that arrive while the process restarts wait in the socket's queue, so the
-edge never meets a failed dial. A socket whose process does not come back is closed, which ends what waits, so that the
-edge responds with an error.
+As published it ends when a line cannot be written: the error is reported on stderr, which is on the same disk, and that
+error ends the main loop. The processes would live on without anyone to restart them.
 """
 
 from __future__ import annotations
 
+import sys
 import time
+import traceback
+from contextlib import suppress
+from typing import Any
 
-from supervisor import process, supervisord
-from supervisor.options import FastCGIGroupConfig
-from supervisor.socket_manager import SocketManager
-from supervisor.states import ProcessStates
+from supervisor import loggers, supervisord
 
-# How long connections wait for a process that does not run; more than a start takes on a busy machine.
-KEEP_SECONDS = 30.0
-
-
-class KeptSocketManager(SocketManager):  # type: ignore[misc]  # supervisor has no types
-    """Leaves the socket open when the last process that uses it has ended."""
-
-    def _close(self) -> None:
-        """Called when the last process has ended."""
-
-    def close_unused(self) -> None:
-        """Close the socket if no process uses it; the next process opens another one in its place."""
-        if self.is_prepared() and self.get_socket_ref_count() == 0:
-            super()._close()
+from supervise.listeners import keep_sockets_open
 
 
-class KeptSocketGroup(process.FastCGIProcessGroup):  # type: ignore[misc]
-    """One process and its listening socket."""
+class LogFile(loggers.RotatingFileHandler):  # type: ignore[misc]  # the package has no types
+    """A rotating log. What cannot be written is lost, which the log says once there is room again. Raises nothing."""
 
-    def __init__(self, config: FastCGIGroupConfig) -> None:
-        super().__init__(config, socketManager=KeptSocketManager)
-        self._ran_at = time.monotonic()
+    _lost = False
 
-    def transition(self) -> None:
-        """Called by supervisord about once a second."""
-        super().transition()
-        now = time.monotonic()
-        if any(item.state == ProcessStates.RUNNING for item in self.processes.values()):
-            self._ran_at = now
-        elif now - self._ran_at > KEEP_SECONDS:
-            self.socket_manager.close_unused()
+    def emit(self, record: Any) -> None:
+        lost, self._lost = self._lost, False
+        super().emit(record)
+        if lost and not self._lost:
+            self._write_note()
+
+    def handleError(self) -> None:
+        """Called within the `except` of a line that was not written."""
+        self._lost = True
+        if not isinstance(sys.exception(), OSError | ValueError):  # ValueError: closed by a failed rotation
+            with suppress(OSError):
+                traceback.print_exc()
+
+    def doRollover(self) -> None:
+        try:
+            super().doRollover()
+        except (OSError, ValueError):
+            # Closing writes what is buffered, and the new file needs an inode: both may fail half way.
+            with suppress(OSError):
+                self.stream = open(self.baseFilename, "ab")  # noqa: SIM115, PTH123 - open until the next rotation
+
+    def _write_note(self) -> None:
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        try:
+            self.stream.write(f"{now} Lines before this one were lost: the log could not be written.\n".encode())
+            self.stream.flush()
+        except (OSError, ValueError):
+            self._lost = True
 
 
 def main() -> None:
-    """Run supervisord with the command line's arguments until it ends."""
-    # Looked up there at each start of a group.
-    process.FastCGIProcessGroup = KeptSocketGroup
+    """Run supervisord with the arguments of this process. Returns when it has stopped."""
+    loggers.RotatingFileHandler = LogFile
+    keep_sockets_open()
     supervisord.main()
 
 

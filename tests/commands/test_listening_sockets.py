@@ -15,7 +15,7 @@ import pytest
 from supervisor.datatypes import UnixStreamSocketConfig
 from supervisor.states import ProcessStates
 
-from supervise import control, supervisord
+from supervise import control, listeners
 from supervise.instance import Instance
 from supervise.processes import Process
 from tests.commands.running import start
@@ -66,7 +66,7 @@ def test_the_socket_of_a_process_that_does_not_come_back_is_closed(
     path = str(short_dir / "a.sock")
     options = SimpleNamespace(logger=None)
     config = SimpleNamespace(socket_config=UnixStreamSocketConfig(path), options=options, process_configs={})
-    group = supervisord.KeptSocketGroup(config)
+    group = listeners.KeptSocketGroup(config)
     process = SimpleNamespace(state=ProcessStates.RUNNING, transition=lambda: None)
     group.processes = {"a": process}
     used = group.socket_manager.get_socket()
@@ -79,7 +79,7 @@ def test_the_socket_of_a_process_that_does_not_come_back_is_closed(
         # The process has ended a moment ago: the connection waits.
         with pytest.raises(BlockingIOError):
             waiting.recv(1)
-        monkeypatch.setattr(supervisord, "KEEP_SECONDS", -1)
+        monkeypatch.setattr(listeners, "KEEP_SECONDS", -1)
         used = group.socket_manager.get_socket()
         group.transition()
         # A process that is starting may still serve it.
