@@ -51,6 +51,16 @@ def test_a_registry_mirror_serves_the_mirrored_name(
     assert pull(store, "app:1").config == CONFIG
 
 
+def test_a_registry_that_is_not_on_loopback_is_reached_through_the_proxy(
+    store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
+) -> None:
+    """Go asks its proxy for every address but those of loopback; this one is the host's own, by another spelling."""
+    add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, CONFIG)
+    push(tmp_path / "oci", "localhost/tiny:latest", f"{registry}/app:1")
+    address = registry.replace("127.0.0.1", "0.0.0.0")
+    assert pull(insecure_store(store, tmp_path, address), f"{address}/app:1").config == CONFIG
+
+
 def test_manifest_lists_select_our_platform_or_are_refused(
     store: ImageStore, registry: str, rootfs: Path, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -104,7 +105,7 @@ def commands_with(word: str) -> list[str]:
 
 
 class Watcher(threading.Thread):
-    """Notes of each running tool the host's user ids and the capabilities that it has."""
+    """Notes of each running tool of this process the host's user id and the capabilities that it has."""
 
     def __init__(self, *tools: str) -> None:
         super().__init__(daemon=True)
@@ -113,18 +114,30 @@ class Watcher(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            for process in Path("/proc").glob("[0-9]*"):
-                with suppress(OSError, KeyError, IndexError):
-                    name = (process / "comm").read_text().strip()
-                    if name in self._tools:
-                        lines = (process / "status").read_text().splitlines()
-                        status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-                        # The name changes when the tool is executed, after all rights are given up.
+            for pid in map(int, (path.name for path in Path("/proc").glob("[0-9]*"))):
+                with suppress(OSError, KeyError):
+                    name = status_of(pid)["Name"]
+                    if name in self._tools and is_ours(pid):
+                        # While a program is executed it has its new name a moment before its new capabilities.
+                        time.sleep(0.002)
+                        status = status_of(pid)
                         self.seen[name].add((int(status["Uid"].split()[1]), int(status["CapPrm"], 16)))
 
     def stop(self) -> None:
         self._stopping.set()
         self.join()
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def is_ours(pid: int) -> bool:
+    """Whether a process descends from this one: other tests run tools, too."""
+    while pid > 1 and pid != os.getpid():
+        pid = int(status_of(pid)["PPid"])
+    return pid == os.getpid()
 
 
 @contextmanager

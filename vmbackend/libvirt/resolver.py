@@ -140,7 +140,7 @@ def host_servers() -> list[str]:
         text = _RESOLV_CONF.read_text(errors="replace")
     except OSError:
         return []
-    return re.findall(r"^\s*nameserver\s+([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\s*$", text, re.MULTILINE)
+    return re.findall(r"^\s*nameserver\s+([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\s*(?:[#;].*)?$", text, re.MULTILINE)
 
 
 def stop_other_resolvers(folder: Path, keep: Collection[Path]) -> None:
