@@ -57,13 +57,14 @@ def pull_network(registry: str, listed: Collection[str]) -> Iterator[PullNetwork
     try:
         # A fresh thread, as a thread's network namespace is its own; it ends with the block.
         with ThreadPoolExecutor(1) as executor:
-            places = [(_LOOPBACK, 0), *((address, port) for port in ports)]
+            # The proxy last: its port is one that is free then.
+            places = [*((address, port) for port in ports), (_LOOPBACK, 0)]
             descriptor, listeners = executor.submit(_make_namespace, places).result()
     except OSError as error:
         raise BackendUnavailable("The host cannot make a network namespace; run the doctor command.") from error
-    targets: list[Target | None] = [None, *((host, port) for port in ports)]
+    targets: list[Target | None] = [*((host, port) for port in ports), None]
     relay = Relay(list(zip(listeners, targets, strict=True)), listed)
-    proxy = f"socks5://{_LOOPBACK}:{listeners[0].getsockname()[1]}"
+    proxy = f"socks5://{_LOOPBACK}:{listeners[-1].getsockname()[1]}"
     relay.start()
     try:
         yield PullNetwork(descriptor, proxy)
@@ -78,9 +79,9 @@ def _loopback_ports(registry: str) -> tuple[str, list[int]]:
     host = parts.hostname or ""
     try:
         loopback = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    ports = [parts.port] if parts.port else list(_DEFAULT_PORTS)
+        ports = [parts.port] if parts.port else list(_DEFAULT_PORTS)
+    except ValueError:  # a name, or a port that does not exist
+        return host, []
     return host, ports if loopback else []
 
 

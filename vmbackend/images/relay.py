@@ -45,16 +45,19 @@ class Relay:
 
     def close(self) -> None:
         """End every connection and the thread, and close the listeners."""
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        with suppress(RuntimeError):  # its thread has ended by itself
+            self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._task)
-        # Without waiting for a resolver that does not answer.
-        self._loop.close()
-        for listener, _ in self._listeners:
-            listener.close()
+        try:
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._task)
+        finally:
+            # Without waiting for a resolver that does not answer.
+            self._loop.close()
+            for listener, _ in self._listeners:
+                listener.close()
 
     async def _serve_all(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -80,7 +83,7 @@ class Relay:
                     await self._serve_proxy(client)
                 else:
                     await self._pass(client, target)
-            except* (OSError, TimeoutError, EOFError, AddressRefused, ValueError) as errors:
+            except* Exception as errors:
                 log.info("a connection of an image pull ended: %s", errors.exceptions[0])
             finally:
                 self._open -= 1
