@@ -139,11 +139,16 @@ def _confinement(_: CheckTarget) -> Finding:
     """Runs a tool as those run that read images and disks of users."""
     from vmbackend.tool_confinement import Confinement, confined_command
 
-    with confined_command(["true"], Confinement()) as (command, descriptors):
-        done = subprocess.run(command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20)
+    fix = "apt-get install bubblewrap util-linux; sysctl user.max_user_namespaces (must not be 0)"
+    try:
+        with confined_command(["true"], Confinement()) as (command, descriptors):
+            done = subprocess.run(
+                command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20
+            )
+    except (BackendError, OSError) as error:
+        return Finding("confinement", False, str(error), fix)
     if done.returncode == 0:
-        return Finding("confinement", True, "tools run confined")
-    fix = "apt-get install bubblewrap; sysctl user.max_user_namespaces (must not be 0)"
+        return Finding("confinement", True, "tools that read images and disks of users run confined")
     return Finding("confinement", False, done.stderr.strip()[:200], fix)
 
 
