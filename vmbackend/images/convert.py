@@ -51,8 +51,8 @@ def convert_image(
 
 def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> None:
     rootfs = scratch / "rootfs"
-    rootfs.mkdir(mode=0o700)
-    rootfs.chmod(0o755)  # of the image's root, unless a layer says otherwise
+    rootfs.mkdir()
+    rootfs.chmod(0o755)  # the guest's root folder, where the image has no entry for it
     give_to_tools(rootfs)
 
     def unpacked(used: int) -> None:

@@ -158,9 +158,11 @@ def test_a_guest_sees_no_frame_for_another(network: Network, two: tuple[Guest, G
         assert process.stdout.readline() == "up\n"
         for address in (other.ip, loud.ip):
             # An ARP question, then a frame to a port that the bridge does not know, which it sends to all.
-            run("ip", "neigh", "flush", "dev", network.bridge)
+            run("ip", "neigh", "del", address, "dev", network.bridge)
             send_to(address)
-            run("ip", "neigh", "replace", address, "lladdr", mac_for(address), "dev", network.bridge)
+            run(
+                "ip", "neigh", "replace", address, "lladdr", mac_for(address), "dev", network.bridge, "nud", "permanent"
+            )
             run("bridge", "fdb", "del", mac_for(address), "dev", network.tap_for(address), "master")
             send_to(address)
         seen = set()
