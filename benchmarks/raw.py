@@ -114,6 +114,7 @@ def _settings(folder: Path) -> LibvirtSettings:
         subnet=SUBNET,
         kit_dir=settings.kit_dir,
         control_public_key=key.with_suffix(".pub").read_text().strip(),
+        images_dir=images,
         images=ImageStore(images, ImageSettings(local_store=images / "oci")),
         accel="kvm" if settings.accel == "kvm" else "qemu",
     )

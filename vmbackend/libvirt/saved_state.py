@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from vmbackend.libvirt import disks, domain
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.starting import StartHooks
 
 log = logging.getLogger(__name__)
 
@@ -60,20 +60,20 @@ class SavedStateManager:
             raise
         memory.write_checksum()
 
-    def restore_memory(self, connection: Any, target: Any, files: MachineDir, attach: Callable[[], None]) -> None:
+    def restore_memory(self, connection: Any, target: Any, files: MachineDir, start: StartHooks) -> None:
         """Restore the memory and let the CPUs continue. As `Driver.start` of a sleeping machine.
 
-        `attach` runs concurrently with the restore and completes before the CPUs continue; if it raises, the machine
-        sleeps as before.
+        `start.attach` runs concurrently with the restore and completes before the CPUs continue; if it raises, the
+        machine sleeps as before.
         """
         memory = SavedMemory(files)
         if not memory.is_complete:
-            attach()
-            _restore_managed(target)
+            start.attach()
+            _restore_managed(target, start)
             return
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(attach)
-            loaded = self._load(connection, target, memory)
+            attaching = executor.submit(start.attach)
+            loaded = self._load(connection, memory, start)
         if not loaded:
             domain.destroy_domain(target)
             memory.drop()
@@ -81,6 +81,7 @@ class SavedStateManager:
         if attaching.exception():
             domain.destroy_domain(target)
         attaching.result()
+        start.limit(target)
         memory.drop()
         domain.resume_domain(target)
 
@@ -149,7 +150,7 @@ class SavedStateManager:
         if state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
             memory.drop()
 
-    def _load(self, connection: Any, target: Any, memory: SavedMemory) -> bool:
+    def _load(self, connection: Any, memory: SavedMemory, start: StartHooks) -> bool:
         """Restore and verify the memory concurrently; returns whether both succeeded.
 
         Valid memory that did not load is retried: the process may have been killed in between, and the late event of
@@ -158,8 +159,9 @@ class SavedStateManager:
         with ThreadPoolExecutor(1) as checking:
             valid = checking.submit(memory.matches_checksum)
             flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
+            xml = _confined_xml(connection, memory, start)
             try:
-                loaded = _restore(connection, memory, flags)
+                loaded = _restore(connection, memory, xml, flags)
             except BackendUnavailable:
                 # libvirt reports some effects of a corrupt file as a system error.
                 if valid.result():
@@ -169,14 +171,23 @@ class SavedStateManager:
                 if loaded or not valid.result():
                     break
                 time.sleep(pause)
-                loaded = _restore(connection, memory, flags)
+                loaded = _restore(connection, memory, xml, flags)
             return loaded and valid.result()
 
 
-def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
+def _confined_xml(connection: Any, memory: SavedMemory, start: StartHooks) -> str | None:
+    """See `Confinement.confined_xml`. None also for a file that libvirt cannot read: then the restore fails."""
+    try:
+        xml = connection.saveImageGetXMLDesc(str(memory.path), libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
+    except (libvirt.libvirtError, SystemError):
+        return None
+    return start.confined_xml(xml)
+
+
+def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) -> bool:
     """False if the hypervisor failed to load it. Raises BackendUnavailable if the hypervisor was not reached."""
     try:
-        connection.restoreFlags(str(memory.path), None, flags)
+        connection.restoreFlags(str(memory.path), xml, flags)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
             with domain.translate_errors("wake"):
@@ -190,11 +201,14 @@ def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
     return True
 
 
-def _restore_managed(target: Any) -> None:
+def _restore_managed(target: Any, start: StartHooks) -> None:
     """Restore a managed image. libvirt silently starts cold if its header is unreadable, so that is checked first."""
     try:
-        target.managedSaveGetXMLDesc(0)
+        xml = start.confined_xml(target.managedSaveGetXMLDesc(libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
+        if xml is not None:
+            target.managedSaveDefineXML(xml)
         target.create()
+        start.limit(target)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
             with domain.translate_errors("wake"):

@@ -16,6 +16,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from vmbackend.hostcheck import CheckTarget, Finding, check_host, check_port
+from vmbackend.uids import UidRange
 
 
 class Command(BaseCommand):
@@ -50,9 +51,21 @@ def _findings() -> Iterator[Finding]:
     yield _redis(answers)
     yield check_port(settings.ENV.port, ours=answers)
     if settings.ENV.vm_backend == "libvirt":
-        root = Path(settings.ROOT)
-        yield from check_host(CheckTarget(root, settings.ENV.kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
+        yield from check_host(_target())
         yield _default_image()
+
+
+def _target() -> CheckTarget:
+    env = settings.ENV
+    return CheckTarget(
+        root=Path(settings.ROOT),
+        kit_dir=env.kit_dir,
+        state=Path(settings.STATE),
+        libvirt_uri=env.libvirt_uri,
+        instance=env.instance,
+        machines_dir=env.machines_dir,
+        uids=UidRange(env.machine_uid_first, env.subnet),
+    )
 
 
 def _database() -> Finding:
