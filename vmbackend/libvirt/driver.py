@@ -24,11 +24,9 @@ from vmbackend.guest.kit import find_kit
 from vmbackend.libvirt import agent, disks, domain, sockets
 from vmbackend.libvirt.attachment import NetworkAttachment
 from vmbackend.libvirt.capacity import capacity, require_memory
-from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.connection import LibvirtConnection, probe_capabilities
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.inventory import HostInventory
-from vmbackend.libvirt.limits import Limits
 from vmbackend.libvirt.meters import Meters
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
@@ -39,7 +37,7 @@ from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.resync import resync_clock_and_entropy
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
-from vmbackend.libvirt.starting import StartHooks
+from vmbackend.libvirt.starting import Confiner
 from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.policy import NetworkPolicy
 from vmbackend.samples import GuestDisk, Sample
@@ -61,9 +59,9 @@ class LibvirtDriver(Driver):
         self._power = Power(settings, self._libvirt, self._events, self._saved_state)
         self._inventory = HostInventory(settings, self._network, self._saved_state)
         self._attachment = NetworkAttachment(self._network, self._inventory, disabled=settings.is_test)
-        self._confinement = Confinement(settings)
-        self._limits = Limits(settings)
-        self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state, self._confinement)
+        self._confiner = Confiner(settings)
+        access = self._confiner.access
+        self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state, access)
         self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs)
         self._meters = Meters(self._libvirt, self._domains, self._inventory.machine_dir)
 
@@ -71,7 +69,7 @@ class LibvirtDriver(Driver):
         self._settings.check()
         self._settings.machines_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._provisioner.domain_type = self._domain_type()
-        self._confine()
+        self._confiner.open(self._provisioner.domain_type)
         self._events.start(on_event)
         try:
             # Before libvirt, which may end a machine that was powering off, and with it the content of its pipes.
@@ -97,7 +95,7 @@ class LibvirtDriver(Driver):
     def uninstall(self) -> None:
         """Remove bridge, taps, firewall tables and mounts. For tear-down: running machines lose their network."""
         self._network.uninstall()
-        self._confinement.uninstall()
+        self._confiner.uninstall()
 
     def capacity(self) -> Capacity:
         return capacity(self._settings, accelerated=self._provisioner.domain_type == "kvm")
@@ -115,17 +113,12 @@ class LibvirtDriver(Driver):
         if state is MachineState.PAUSED:
             # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
             self._attachment.attach(record, record)
-            self._limit(record, target)
+            self._confiner.limit(record, target)
             self._saved_state.drop_loaded_memory(files)
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        self._confinement.give_files(files, record.ip)
-        hooks = StartHooks(
-            attach=partial(self._attachment.attach, record, record),
-            limit=partial(self._limit, record),
-            confined_xml=partial(self._confinement.confined_xml, ip=record.ip),
-        )
+        hooks = self._confiner.hooks(files, record, partial(self._attachment.attach, record, record))
         self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
@@ -168,7 +161,7 @@ class LibvirtDriver(Driver):
         self._saved_state.drop_all(files)
         self._attachment.detach(machine_id, files.read_record())
         self._events.remove_run(machine_id)
-        self._limits.remove_groups(machine_id)
+        self._confiner.remove_groups(machine_id)
         _remove(files)
 
     def pause(self, machine_id: str) -> None:
@@ -257,18 +250,6 @@ class LibvirtDriver(Driver):
         if not self._settings.is_test:
             probe_capabilities(connection, self._provisioner.domain_type)
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
-
-    def _confine(self) -> None:
-        """Before libvirt is opened. Raises BackendUnavailable."""
-        try:
-            self._confinement.open(kvm=self._provisioner.domain_type == "kvm")
-        except OSError as error:
-            log.exception("confinement")
-            raise BackendUnavailable("The host's folders cannot be prepared for machines (is this root?).") from error
-        self._limits.remove_groups()
-
-    def _limit(self, record: Record, target: Any) -> None:
-        self._limits.apply(target, record, emulated=self._provisioner.domain_type == "qemu")
 
     def _apply_cpu_quota(self, machine_id: str) -> None:
         self._power.apply_cpu_quota(*self._find_machine(machine_id))
