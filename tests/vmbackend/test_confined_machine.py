@@ -73,7 +73,7 @@ def test_every_line_of_the_table_holds_for_a_running_machine(machine: str, setti
     process = _process(settings, machine)
     uid = settings.uids.machine(str(settings.subnet.network_address + 9))
     assert process.status("Uid") == process.status("Gid") == [str(uid)] * 4
-    assert {process.status(name)[0].strip("0") for name in ("CapEff", "CapPrm", "CapBnd", "CapInh", "CapAmb")} == {""}
+    assert {process.status(name)[0].strip("0") for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {""}
     assert str(MOUNTS) in process.read("cmdline")
 
 

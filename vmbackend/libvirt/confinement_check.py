@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmbackend.libvirt.limits import CGROUPS, machine_group
+from vmbackend.libvirt.limits import is_unified, machine_group
 from vmbackend.uids import UidRange
 
 # libvirt adds its own terminals and shared memory to the list of devices.
@@ -83,13 +83,15 @@ def _groups(process: MachineProcess, _: UidRange) -> Line:
 
 
 def _capabilities(process: MachineProcess, _: UidRange) -> Line:
-    sets = {name: int(process.status(name)[0], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb", "CapBnd")}
+    """None held. What the bounding set names cannot be gained either: see the next line."""
+    sets = {name: int(process.status(name)[0], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")}
     held = [f"{name} {value:x}" for name, value in sets.items() if value]
-    return Line("no capability", not held, ", ".join(held) or "none, and none to be gained")
+    return Line("no capability", not held, ", ".join(held) or "none")
 
 
 def _no_new_privileges(process: MachineProcess, _: UidRange) -> Line:
-    return Line("no new privileges", process.status("NoNewPrivs") == ["1"], "by setuid programs")
+    holds = process.status("NoNewPrivs") == ["1"]
+    return Line("no new privileges", holds, "by no program that it starts" if holds else "programs may add some")
 
 
 def _seccomp(process: MachineProcess, _: UidRange) -> Line:
@@ -166,14 +168,13 @@ def _limit(process: MachineProcess, name: str) -> str:
 
 
 def _group_value(process: MachineProcess, controller: str, unified: str, legacy: str) -> str | None:
-    """A value of the machine's control group; None where it belongs to none of its own."""
-    for row in process.read("cgroup").splitlines():
-        _, controllers, path = row.split(":", 2)
-        if not controllers:
-            group = machine_group(process.pid, process.name)
-            file = group / unified if group is not None else None
-        else:
-            file = CGROUPS / controller / path.strip("/") / legacy if controller in controllers.split(",") else None
-        if file is not None and file.exists() and process.name in str(file).replace("\\x2d", "-"):
-            return file.read_text().split("\n")[0].removeprefix("default ").strip()
-    return None
+    """A value of the machine's control group; None where it has no such group, or is not in it."""
+    group = machine_group(process.pid, process.name, controller)
+    file = group / (unified if is_unified() else legacy) if group is not None else None
+    inside = is_unified() or any(
+        controller in row.split(":")[1].split(",") and process.name in row.replace("\\x2d", "-")
+        for row in process.read("cgroup").splitlines()
+    )
+    if file is None or not inside or not file.exists():
+        return None
+    return file.read_text().split("\n")[0].removeprefix("default ").strip()

@@ -1,8 +1,9 @@
 """Limits of a machine's process by control groups: memory, processes, and its share of CPU and disk.
 
 They are applied while its CPUs are stopped, before they run for the first time or again, and they last as long as the
-process. libvirt knows all but the number of processes, for which it has no setting: that one is set in the machine's
-own group (cgroup v2), or in one of the same name of the `pids` hierarchy (v1), where libvirt makes none.
+process. Weights are set by libvirt, the others in the machine's group itself: libvirt has no setting for the number of
+processes (with cgroup v1 not even a group), and would save a limit of memory with the memory, from which a host without
+CAP_SYS_RESOURCE could not restore it (libvirt raises the limit of locked memory first).
 
 A limit that the host does not support is logged once, and `make doctor` shows it; machines run without it.
 """
@@ -51,7 +52,7 @@ def limits_for(cpus: float, memory_mb: int, *, emulated: bool) -> MachineLimits:
     return MachineLimits(
         memory_mb=memory_mb + overhead,
         pids=_THREADS + vcpus,
-        cpu_weight=_between(2, int(cpus * (100 if _is_unified() else 1024)), 10_000),
+        cpu_weight=_between(2, int(cpus * (100 if is_unified() else 1024)), 10_000),
         io_weight=_between(100, int(cpus * 100), 1000),
     )
 
@@ -71,10 +72,10 @@ class Limits:
             return
         limits = limits_for(record.cpus, record.memory_mb, emulated=emulated)
         live = libvirt.VIR_DOMAIN_AFFECT_LIVE
-        self._try("memory", lambda: target.setMemoryParameters({"hard_limit": limits.memory_mb << 10}, live))
+        self._try("memory", lambda: self._limit_memory(record, limits.memory_mb))
+        self._try("processes", lambda: self._limit_processes(record, limits.pids))
         self._try("CPU weights", lambda: target.setSchedulerParametersFlags({"cpu_shares": limits.cpu_weight}, live))
         self._try("I/O weights", lambda: target.setBlkioParameters({"weight": limits.io_weight}, live))
-        self._try("processes", lambda: self._limit_processes(record, limits.pids))
 
     def remove_groups(self, machine_id: str = "") -> None:
         """Remove the groups of machines without a process: of one machine, or of all. Idempotent."""
@@ -83,23 +84,29 @@ class Limits:
                 with suppress(OSError):
                     group.rmdir()  # refused while a process is in it
 
+    def _limit_memory(self, record: Record, megabytes: int) -> None:
+        file = "memory.max" if is_unified() else "memory.limit_in_bytes"
+        for _, group in self._groups(record, "memory"):
+            (group / file).write_text(f"{megabytes << 20}\n")
+
     def _limit_processes(self, record: Record, limit: int) -> None:
-        for pid in processes_of(self._uids.machine(record.ip)):
-            group = self._process_group(pid, name_for(self._instance, record.id))
+        for pid, group in self._groups(record, "pids"):
+            if not is_unified():
+                group.mkdir(parents=True, exist_ok=True)
+            elif not (group / "pids.max").exists():
+                (group.parent / "cgroup.subtree_control").write_text("+pids\n")
             (group / "pids.max").write_text(f"{limit}\n")
-            if not _is_unified():
+            if not is_unified():
                 (group / "cgroup.procs").write_text(f"{pid}\n")
 
-    def _process_group(self, pid: int, name: str) -> Path:
-        """The group whose `pids.max` counts this process; made if it is missing."""
-        group = machine_group(pid, name)
-        if group is None:
+    def _groups(self, record: Record, controller: str) -> list[tuple[int, Path]]:
+        """The machine's processes, with their groups. Raises OSError if there are none."""
+        name = name_for(self._instance, record.id)
+        pids = processes_of(self._uids.machine(record.ip))
+        found = [(pid, group) for pid in pids if (group := machine_group(pid, name, controller)) is not None]
+        if not found:
             raise OSError("the machine has no control group")
-        if not _is_unified():
-            group.mkdir(parents=True, exist_ok=True)
-        elif not (group / "pids.max").exists():
-            (group.parent / "cgroup.subtree_control").write_text("+pids\n")
-        return group
+        return found
 
     def _try(self, what: str, apply: Callable[[], object]) -> None:
         try:
@@ -111,28 +118,34 @@ class Limits:
                 log.warning("this host's control groups do not support limits of %s: machines run without", what)
 
 
-def machine_group(pid: int, name: str) -> Path | None:
-    """The directory of a machine's group: of the one hierarchy, or where it belongs in that of `pids` (cgroup v1).
+def machine_group(pid: int, name: str, controller: str) -> Path | None:
+    """The directory of a machine's control group; that of `pids` need not exist with cgroup v1.
 
-    None if libvirt has made no group whose name contains `name`.
+    None if libvirt has made no group for it. `name`: the domain's. Raises OSError if the process ended.
     """
+    wanted = "memory" if controller == "pids" else controller
     for row in (_PROC / str(pid) / "cgroup").read_text().splitlines():
         _, controllers, path = row.split(":", 2)
-        # libvirt's own groups are below the machine's.
         parts = path.strip("/").split("/")
+        # libvirt's own groups are below the machine's.
         found = next((number for number, part in enumerate(parts) if name in _plain(part)), None)
-        if found is not None and controllers in ("", "memory"):
-            return CGROUPS.joinpath("" if not controllers else "pids", *parts[: found + 1])
+        if found is None:
+            continue
+        if is_unified():
+            return CGROUPS.joinpath(*parts[: found + 1])
+        if wanted in controllers.split(","):
+            return CGROUPS.joinpath(controller, *parts[: found + 1])
     return None
+
+
+def is_unified() -> bool:
+    """Whether the host has cgroup v2 only."""
+    return (CGROUPS / "cgroup.controllers").exists()
 
 
 def _plain(name: str) -> str:
     """A group's name without systemd's escapes."""
     return name.replace("\\x2d", "-")
-
-
-def _is_unified() -> bool:
-    return (CGROUPS / "cgroup.controllers").exists()
 
 
 def _between(lowest: int, value: int, highest: int) -> int:
