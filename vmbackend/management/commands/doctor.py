@@ -40,9 +40,9 @@ class Command(BaseCommand):
     def _print_finding(self, finding: Finding) -> None:
         status = "ok" if finding.found else ("MISSING" if finding.needed else "absent")
         style = self.style.SUCCESS if finding.found else self.style.ERROR if finding.needed else self.style.WARNING
-        self.stdout.write(f"{style(f'{status:<8}')} {finding.name:<14} {finding.message}")
+        self.stdout.write(f"{style(f'{status:<8}')} {finding.name:<34} {finding.message}")
         if not finding.found and finding.fix:
-            self.stdout.write(f"{'':<24}fix: {finding.fix}")
+            self.stdout.write(f"{'':<44}fix: {finding.fix}")
 
 
 def _findings() -> Iterator[Finding]:
