@@ -19,6 +19,7 @@ from vmbackend.libvirt import reaper
 from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
 
 log = logging.getLogger(__name__)
 
@@ -195,8 +196,10 @@ def _claim_root(root: Path, instance: str, timeout: float) -> None:
             folder.chmod(folder.stat().st_mode & 0o777 | 0o001)
         lock = _lock_root(root, time.monotonic() + timeout)
         (root / "etc" / "qemu.conf").write_text(QEMU_CONF)
+        reachable = reachable_directory(root, instance, "libvirt")
+        remove_unfinished_starts(root, {root, reachable})
         reaper.start_reaper()
-        _embedded = (root, reachable_directory(root, instance, "libvirt"), lock)
+        _embedded = (root, reachable, lock)
 
 
 def _lock_root(root: Path, deadline: float) -> IO[str]:

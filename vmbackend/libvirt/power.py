@@ -43,7 +43,8 @@ class Power:
     def start(self, target: Any, files: MachineDir, hooks: StartHooks, *, asleep: bool) -> None:
         """Cold start, or restore of saved memory.
 
-        Raises SavedMemoryUnusable, BackendUnavailable and the errors of `hooks.attach`.
+        The machine is attached to its network, connected and limited before its CPUs run. Raises SavedMemoryUnusable,
+        BackendUnavailable and the errors of `hooks.port`.
         """
         self._events.begin_start(files, wake=asleep)
         try:
@@ -60,9 +61,10 @@ class Power:
         """Start process and network concurrently. A death in between leaves a paused machine that never ran."""
         flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED  # not supported by the mock
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(hooks.attach)
+            attaching = executor.submit(hooks.port.attach)
             domain.start_domain(target, flags)
         attaching.result()
+        hooks.port.connect()
         hooks.limit(target)
         domain.resume_domain(target)
 

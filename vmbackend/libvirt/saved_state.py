@@ -60,28 +60,32 @@ class SavedStateManager:
             raise
         memory.write_checksum()
 
-    def restore_memory(self, connection: Any, target: Any, files: MachineDir, start: StartHooks) -> None:
+    def restore_memory(self, connection: Any, target: Any, files: MachineDir, hooks: StartHooks) -> None:
         """Restore the memory and let the CPUs continue. As `Driver.start` of a sleeping machine.
 
-        `start.attach` runs concurrently with the restore and completes before the CPUs continue; if it raises, the
-        machine sleeps as before.
+        The machine is attached to its network concurrently with the restore, and connected and limited before the CPUs
+        continue; if that raises, the machine sleeps as before.
         """
         memory = SavedMemory(files)
         if not memory.is_complete:
-            start.attach()
-            _restore_managed(target, start)
+            hooks.port.attach()
+            _restore_managed(target, hooks)
+            hooks.port.connect()
             return
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(start.attach)
-            loaded = self._load(connection, memory, start)
+            attaching = executor.submit(hooks.port.attach)
+            loaded = self._load(connection, memory, hooks)
         if not loaded:
             domain.destroy_domain(target)
             memory.drop()
             raise SavedMemoryUnusable(_UNUSABLE)
-        if attaching.exception():
+        try:
+            attaching.result()
+            hooks.port.connect()
+        except BaseException:
             domain.destroy_domain(target)
-        attaching.result()
-        start.limit(target)
+            raise
+        hooks.limit(target)
         memory.drop()
         domain.resume_domain(target)
 
@@ -150,7 +154,7 @@ class SavedStateManager:
         if state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
             memory.drop()
 
-    def _load(self, connection: Any, memory: SavedMemory, start: StartHooks) -> bool:
+    def _load(self, connection: Any, memory: SavedMemory, hooks: StartHooks) -> bool:
         """Restore and verify the memory concurrently; returns whether both succeeded.
 
         Valid memory that did not load is retried: the process may have been killed in between, and the late event of
@@ -159,7 +163,7 @@ class SavedStateManager:
         with ThreadPoolExecutor(1) as checking:
             valid = checking.submit(memory.matches_checksum)
             flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
-            xml = _confined_xml(connection, memory, start)
+            xml = _confined_xml(connection, memory, hooks)
             try:
                 loaded = _restore(connection, memory, xml, flags)
             except BackendUnavailable:
@@ -175,13 +179,13 @@ class SavedStateManager:
             return loaded and valid.result()
 
 
-def _confined_xml(connection: Any, memory: SavedMemory, start: StartHooks) -> str | None:
+def _confined_xml(connection: Any, memory: SavedMemory, hooks: StartHooks) -> str | None:
     """See `Confinement.confined_xml`. None also for a file that libvirt cannot read: then the restore fails."""
     try:
         xml = connection.saveImageGetXMLDesc(str(memory.path), libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
     except (libvirt.libvirtError, SystemError):
         return None
-    return start.confined_xml(xml)
+    return hooks.confined_xml(xml)
 
 
 def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) -> bool:
@@ -201,14 +205,14 @@ def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) 
     return True
 
 
-def _restore_managed(target: Any, start: StartHooks) -> None:
+def _restore_managed(target: Any, hooks: StartHooks) -> None:
     """Restore a managed image. libvirt silently starts cold if its header is unreadable, so that is checked first."""
     try:
-        xml = start.confined_xml(target.managedSaveGetXMLDesc(libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
+        xml = hooks.confined_xml(target.managedSaveGetXMLDesc(libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
         if xml is not None:
             target.managedSaveDefineXML(xml)
         target.create()
-        start.limit(target)
+        hooks.limit(target)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
             with domain.translate_errors("wake"):

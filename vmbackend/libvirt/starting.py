@@ -11,6 +11,7 @@ from typing import Any
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.limits import Limits
+from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings
 
@@ -19,12 +20,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StartHooks:
-    """`attach` adds the machine to its network. `limit` limits its process. Both complete before its CPUs run.
+    """`port` is the machine's network. `limit` limits its process, before its CPUs run.
 
     `confined_xml`: the XML of saved memory as it must be restored; None: as it was saved.
     """
 
-    attach: Callable[[], None]
+    port: MachinePort
     limit: Callable[[Any], None]
     confined_xml: Callable[[str], str | None]
 
@@ -47,11 +48,11 @@ class Confiner:
             raise BackendUnavailable("The host's folders cannot be prepared for machines (is this root?).") from error
         self._limits.remove_groups()
 
-    def hooks(self, files: MachineDir, record: Record, attach: Callable[[], None]) -> StartHooks:
+    def hooks(self, files: MachineDir, record: Record, port: MachinePort) -> StartHooks:
         """Give the machine its files, for a start that follows. Raises BackendUnavailable."""
         self.access.give_files(files, record.ip)
         return StartHooks(
-            attach=attach,
+            port=port,
             limit=partial(self.limit, record),
             confined_xml=partial(self.access.confined_xml, ip=record.ip),
         )
