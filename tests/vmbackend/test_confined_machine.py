@@ -47,10 +47,10 @@ def driver(settings: LibvirtSettings) -> Iterator[LibvirtDriver]:
 
 @pytest.fixture(scope="module")
 def machine(driver: LibvirtDriver, settings: LibvirtSettings) -> str:
-    driver.prepare(_spec(settings, "m1", 9))
-    driver.start("m1")
-    driver.wait_ready("m1", 90)
-    return "m1"
+    driver.prepare(_spec(settings, "ws_m1", 9))
+    driver.start("ws_m1")
+    driver.wait_ready("ws_m1", 90)
+    return "ws_m1"
 
 
 def _spec(settings: LibvirtSettings, name: str, number: int) -> MachineSpec:
@@ -108,19 +108,19 @@ def test_memory_saved_by_an_earlier_version_continues_as_the_machines_own_user(
         earlier.setattr(Confinement, "give_files", lambda *_: None)
         earlier.setattr(Confinement, "path_for", lambda _, path: path)
         earlier.setattr(Confinement, "readable_file", lambda _, path: path)
-        driver.prepare(_spec(settings, "m2", 10))
-        driver.start("m2")
-        driver.wait_ready("m2", 90)
-        assert _process(settings, "m2").status("Uid") == ["0"] * 4
-        assert "uid and gid of its own" in _broken(settings, "m2")
-        boot_log = driver.boot_log("m2").read_bytes()
-        driver.sleep("m2")
-    driver.start("m2")
-    assert driver.state("m2") is MachineState.RUNNING
-    assert _broken(settings, "m2") == {}
-    driver.resync_guest("m2")  # the same guest answers: it did not boot again
-    assert driver.boot_log("m2").read_bytes().startswith(boot_log)
-    driver.delete("m2")
+        driver.prepare(_spec(settings, "ws_m2", 10))
+        driver.start("ws_m2")
+        driver.wait_ready("ws_m2", 90)
+        assert _process(settings, "ws_m2").status("Uid") == ["0"] * 4
+        assert "uid and gid of its own" in _broken(settings, "ws_m2")
+        boot_log = driver.boot_log("ws_m2").read_bytes()
+        driver.sleep("ws_m2")
+    driver.start("ws_m2")
+    assert driver.state("ws_m2") is MachineState.RUNNING
+    assert _broken(settings, "ws_m2") == {}
+    driver.resync_guest("ws_m2")  # the same guest answers: it did not boot again
+    assert driver.boot_log("ws_m2").read_bytes().startswith(boot_log)
+    driver.delete("ws_m2")
 
 
 def test_a_deleted_machine_leaves_no_process_group_and_no_process(

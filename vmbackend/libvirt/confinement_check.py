@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmbackend.libvirt.limits import is_unified, machine_group
+from vmbackend.libvirt.limits import is_machine_group, is_unified, machine_group
 from vmbackend.uids import UidRange
 
 # libvirt adds its own terminals and shared memory to the list of devices.
@@ -169,10 +169,10 @@ def _limit(process: MachineProcess, name: str) -> str:
 
 def _group_value(process: MachineProcess, controller: str, unified: str, legacy: str) -> str | None:
     """A value of the machine's control group; None where it has no such group, or is not in it."""
-    group = machine_group(process.pid, process.name, controller)
+    group = machine_group(process.pid, controller)
     file = group / (unified if is_unified() else legacy) if group is not None else None
     inside = is_unified() or any(
-        controller in row.split(":")[1].split(",") and process.name in row.replace("\\x2d", "-")
+        controller in row.split(":")[1].split(",") and any(map(is_machine_group, row.split("/")))
         for row in process.read("cgroup").splitlines()
     )
     if file is None or not inside or not file.exists():

@@ -79,8 +79,9 @@ class Limits:
 
     def remove_groups(self, machine_id: str = "") -> None:
         """Remove the groups of machines without a process: of one machine, or of all. Idempotent."""
+        wanted = _group_name(name_for(self._instance, machine_id))
         for group in CGROUPS.glob("pids/machine*/*"):
-            if name_for(self._instance, machine_id) in _plain(group.name):
+            if wanted in group.name.replace("\\x2d", "-"):
                 with suppress(OSError):
                     group.rmdir()  # refused while a process is in it
 
@@ -101,9 +102,8 @@ class Limits:
 
     def _groups(self, record: Record, controller: str) -> list[tuple[int, Path]]:
         """The machine's processes, with their groups. Raises OSError if there are none."""
-        name = name_for(self._instance, record.id)
         pids = processes_of(self._uids.machine(record.ip))
-        found = [(pid, group) for pid in pids if (group := machine_group(pid, name, controller)) is not None]
+        found = [(pid, group) for pid in pids if (group := machine_group(pid, controller)) is not None]
         if not found:
             raise OSError("the machine has no control group")
         return found
@@ -118,17 +118,17 @@ class Limits:
                 log.warning("this host's control groups do not support limits of %s: machines run without", what)
 
 
-def machine_group(pid: int, name: str, controller: str) -> Path | None:
+def machine_group(pid: int, controller: str) -> Path | None:
     """The directory of a machine's control group; that of `pids` need not exist with cgroup v1.
 
-    None if libvirt has made no group for it. `name`: the domain's. Raises OSError if the process ended.
+    None if libvirt has made no group for it. Raises OSError if the process ended.
     """
     wanted = "memory" if controller == "pids" else controller
     for row in (_PROC / str(pid) / "cgroup").read_text().splitlines():
         _, controllers, path = row.split(":", 2)
         parts = path.strip("/").split("/")
         # libvirt's own groups are below the machine's.
-        found = next((number for number, part in enumerate(parts) if name in _plain(part)), None)
+        found = next((number for number, part in enumerate(parts) if is_machine_group(part)), None)
         if found is None:
             continue
         if is_unified():
@@ -138,14 +138,19 @@ def machine_group(pid: int, name: str, controller: str) -> Path | None:
     return None
 
 
+def is_machine_group(name: str) -> bool:
+    """Whether libvirt made the group for a machine: by itself, or by systemd."""
+    return name.endswith(".libvirt-qemu") or (name.startswith("machine-qemu") and name.endswith(".scope"))
+
+
 def is_unified() -> bool:
     """Whether the host has cgroup v2 only."""
     return (CGROUPS / "cgroup.controllers").exists()
 
 
-def _plain(name: str) -> str:
-    """A group's name without systemd's escapes."""
-    return name.replace("\\x2d", "-")
+def _group_name(domain: str) -> str:
+    """The part of a group's name that libvirt makes of the domain's: without what a host name cannot contain."""
+    return domain.replace("_", "")
 
 
 def _between(lowest: int, value: int, highest: int) -> int:
