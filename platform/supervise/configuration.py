@@ -23,7 +23,7 @@ pidfile = {run}/supervisord.pid
 identifier = platform-{id}
 childlogdir = {log}
 directory = {root}
-umask = 027
+umask = 077
 minfds = 4096
 
 [unix_http_server]

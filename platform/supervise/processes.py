@@ -66,6 +66,8 @@ def _redis(instance: Instance) -> Process:
             *("--port", "0"),
             *("--unixsocket", f"{instance.run_dir}/redis.sock", "--unixsocketperm", "600"),
             *("--save", "", "--appendonly", "no"),
+            # Nothing saves; but after a BGSAVE by hand that met a full disk, Redis would refuse every write.
+            *("--stop-writes-on-bgsave-error", "no"),
             *("--dir", str(instance.run_dir), "--daemonize", "no", "--logfile", ""),
             # Its title would overwrite its environment in /proc, from which orphans are recognised.
             *("--set-proc-title", "no"),
@@ -134,7 +136,8 @@ def _vmhost(settings: Env) -> Process:
 
 
 def _beat() -> Process:
-    return Process("beat", _celery("beat", "--pidfile=", "-l", "warning"))
+    # --quiet: without a banner of a dozen lines.
+    return Process("beat", _celery("--quiet", "beat", "--pidfile=", "-l", "warning"))
 
 
 def _edge(instance: Instance) -> Process:
