@@ -164,6 +164,7 @@ class LibvirtDriver(Driver):
     def destroy(self, machine_id: str) -> None:
         target = self._domains.find_or_none(self._libvirt.connection, machine_id)
         self._power.destroy(target, self._inventory.machine_dir(machine_id))
+        self._attachment.remove_neighbour(self._inventory.record(machine_id))
 
     def delete(self, machine_id: str) -> None:
         target = self._domains.find_or_none(self._libvirt.connection, machine_id)
@@ -185,9 +186,11 @@ class LibvirtDriver(Driver):
         with domain.translate_errors("pause"):
             if domain.state_of(target) is MachineState.RUNNING:
                 target.suspend()
+        self._attachment.remove_neighbour(self._inventory.record(machine_id))
 
     def resume(self, machine_id: str) -> None:
         target = self._find_process(machine_id)
+        self._attachment.add_neighbour(self._inventory.record(machine_id))
         with domain.translate_errors("resume"):
             if domain.state_of(target) is MachineState.PAUSED:
                 target.resume()
@@ -200,6 +203,7 @@ class LibvirtDriver(Driver):
         self._find_process(machine_id)
         self._saved_state.save_memory(target, files, record.memory_mb)
         self._power.wait_until_stopped(machine_id)
+        self._attachment.remove_neighbour(record)
 
     def resync_guest(self, machine_id: str) -> None:
         target = self._domains.find(self._libvirt.connection, machine_id)
@@ -222,11 +226,11 @@ class LibvirtDriver(Driver):
         self._attachment.change_policy(machine_id, policy)
 
     def count_connections(self, machine_id: str) -> int:
-        record = self._inventory.machine_dir(machine_id).read_record()
+        record = self._inventory.record(machine_id)
         return sockets.count_connections(record.ip) if record else 0
 
     def close_connections(self, machine_id: str, ports: Collection[int]) -> None:
-        record = self._inventory.machine_dir(machine_id).read_record()
+        record = self._inventory.record(machine_id)
         if record:
             sockets.close_connections(record.ip, ports)
 
@@ -290,7 +294,7 @@ class LibvirtDriver(Driver):
 
     def _find_machine(self, machine_id: str) -> tuple[Any, Record]:
         target = self._domains.find(self._libvirt.connection, machine_id)
-        record = self._inventory.machine_dir(machine_id).read_record()
+        record = self._inventory.record(machine_id)
         if record is None:
             raise MachineNotFound("The machine's files are not on this host.")
         return target, record
