@@ -57,7 +57,7 @@ class CheckTarget:
 def check_host(target: CheckTarget) -> Iterator[Finding]:
     """Run every check of the host, fast ones first. A check that fails to run is a finding, never an error."""
     checks: list[Callable[[CheckTarget], Finding]] = [
-        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _confinement, _memory, _disk),
+        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _tool_confinement, _memory, _disk),
         *(_kit, _kernel, _kvm),
     ]
     for check in checks:
@@ -144,7 +144,7 @@ def _tun(_: CheckTarget) -> Finding:
         return Finding("tun", True, "/dev/net/tun opens", "modprobe tun")
 
 
-def _confinement(_: CheckTarget) -> Finding:
+def _tool_confinement(_: CheckTarget) -> Finding:
     """Runs a tool as those run that read images and disks of users."""
     from vmbackend.tool_confinement import Confinement, confined_command
 
@@ -155,10 +155,10 @@ def _confinement(_: CheckTarget) -> Finding:
                 command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20
             )
     except (BackendError, OSError) as error:
-        return Finding("confinement", False, str(error), fix)
+        return Finding("tool confinement", False, str(error), fix)
     if done.returncode == 0:
-        return Finding("confinement", True, "tools that read images and disks of users run confined")
-    return Finding("confinement", False, done.stderr.strip()[:200], fix)
+        return Finding("tool confinement", True, "tools that read images and disks of users run confined")
+    return Finding("tool confinement", False, done.stderr.strip()[:200], fix)
 
 
 def _memory(_: CheckTarget) -> Finding:

@@ -5,7 +5,7 @@ host has. The range of an instance starts at one setting and has the size of its
 one plus the position of its address in the subnet. So it is as durable and as free of collisions as the address, which
 rows and firewall rely on, too, and needs no state of its own.
 
-The positions of the subnet's own address and of the gateway are never a machine's: they belong to tools and resolvers.
+The positions of the subnet's own address and of the gateway are never a machine's.
 """
 
 from __future__ import annotations
@@ -35,15 +35,6 @@ class UidRange:
     def machine(self, ip: str) -> int:
         """The uid of the machine with this address."""
         return self.first + int(IPv4Address(ip)) - int(self.subnet.network_address)
-
-    @property
-    def tools(self) -> int:
-        """Of the host's programs that read what a tenant sends, before there is a machine (image conversion)."""
-        return self.first
-
-    @property
-    def resolvers(self) -> int:
-        return self.first + 1
 
     @property
     def machines(self) -> range:

@@ -15,10 +15,9 @@ def test_each_address_has_a_uid_of_its_own_that_stays_the_same():
     assert [uids.machine(str(ip)) for ip in machines] == list(uids.machines)
 
 
-def test_tools_and_resolvers_share_no_uid_with_a_machine():
+def test_the_subnets_own_address_and_the_gateway_have_no_uid_of_a_machine():
     uids = UidRange(5000, SUBNET)
-    assert uids.tools != uids.resolvers
-    assert not {uids.tools, uids.resolvers} & set(uids.machines)
+    assert not {uids.machine("10.200.16.0"), uids.machine("10.200.16.1")} & set(uids.machines)
 
 
 def test_the_default_ranges_of_two_subnets_do_not_overlap():
