@@ -13,9 +13,10 @@ import os
 import signal
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from granian import _signals
@@ -27,6 +28,7 @@ from granian.server.mp import MPServer
 TARGET = "config.wsgi:application"
 # From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
 DRAIN_SECONDS = 0.5
+TO_END = {signal.SIGTERM, signal.SIGINT}
 
 
 class ApiServer(MPServer):
@@ -59,24 +61,50 @@ class ApiServer(MPServer):
         """Serve until SIGTERM or SIGINT."""
 
         def serve_as_worker(*arguments: Any) -> None:
-            # In the worker, which looks this function up when it starts.
+            # Looked up when the worker begins to serve.
             _signals.set_sync_signals = lambda: _draining_signals(self._sfd)
             MPServer._spawn_wsgi_worker(*arguments)
 
+        _reset_signals_of_workers()
         self.serve(spawn_target=serve_as_worker)
 
 
-def _draining_signals(listener_fd: int) -> WorkerSignal:
-    """The stop event of a worker. SIGTERM and SIGINT end its accepting at once; DRAIN_SECONDS later it is set."""
-    stop, unreachable = WorkerSignal(), _unreachable_listener()
+def _reset_signals_of_workers() -> None:
+    """Let a worker that does not serve yet end at once, from its first moment.
 
-    def stop_accepting(number: int, frame: FrameType | None) -> None:
+    It inherits the main process's handlers, which do nothing in it: it would serve on, until it is killed.
+    """
+
+    def reset() -> None:
+        for number in TO_END:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_END)
+
+    os.register_at_fork(
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, TO_END),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_END),
+        after_in_child=reset,
+    )
+
+
+def _draining_signals(listener_fd: int) -> WorkerSignal:
+    """The stop event of a worker. SIGTERM and SIGINT end its accepting at once; DRAIN_SECONDS later it is set.
+
+    A thread waits for them. A handler would run when the main thread wakes up, which it does not if the signal comes
+    just before it begins to wait; with threads that want the interpreter's lock that is likely.
+    """
+    stop, unreachable = WorkerSignal(), _unreachable_listener()
+    # The threads of the server are started after this, and inherit it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, TO_END)
+
+    def drain() -> None:
+        signal.sigwait(TO_END)
         # Only this process's descriptor: new connections wait in the queue for other processes.
         os.dup2(unreachable.fileno(), listener_fd)
-        signal.signal(signal.SIGALRM, lambda number, frame: stop.set())
-        signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS)
+        time.sleep(DRAIN_SECONDS)
+        stop.set()
 
-    _signals.set_main_signals(stop_accepting)
+    threading.Thread(target=drain, daemon=True, name="drain").start()
     return stop
 
 

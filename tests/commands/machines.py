@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import threading
@@ -17,9 +18,9 @@ import httpx
 
 from edge.caddy import caddyfile
 from edge.route_cache import route_cache_folder, this_second
-from supervise.instance import Instance
-from tests.commands.conftest import CADDY
-from tests.commands.test_edge import Server, wait_for_edge
+from supervise.instance import Instance, load_instance
+from tests.commands.conftest import CADDY, free_port, short_folder
+from tests.commands.test_edge import Server, echo_after_upgrade, wait_for_edge
 
 HASH = "a" * 20
 # Seconds; longer than any of these tests takes.
@@ -71,7 +72,7 @@ class Program(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Upgrade") == "websocket":
-            return self._echo()
+            return echo_after_upgrade(self)
         body = self._chunks() if self.headers.get("Transfer-Encoding") == "chunked" else self._sized()
         received = {
             "method": self.command,
@@ -102,16 +103,6 @@ class Program(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _echo(self) -> None:
-        self.send_response(101)
-        self.send_header("Upgrade", "websocket")
-        self.send_header("Connection", "Upgrade")
-        self.end_headers()
-        self.wfile.flush()
-        while data := self.connection.recv(4096):
-            self.connection.sendall(data)
-        self.close_connection = True
-
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -123,9 +114,32 @@ class World:
     platform: Platform
     machine: str
 
+    def reset(self) -> None:
+        """As at the beginning, for the next test."""
+        self.platform.requests.clear()
+        self.platform.answers = {"api": (200, {"X-Upstream": self.machine})}
+        shutil.rmtree(route_cache_folder(self.instance.run_dir), ignore_errors=True)
+
+    @contextmanager
+    def without_the_api(self) -> Iterator[None]:
+        """Its socket is away."""
+        path = self.instance.run_dir / "api.sock"
+        away = path.rename(path.with_name("away.sock"))
+        try:
+            yield
+        finally:
+            away.rename(path)
+
     def send(self, method: str, path: str = "/", *, host: str = f"{HASH}.localhost", **request: Any) -> httpx.Response:
         headers = {"Host": host, **request.pop("headers", {})}
         return httpx.request(method, self.base + path, headers=headers, timeout=30, trust_env=False, **request)
+
+
+@contextmanager
+def open_shared_world() -> Iterator[World]:
+    """For the tests of a module; each begins with `reset`."""
+    with short_folder() as folder, open_world(load_instance(folder / "edge", free_port())) as made:
+        yield made
 
 
 @contextmanager
@@ -144,8 +158,9 @@ def open_world(instance: Instance) -> Iterator[World]:
         base = f"http://127.0.0.1:{instance.port}"
         wait_for_edge(base)
         machine = f"127.0.0.1:{program.server_address[1]}"
-        platform.answers["api"] = (200, {"X-Upstream": machine})
-        yield World(instance, base, platform, machine)
+        made = World(instance, base, platform, machine)
+        made.reset()
+        yield made
     finally:
         caddy.kill()
         caddy.wait()

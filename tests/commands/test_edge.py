@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
 import subprocess
 import threading
@@ -17,8 +18,19 @@ import pytest
 
 from common.edge_header import EdgeFacts, edge_facts
 from edge.caddy import caddyfile
-from supervise.instance import Instance
-from tests.commands.conftest import CADDY
+from supervise.instance import Instance, load_instance
+from tests.commands.conftest import CADDY, free_port, short_folder
+
+
+def echo_after_upgrade(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(101)
+    handler.send_header("Upgrade", "websocket")
+    handler.send_header("Connection", "Upgrade")
+    handler.end_headers()
+    handler.wfile.flush()
+    while data := handler.connection.recv(4096):
+        handler.connection.sendall(data)
+    handler.close_connection = True
 
 
 class Stub(BaseHTTPRequestHandler):
@@ -27,6 +39,8 @@ class Stub(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if self.headers.get("Upgrade") == "websocket":
+            return echo_after_upgrade(self)
         if self.path == "/events":
             return self._events()
         return self._respond(0)
@@ -88,11 +102,12 @@ def wait_for_edge(base: str) -> None:
     pytest.fail("Caddy did not listen within ten seconds")
 
 
-@pytest.fixture
-def edge(make_instance: Callable[[str], Instance]) -> Iterator[tuple[Instance, str]]:
-    instance = make_instance("edge")
-    with open_edge(instance) as base:
-        yield instance, base
+@pytest.fixture(scope="module")
+def edge() -> Iterator[tuple[Instance, str]]:
+    with short_folder() as folder:
+        instance = load_instance(folder / "edge", free_port())
+        with open_edge(instance) as base:
+            yield instance, base
 
 
 @contextmanager
@@ -222,6 +237,19 @@ def test_events_arrive_one_by_one(edge: tuple[Instance, str]) -> None:
     assert min(later - earlier for earlier, later in pairwise(times)) > 0.2
 
 
+def test_a_websocket_to_streams_is_proxied(edge: tuple[Instance, str]) -> None:
+    instance, _ = edge
+    head = "GET /s/sbx_1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", instance.port), timeout=20) as connection:
+        connection.sendall(head.encode())
+        got = b""
+        while b"\r\n\r\n" not in got:
+            got += connection.recv(1)
+        assert got.startswith(b"HTTP/1.1 101")
+        connection.sendall(b"word")
+        assert connection.recv(100) == b"word"
+
+
 def test_an_upload_streams_through(edge: tuple[Instance, str]) -> None:
     """The upstream reads the first bytes before the client has sent the last."""
     _, base = edge
@@ -272,8 +300,12 @@ def test_a_request_waits_for_a_restarting_server(edge: tuple[Instance, str]) -> 
 
 def test_an_unavailable_server_is_reported_in_the_error_envelope(edge: tuple[Instance, str]) -> None:
     instance, base = edge
-    (instance.run_dir / "api.sock").unlink()
-    answer = httpx.get(base + "/workspace", headers={"X-Request-ID": "mine-1"}, timeout=15)
+    socket = instance.run_dir / "api.sock"
+    away = socket.rename(socket.with_name("away.sock"))
+    try:
+        answer = httpx.get(base + "/workspace", headers={"X-Request-ID": "mine-1"}, timeout=15)
+    finally:
+        away.rename(socket)
     body = answer.json()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert body["success"] is False

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -135,6 +136,15 @@ def test_malformed_chunks_are_400(address: tuple[str, int], path: str, body: byt
 )
 def test_a_body_that_ends_early_is_400(address: tuple[str, int], path: str, framing: str, body: bytes) -> None:
     assert send(address, head(path, framing), body, end=True) == MALFORMED
+
+
+def test_slow_senders_hold_no_thread_of_the_api(address: tuple[str, int]) -> None:
+    """More of them than the api has threads."""
+    with ExitStack() as opened:
+        for _ in range(100):
+            connection = opened.enter_context(socket.create_connection(address, timeout=60))
+            connection.sendall(head("/workspace", "Content-Length: 120") + b'{"name": ')
+        assert send(address, head("/workspace", "Content-Length: 2"), b"{}").status == 401
 
 
 @pytest.mark.parametrize("limit", [9, 10, 1024, 10485760, 99999, 19, 1990])

@@ -10,7 +10,7 @@ import pytest
 from common.edge_header import EdgeFacts, edge_facts, edge_secret
 from edge.caddy import caddyfile
 from supervise.instance import Instance, InstanceError
-from tests.commands.machines import HASH, World, cache_route_for_long, open_world, receive, websocket
+from tests.commands.machines import HASH, World, cache_route_for_long, open_shared_world, receive, websocket
 
 FACTS = EdgeFacts(f"{HASH}.localhost", "127.0.0.1")
 UNDERSCORES = {
@@ -22,10 +22,16 @@ UNDERSCORES = {
 }
 
 
-@pytest.fixture
-def world(make_instance: Callable[[str], Instance]) -> Iterator[World]:
-    with open_world(make_instance("edge")) as made:
+@pytest.fixture(scope="module")
+def shared_world() -> Iterator[World]:
+    with open_shared_world() as made:
         yield made
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    shared_world.reset()
+    return shared_world
 
 
 def test_a_request_reaches_the_machine_that_the_platform_names(world: World) -> None:
@@ -56,7 +62,7 @@ def test_the_edge_header_is_the_edges_despite_client_headers(world: World, aslee
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_headers_with_an_underscore_reach_nobody(world: World, cached: bool) -> None:
+def test_headers_with_an_underscore_are_dropped(world: World, cached: bool) -> None:
     """In WSGI, CGI and much else they would become the same variables as the edge's own."""
     if cached:
         cache_route_for_long(world)
@@ -146,8 +152,8 @@ def test_a_closed_port_is_reported(world: World) -> None:
 
 
 def test_an_unavailable_platform_is_not_reported_as_a_closed_port(world: World) -> None:
-    (world.instance.run_dir / "api.sock").unlink()
-    answer = world.send("GET")
+    with world.without_the_api():
+        answer = world.send("GET")
     assert (answer.status_code, answer.json()["error"]) == (503, "service_unavailable")
 
 

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from edge.route_cache import RouteCache, route_cache_folder, this_second
-from supervise.instance import Instance
-from tests.commands.machines import HASH, LONG, World, cache_route, cache_route_for_long, open_world, receive, websocket
+from tests.commands.machines import (
+    HASH,
+    LONG,
+    World,
+    cache_route,
+    cache_route_for_long,
+    open_shared_world,
+    receive,
+    websocket,
+)
+
+
+@pytest.fixture(scope="module")
+def shared_world() -> Iterator[World]:
+    with open_shared_world() as made:
+        yield made
 
 
 @pytest.fixture
-def world(make_instance: Callable[[str], Instance]) -> Iterator[World]:
-    with open_world(make_instance("edge")) as made:
-        route_cache_folder(made.instance.run_dir).mkdir()
-        # A request to the platform is visible as a 404.
-        made.platform.answers["api"] = (404, {})
-        yield made
+def world(shared_world: World) -> World:
+    shared_world.reset()
+    route_cache_folder(shared_world.instance.run_dir).mkdir()
+    # A request to the platform is visible as a 404.
+    shared_world.platform.answers["api"] = (404, {})
+    return shared_world
 
 
 def folder(world: World) -> Path:
@@ -138,10 +152,10 @@ def test_a_closed_port_of_a_cached_route_is_reported(world: World) -> None:
 
 
 def test_cached_routes_expire_when_the_platform_is_down(world: World) -> None:
-    (world.instance.run_dir / "api.sock").unlink()
-    now = this_second()
-    cache_route(world, range(now, now + 3))
-    deadline = time.monotonic() + 10
-    while (answer := world.send("GET")).status_code == 200:
-        assert time.monotonic() < deadline
+    with world.without_the_api():
+        now = this_second()
+        cache_route(world, range(now, now + 3))
+        deadline = time.monotonic() + 10
+        while (answer := world.send("GET")).status_code == 200:
+            assert time.monotonic() < deadline
     assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
