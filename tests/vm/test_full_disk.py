@@ -140,11 +140,11 @@ def errors_are_documented(api: Api, disk: SmallDisk, writer: str, other: str) ->
 def all_is_as_before(instance: TestInstance, api: Api, writer: str, other: str) -> None:
     """By itself: processes, logs, the machine that waited, and what a new request needs."""
     instance.wait_until_serving()
-    log = instance.instance.log_dir / "vmhost.log"
-    until(lambda: "are free again" in log.read_text(errors="replace"), 30, "the log is written")
     # The host's next heartbeat is stored within some seconds.
     made = until(lambda: created(api), 60, "a workspace is created")
     api.delete(made)
+    log = instance.instance.log_dir / "api.log"
+    until(lambda: made in log.read_text(errors="replace"), 10, "the log is written")
     until(lambda: complete(api, writer), 90, "the machine that waited has written all of it")
     assert api.output(writer, "md5sum </large | cmp - /sum && echo same") == "same"
     if api.settles(other)["status"] == "stopped":
