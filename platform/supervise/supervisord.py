@@ -1,4 +1,5 @@
-"""`python -m supervise.supervisord`: supervisord with log files that outlast a full disk.
+"""`python -m supervise.supervisord`: supervisord with log files that outlast a full disk, and with listening sockets
+that outlive the processes behind them (supervise/listeners.py).
 
 As published it ends when a line cannot be written: the error is reported on stderr, which is on the same disk, and that
 error ends the main loop. The processes would live on without anyone to restart them.
@@ -13,6 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 from supervisor import loggers, supervisord
+
+from supervise.listeners import keep_sockets_open
 
 
 class LogFile(loggers.RotatingFileHandler):  # type: ignore[misc]  # the package has no types
@@ -53,6 +56,7 @@ class LogFile(loggers.RotatingFileHandler):  # type: ignore[misc]  # the package
 def main() -> None:
     """Run supervisord with the arguments of this process. Returns when it has stopped."""
     loggers.RotatingFileHandler = LogFile
+    keep_sockets_open()
     supervisord.main()
 
 
