@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import os
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from posixpath import join
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import asyncssh
 
@@ -27,6 +28,7 @@ R = TypeVar("R")
 Names = Callable[[str], Awaitable[bytes]]
 
 _MAX_PATH = 4096  # Linux's PATH_MAX
+_MAX_NAME = 255  # and NAME_MAX
 # Up to this many entries a single scan of the directory is fastest.
 SMALL_DIRECTORY = 1000
 _AT_ONCE = 16
@@ -76,27 +78,23 @@ async def list_directory(
 
 async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
     """All entries, or None if there are more than SMALL_DIRECTORY."""
-    client = await files.client()
     found: dict[str, Entry] = {}
     seen = 0
-    names = cast("AsyncIterator[asyncssh.SFTPName]", client.scandir(path))
-    async with aclosing(names):  # type: ignore[type-var]
-        while True:
-            try:
-                one = await files.request(anext(names), path)
-            except StopAsyncIteration:
-                return found
-            seen += 1
+    async with aclosing(files.scan(path)) as batches:
+        async for batch in batches:
+            seen += len(batch)
             if seen > SMALL_DIRECTORY + 2:  # with `.` and `..`
                 return None
-            name = str(one.filename)
-            if _is_name(name):
-                found[name] = make_entry(name, join(path, name), one.attrs)
+            for one in batch:
+                name = os.fsdecode(one.filename)
+                if _is_name(name):
+                    found[name] = make_entry(name, join(path, name), one.attrs)
+    return found
 
 
 def _is_name(name: str) -> bool:
     """Whether it is a valid name; a hostile server may send others."""
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name and len(name) <= _MAX_NAME
 
 
 def _split(listed: bytes) -> Iterator[str]:
