@@ -155,15 +155,15 @@ static int wait_for_rest(struct log_file *log, struct stream *from)
 static void write_logs(struct log_file *log, int errors)
 {
 	static struct stream out = {.name = "stdout"}, err = {.name = "stderr"};
-	struct pollfd sources[] = {{.fd = errors, .events = POLLIN}, {.fd = STDIN_FILENO, .events = POLLIN}};
+	struct pollfd sources[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = errors, .events = POLLIN}};
 	for (bool open = true; open;) {
 		int wait = shorter_wait(wait_for_rest(log, &out), wait_for_rest(log, &err));
 		if (poll(sources, 2, wait) <= 0)
 			continue;
 		if (sources[0].revents)
-			copy_output(log, errors, &err);
-		if (sources[1].revents)
 			open = copy_output(log, STDIN_FILENO, &out);
+		if (sources[1].revents)
+			copy_output(log, errors, &err);
 	}
 	while (errors >= 0 && copy_output(log, errors, &err))
 		;
