@@ -79,7 +79,7 @@ class Files:
         if self.lie == "1,001 names":
             return NAME, names(1001)
         if self.lie == "an answer of 4 MiB":
-            return NAME, names(1000, b"n" * 4200 + b"%d")
+            return NAME, names(90_000)
         if self.lie == "names with extended attributes":
             return NAME, struct.pack(">I", 1) + text(b"n") + text(b"") + many_attributes(30_000)
         if self.lie == "a directory without an end":
@@ -168,4 +168,6 @@ async def listen(folder: Path, lie: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[2]:
+        os.nice(19)  # what it costs itself is not the question
     asyncio.run(listen(Path(sys.argv[1]), sys.argv[2]))

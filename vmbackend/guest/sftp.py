@@ -24,7 +24,7 @@ from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound, 
 
 from .commands import KitPaths
 from .connection import Channel, Connection
-from .sftp_client import LimitedSFTPHandler, start_sftp
+from .sftp_client import LimitedSFTPHandler, ListedNames, start_sftp
 from .translate import UNREACHABLE, translate_errors
 
 T = TypeVar("T")
@@ -114,15 +114,15 @@ class FileChannel:
             with suppress(GuestUnreachable):
                 await self.request(handle.close(), path)
 
-    async def scan(self, path: str) -> AsyncGenerator[list[asyncssh.SFTPName], None]:
-        """The entries of a directory, in the batches of the server; names are bytes. Use it within `aclosing`."""
+    async def scan(self, path: str) -> AsyncGenerator[ListedNames, None]:
+        """The entries of a directory, in the batches of the server. Use it within `aclosing`."""
         await self.client()
         handler = self._handler
         if handler is None:
             raise GuestUnreachable(UNREACHABLE)
         handle = await self.request(handler.opendir(path.encode("utf-8", "surrogateescape")), path)
         try:
-            while batch := await self.request(_next_names(handler, handle), path):
+            while (batch := await self.request(handler.list_names(handle), path)).names:
                 yield batch
         finally:
             with suppress(BackendError):
@@ -161,12 +161,3 @@ class FileChannel:
             raise GuestUnreachable(UNREACHABLE)
         self._channel, self._tracking_dir = channel, tracking_dir
         return client
-
-
-async def _next_names(handler: LimitedSFTPHandler, handle: bytes) -> list[asyncssh.SFTPName]:
-    """Empty after the last. A batch without names ends the list, too: a server could send any number of them."""
-    try:
-        names, _ = await handler.readdir(handle)
-    except asyncssh.SFTPEOFError:
-        return []
-    return list(names)
