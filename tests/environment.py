@@ -31,6 +31,8 @@ os.environ.update(
         "PLATFORM_ORPHAN_GRACE_SECONDS": "0",
         "PLATFORM_RETRY_SECONDS": "0",
         "PLATFORM_LOG_LEVEL": "WARNING",
+        # All tests call from one address, and many with wrong secrets.
+        "PLATFORM_SECRET_FAILURES": "1000000",
     }
 )
 _redis: list[subprocess.Popen[bytes]] = []

@@ -68,6 +68,14 @@ class Event:
     exit_code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MachineEnd:
+    """How a machine's last process ended. `exit_code`: of its main process, if the guest reported it before."""
+
+    reason: StopReason
+    exit_code: int | None = None
+
+
 class WorkloadRestart(StrEnum):
     """When a workload is started again after its end."""
 
@@ -284,6 +292,14 @@ class Driver(Networking, Metered, ABC):
     @abstractmethod
     def state(self, machine_id: str) -> MachineState:
         """The machine's present state. Raises BackendUnavailable only."""
+
+    @abstractmethod
+    def last_end(self, machine_id: str) -> MachineEnd:
+        """How the last process of a machine that is off or absent ended.
+
+        With everything that its guest had reported by then, also where those events are not delivered yet. Raises
+        BackendUnavailable.
+        """
 
     @abstractmethod
     def inventory(self) -> Inventory:

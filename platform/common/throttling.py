@@ -59,15 +59,20 @@ class RateState:
     reset_seconds: float
 
 
-def count_request(name: str, *, limit: int, window_seconds: int) -> RateState:
+def count_request(name: str, *, limit: int, window_seconds: int, member: str = "") -> RateState:
     """Count one request of a sliding window, atomically: of any number at once exactly `limit` are accepted.
 
-    Raises redis.RedisError.
+    `member` names the request for `uncount_request`. Raises redis.RedisError.
     """
-    arguments: list[Any] = [limit, window_seconds * 1_000_000, secrets.token_hex(8)]
+    arguments: list[Any] = [limit, window_seconds * 1_000_000, member or secrets.token_hex(8)]
     found: Any = redis_client().eval(_SLIDING, 1, redis_key(f"throttle:{name}"), *arguments)
     accepted, used, frees = bool(found[0]), int(found[1]), int(found[2])
     return RateState(accepted, limit, max(limit - used, 0), frees / 1_000_000)
+
+
+def uncount_request(name: str, member: str) -> None:
+    """Remove a counted request from its window. Raises redis.RedisError."""
+    redis_client().zrem(redis_key(f"throttle:{name}"), member)
 
 
 class RedisThrottle(BaseThrottle):

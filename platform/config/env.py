@@ -161,6 +161,10 @@ class Env(BaseModel):
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
 
+    # Guessing
+    login_attempts: int = Field(default=10, ge=1)
+    secret_failures: int = Field(default=100, ge=1)
+
     # Bodies of requests
     body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024)
     file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)

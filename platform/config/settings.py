@@ -24,6 +24,7 @@ BASE_URL = ENV.base_url.rstrip("/")
 PUBLIC_URL = ENV.public_url
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_ENGINE = "accounts.sessions"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 
 INSTALLED_APPS = [
@@ -53,6 +54,7 @@ ADMIN_MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "accounts.login.answer_refused_logins",
 ]
 # The admin's middleware is there, in AdminOnlyMiddleware, where these checks do not look.
 SILENCED_SYSTEM_CHECKS = ["admin.E408", "admin.E409", "admin.E410"]
@@ -144,4 +146,9 @@ LOGGING = {
         "django.request": {"level": "CRITICAL"},
     },
 }
-UNFOLD = {"SITE_TITLE": "Workspaces", "SITE_HEADER": "Workspaces", "SHOW_VIEW_ON_SITE": False}
+UNFOLD = {
+    "SITE_TITLE": "Workspaces",
+    "SITE_HEADER": "Workspaces",
+    "SHOW_VIEW_ON_SITE": False,
+    "LOGIN": {"form": "accounts.login.LoginForm"},
+}

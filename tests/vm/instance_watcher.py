@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -24,6 +25,8 @@ def main(folder: Path) -> None:
         instance = load_instance(folder / "s")
         control.stop(instance, lambda _: None)
         remove(instance, lambda _: None)
+    if folder.is_mount():
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
     shutil.rmtree(folder, ignore_errors=True)
 
 

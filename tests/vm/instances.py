@@ -205,15 +205,22 @@ def new_instance(**settings: str) -> Iterator[TestInstance]:
     # Short: socket paths have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
     try:
-        with _watched(folder):
-            made = TestInstance(folder, **settings)
-            try:
-                add_images(made.settings.images_dir / "oci", folder)
-                yield made
-            finally:
-                made.remove()
+        with instance_in(folder, **settings) as made:
+            yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def instance_in(folder: Path, **settings: str) -> Iterator[TestInstance]:
+    """The same in a folder of the caller's, who removes it; where the run is killed, it is removed and unmounted."""
+    with _watched(folder):
+        made = TestInstance(folder, **settings)
+        try:
+            add_images(made.settings.images_dir / "oci", folder)
+            yield made
+        finally:
+            made.remove()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from vmbackend.driver import (
     Driver,
     Event,
     Inventory,
+    MachineEnd,
     MachineIdentity,
     MachineSpec,
     MachineState,
@@ -215,6 +216,11 @@ class FakeDriver(FakeMeters, Driver):
         self._enter("state")
         domain = self._store.domain(machine_id)
         return MachineState.ABSENT if domain is None else domain.state
+
+    def last_end(self, machine_id: str) -> MachineEnd:
+        self._enter("last_end")
+        domain = self._store.domain(machine_id)
+        return MachineEnd(StopReason.LOST) if domain is None else MachineEnd(domain.ended, domain.exit_code)
 
     def inventory(self) -> Inventory:
         self._enter("inventory")

@@ -219,7 +219,7 @@ class FakeMachines:
         """End the machine's process and report it."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGKILL)
-        self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
+        self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None, ended=reason)
         self._store.drop_events(machine_id, only_future=True)
         self._store.post(Event(machine_id, EventKind.STOPPED, reason))
 

@@ -108,6 +108,19 @@ class Events:
             run = self._runs.get(machine_id)
             return run.status if run else Status()
 
+    def last_run(self, files: MachineDir) -> tuple[Status, bool]:
+        """The status of a machine's last run, and whether its guest was reset, for a machine without a process.
+
+        What it wrote and this driver had not read is read now; those events are still delivered.
+        """
+        with self._changed:
+            run = self._runs.get(files.id)
+            if run is None or run.starting:
+                return files.read_status(), False
+            if events := self._drain(run):
+                self._put(lambda: events)
+            return run.status, run.reset
+
     def was_adopted(self, machine_id: str) -> bool:
         with self._changed:
             run = self._runs.get(machine_id)

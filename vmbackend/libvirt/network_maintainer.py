@@ -1,4 +1,4 @@
-"""Periodic maintenance of the network: firewall tables exist, learned addresses expire, resolvers run."""
+"""Periodic maintenance: firewall tables and neighbour entries exist, learned addresses expire, resolvers run."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ class NetworkMaintainer:
     def _restore_tables(self, ports: list[NetworkPort]) -> None:
         try:
             self._network.restore_missing_tables(ports)
+            self._network.restore_neighbours(ports)
         except (BackendError, OSError) as error:
             log.error("the firewall: %s", error)
 

@@ -104,9 +104,16 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
             runtime.driver.pause(row.pk)
             record_activity(row, "recovered", "The machine ran although the workspace was paused; it was paused again.")
         case _:
-            reason = StopReason.LOST if state is MachineState.ABSENT else StopReason.CRASHED
-            handle_machine_end(row, reason, runtime.driver)
+            handle_machine_end(row, _reason(runtime, row, state), runtime.driver)
     return True
+
+
+def _reason(runtime: HostRuntime, row: Workspace, state: MachineState) -> StopReason:
+    """Why a machine ended whose event was lost, or is not handled yet."""
+    if state is MachineState.ABSENT:
+        return StopReason.LOST
+    reason = runtime.driver.last_end(row.pk).reason
+    return reason if reason in (StopReason.SHUTDOWN, StopReason.PANICKED) else StopReason.CRASHED
 
 
 def _resume_machine(runtime: HostRuntime, row: Workspace) -> None:

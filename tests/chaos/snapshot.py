@@ -1,0 +1,187 @@
+"""What the database, the host and Redis hold at one moment, read without the platform's own code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import redis
+
+from tests.chaos.processes import orphan_processes
+from tests.vm.instances import TestInstance
+from tests.vm.onhost import on_host, outward, resolvers, wanted
+
+WORKSPACE_ID = re.compile(r"ws_[a-z2-7]{16}")
+# Written aside and renamed; after its writer's death the next one removes it.
+TEMPORARY = re.compile(r"\.(new|tmp|part)$|\.partial")
+# Of the state folder, these hold no machine's files.
+NOT_SEARCHED = {"log", "cache", "static", "edge"}
+
+
+class Row(NamedTuple):
+    """A workspace's row."""
+
+    id: str
+    account_id: str
+    name: str
+    status: str
+    ready: bool
+    ip: str | None
+    host: str | None
+    text: str  # what its owner wrote into it
+    allow_internet: bool
+    egress: list[str]
+    started_at: datetime | None = None
+
+
+class Live(NamedTuple):
+    """An operation that is queued or running."""
+
+    id: str
+    workspace_id: str
+    kind: str
+    state: str
+    deadline: datetime
+
+
+class Key(NamedTuple):
+    account_id: str
+    key: str
+    workspace_id: str
+
+
+@dataclass
+class Snapshot:
+    """`held`: kind of thing -> ids of workspaces that have one on the host; `wanted`: what the rows say."""
+
+    now: datetime
+    rows: list[Row] = field(default_factory=list)
+    live: list[Live] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    metered: frozenset[str] = frozenset()
+    held: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    orphan_processes: list[str] = field(default_factory=list)
+    named_files: Mapping[str, str] = field(default_factory=dict)  # workspace id -> a path
+    temporary_files: list[str] = field(default_factory=list)
+    addresses: frozenset[str] = frozenset()  # of machines, in firewall and neighbour table
+    outward: frozenset[str] = frozenset()
+    resolvers: frozenset[str] = frozenset()
+    lasting_keys: list[str] = field(default_factory=list)  # of Redis, without an expiry
+    database: str = "ok"
+    host_error: str = ""
+
+
+def take_snapshot(instance: TestInstance) -> Snapshot:
+    """Rows are read before the host: what a row has lost since is not reported as an orphan twice."""
+    made = Snapshot(datetime.now(UTC))
+    made.rows = [_row(found) for found in instance.query(_ROWS)]
+    made.live = [_live(found) for found in instance.query(_LIVE)]
+    made.keys = [Key(*found) for found in instance.query(_KEYS)]
+    made.metered = frozenset(found[0] for found in instance.query("SELECT workspace_id FROM workspaces_metered"))
+    made.database = _integrity(instance)
+    shown = [_shown(row) for row in made.rows]
+    made.wanted = wanted(shown)
+    try:
+        made.held = on_host(instance, {row.ip: row.id for row in made.rows if row.ip})
+        made.outward, made.resolvers = outward(instance), resolvers(instance)
+    except (AssertionError, subprocess.CalledProcessError) as error:
+        made.host_error = str(error)
+    made.orphan_processes = orphan_processes(instance)
+    made.named_files, made.temporary_files = _files(instance.state)
+    made.addresses = frozenset(_addresses(instance))
+    made.lasting_keys = list(_lasting_keys(instance))
+    return made
+
+
+_ROWS = """SELECT id, account_id, name, status, ready, ip, host_id, metadata, allow_internet, egress, started_at
+    FROM workspaces_workspace ORDER BY id"""
+_LIVE = """SELECT id, workspace_id, kind, state, deadline_at FROM workspaces_operation
+    WHERE state IN ('queued', 'running') ORDER BY id"""
+_KEYS = "SELECT account_id, key, resource_id FROM accounts_idempotencykey ORDER BY key"
+
+
+def _row(found: tuple[Any, ...]) -> Row:
+    key, account, name, status, ready, ip, host, metadata, internet, egress, started = found
+    text = metadata if isinstance(metadata, str) else json.dumps(metadata)
+    networks = json.loads(egress) if isinstance(egress, str) else egress
+    shown = f"{name} {text}"
+    return Row(key, account, name, status, bool(ready), ip, host, shown, bool(internet), networks, _moment(started))
+
+
+def _live(found: tuple[Any, ...]) -> Live:
+    *fields, deadline = found
+    return Live(*fields, _moment(deadline) or datetime.max.replace(tzinfo=UTC))
+
+
+def _moment(value: Any) -> datetime | None:
+    """SQLite has text, in UTC."""
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found.replace(tzinfo=UTC) if found and not found.tzinfo else found
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    network = {"allow_internet": row.allow_internet, "egress": row.egress}
+    return {"id": row.id, "status": row.status, "ip": row.ip, "network": network}
+
+
+def _integrity(instance: TestInstance) -> str:
+    if not instance.settings.database_url.startswith("sqlite:"):
+        return "ok"
+    try:
+        return "; ".join(str(row[0]) for row in instance.query("PRAGMA integrity_check"))
+    except sqlite3.DatabaseError as error:
+        return str(error)
+
+
+def _files(state: Path) -> tuple[dict[str, str], list[str]]:
+    """Paths that name a workspace, one for each, and temporary files."""
+    named: dict[str, str] = {}
+    temporary = []
+    for folder, inner, names in os.walk(state):
+        if Path(folder) == state:
+            inner[:] = [name for name in inner if name not in NOT_SEARCHED]
+        for name in [*inner, *names]:
+            path = str((Path(folder) / name).relative_to(state))
+            if found := WORKSPACE_ID.search(path):
+                named.setdefault(found[0], path)
+            if TEMPORARY.search(name):
+                temporary.append(path)
+    return named, sorted(temporary)
+
+
+def _addresses(instance: TestInstance) -> Iterator[str]:
+    """Machines' addresses in the instance's firewall tables, and in the neighbour table where they are permanent."""
+    subnet = instance.settings.subnet
+    own = {str(subnet.network_address), str(subnet.network_address + 1), str(subnet.broadcast_address)}
+    shown = []
+    for family in ("inet", "bridge"):
+        command = ["nft", "-j", "list", "table", family, f"mvm_{instance.id}"]
+        shown.append(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    command = ["ip", "-j", "neighbour", "show", "nud", "permanent"]
+    shown.append(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    for text in set(re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", " ".join(shown))):
+        with suppress(AddressValueError):
+            if IPv4Address(text) in subnet and text not in own:
+                yield text
+
+
+def _lasting_keys(instance: TestInstance) -> Iterator[str]:
+    """Keys that name a workspace and do not expire."""
+    client = redis.Redis(
+        unix_socket_path=f"{instance.instance.run_dir}/redis.sock", socket_timeout=5, decode_responses=True
+    )
+    with suppress(redis.RedisError), client:
+        for key in client.scan_iter(count=1000):
+            if WORKSPACE_ID.search(key) and client.ttl(key) == -1:
+                yield key
