@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workspaces', '0006_terms'),
+        ('workspaces', '0008_remove_main_exit_code'),
     ]
 
     operations = [
