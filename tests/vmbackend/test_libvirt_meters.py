@@ -221,7 +221,8 @@ FSINFO = '{"return": [{"mountpoint": "/run/kit/data", "used-bytes": 5, "total-by
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "{", "[]", "7", '{"return": ' + "[" * 100_000, '{"return": ' + "9" * 5000 + "}", FSINFO + " " * 65536],
+    "answer",
+    ["", "{", "[]", "7", '{"return": ' + "[" * 100_000, '{"return": ' + "9" * 5000 + "}", FSINFO + " " * 65536],
     ids=["empty", "half", "list", "number", "deep", "long number", "long"],
 )  # fmt: skip
 def test_an_invalid_agent_reply_raises_guest_unreachable(

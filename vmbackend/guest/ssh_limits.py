@@ -2,7 +2,7 @@
 
 asyncssh processes all that it received in one step, however many packets that is, and answers requests of the server
 without a limit. Here a step ends after `SLICE_SECONDS`, and a guest whose packets cost more than its budget is read
-more slowly: TCP then makes it wait, and nobody else.
+more slowly: TCP then makes it wait, and no other guest.
 
 Relies on internals of asyncssh 2.24: `_recv_data`, `_recv_pkthdr`, `_inpbuf`; tests/vmbackend/test_hostile_guest.py
 fails if they change.
@@ -22,8 +22,7 @@ SLICE_SECONDS = 0.004
 # Of the loop's time, for the packets of one guest, and what it may have saved.
 CPU_SHARE = 0.2
 CPU_BURST_SECONDS = 0.25
-# Bytes are paid by whoever wants them: bulk data at any rate costs less than this, small packets cost twenty times as
-# much.
+# Bytes are sent because a caller wants them: bulk data costs less than this, small packets twenty times as much.
 SECONDS_PER_BYTE = 100e-9
 # dropbear sends at most 35,000 bytes in a packet. A larger key exchange only costs time.
 MAX_PACKET = 36 * 1024
