@@ -306,6 +306,12 @@ class Driver(Networking, Metered, ABC):
         """All objects of this instance on the host. May take a second; not for hot paths. Raises BackendUnavailable."""
 
     @abstractmethod
+    def disk_allocations(self) -> dict[str, int]:
+        """Bytes that the disk of each machine of this instance occupies on the host, by machine id. Takes a file's
+        status each, no call of the hypervisor.
+        """
+
+    @abstractmethod
     def boot_log(self, machine_id: str) -> Path:
         """The path of the console log, in the format of `vmbackend.bootlog`. The file may not exist."""
 

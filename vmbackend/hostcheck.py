@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from vmbackend.errors import BackendError
 # The least that is useful.
 MEMORY_MB = 1024
 DISK_MB = 4096
+# The first release without two faults: bodies that reach other requests, and headers with underscores that reach the
+# servers behind the edge as headers without.
+CADDY_VERSION = (2, 11, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class CheckTarget:
 def check_host(target: CheckTarget) -> Iterator[Finding]:
     """Run every check of the host, fast ones first. A check that fails to run is a finding, never an error."""
     checks: list[Callable[[CheckTarget], Finding]] = [
-        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _memory, _disk),
+        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _confinement, _memory, _disk),
         *(_kit, _kernel, _kvm),
     ]
     for check in checks:
@@ -111,6 +115,9 @@ def _dnsmasq(_: CheckTarget) -> Finding:
         return Finding("dnsmasq", False, "built without nftset support", "apt-get install dnsmasq-base")
     command = ["ss", "-Hlntu", "sport = :53"]
     listeners = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.split()
+    usage = subprocess.run(["dnsmasq", "--help"], capture_output=True, text=True, check=False, timeout=10).stdout
+    if "--max-tcp-connections" not in usage:
+        return Finding("dnsmasq", False, "older than 2.90", "apt-get install --only-upgrade dnsmasq-base")
     if {"0.0.0.0:53", "*:53"} & set(listeners):
         fix = "configure that server to listen on specific addresses"
         return Finding("dnsmasq", False, "another DNS server listens on port 53 of all addresses", fix)
@@ -130,6 +137,23 @@ def _bridge(_: CheckTarget) -> Finding:
 def _tun(_: CheckTarget) -> Finding:
     with Path("/dev/net/tun").open("rb+", buffering=0):
         return Finding("tun", True, "/dev/net/tun opens", "modprobe tun")
+
+
+def _confinement(_: CheckTarget) -> Finding:
+    """Runs a tool as those run that read images and disks of users."""
+    from vmbackend.tool_confinement import Confinement, confined_command
+
+    fix = "apt-get install bubblewrap util-linux; sysctl user.max_user_namespaces (must not be 0)"
+    try:
+        with confined_command(["true"], Confinement()) as (command, descriptors):
+            done = subprocess.run(
+                command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20
+            )
+    except (BackendError, OSError) as error:
+        return Finding("confinement", False, str(error), fix)
+    if done.returncode == 0:
+        return Finding("confinement", True, "tools that read images and disks of users run confined")
+    return Finding("confinement", False, done.stderr.strip()[:200], fix)
 
 
 def _memory(_: CheckTarget) -> Finding:
@@ -173,6 +197,20 @@ def _kvm(target: CheckTarget) -> Finding:
         report = probe_kvm(find_kit(target.kit_dir).kernel, Path(folder))
     fix = "" if report.works else "enable (nested) virtualisation for this host; until then machines are emulated"
     return Finding("kvm", report.works, report.message, fix, needed=False)
+
+
+def check_caddy(program: Path) -> Finding:
+    """Whether the edge's Caddy is one that is safe to use; Debian 12's is not."""
+    try:
+        done = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("caddy", False, f"{program} does not run: {error}", "make setup")
+    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", done.stdout)
+    if found is None or tuple(map(int, found.groups())) < CADDY_VERSION:
+        least = ".".join(map(str, CADDY_VERSION))
+        message = f"{done.stdout.strip()[:40]} mixes the bodies of requests; {least} is the first that is safe"
+        return Finding("caddy", False, message, "make setup")
+    return Finding("caddy", True, found[0])
 
 
 def check_port(port: int, ours: bool) -> Finding:

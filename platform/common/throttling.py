@@ -24,6 +24,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
 from common.redis import redis_client, redis_key
+from common.request_origin import request_origin
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,9 @@ class RedisThrottle(BaseThrottle):
     def identity(self, request: Request, view: Any) -> str:
         """Whose requests are counted together: the actor's account, or the address of an anonymous client."""
         account = getattr(request.user, "account", None)
-        return f"account:{account.pk}" if account is not None else f"address:{self.get_ident(request)}"
+        if account is not None:
+            return f"account:{account.pk}"
+        return f"address:{request_origin(request._request).ip_address}"
 
     def limit_of(self, request: Request) -> int:
         """The limit for this request; override it for limits that depend on the plan."""

@@ -87,6 +87,8 @@ USE_TZ = True
 USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
+# Of the collected static files, too, whose default is 0644.
+FILE_UPLOAD_PERMISSIONS = 0o600
 
 REDIS_URL = ENV.redis_url
 # Of every key and channel, those of Celery's broker included, so that instances may share one Redis.
@@ -140,6 +142,11 @@ LOGGING = {
         "django_eventstream": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.
         "celery.worker.strategy": {"level": "WARNING"},
+        # A task that was not wanted any more when its worker came up.
+        "celery.worker.request": {"level": "WARNING"},
+        # A worker may come up seconds after `make run` has printed its summary, which is to be the last.
+        "celery.worker.consumer.connection": {"level": "WARNING"},
+        "celery.apps.worker": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         # A 4xx is the caller's mistake; each 5xx is logged where it is raised.

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.small_disk import small_disk
 from vmbackend.driver import Event, EventKind, StopReason
 from vmbackend.errors import MachineExited
 
@@ -97,6 +98,19 @@ class TestEvents:
         ]  # fmt: skip
         assert len(reported) == 3
         assert len(written) - before == 3
+
+    @pytest.mark.host
+    def test_what_a_guest_reports_counts_although_a_full_disk_cannot_store_it(self, channels, files, short, reported):
+        with small_disk(short, 1) as disk:
+            files.create()
+            channels.begin_start(files, wake=False)
+            channels.report_started("m1")
+            disk.fill()
+            self._write_pipe(files, b"ready\nexit 7 exited\n")
+            channels.wait_ready("m1", time.monotonic() + 10)
+            _wait_until(lambda: len(reported) == 2)
+            assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED]
+            channels.remove_run("m1")
 
     def test_lines_written_without_a_driver_are_read_by_the_next(self, channels, files, reported):
         files.write_status(Status(running=True))

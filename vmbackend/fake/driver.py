@@ -233,6 +233,9 @@ class FakeDriver(FakeMeters, Driver):
                 saved=self._store.names("saved"),
             )
 
+    def disk_allocations(self) -> dict[str, int]:
+        return {key: self._allocated_bytes(key) for key in self._store.domains()}
+
     def definition(self, machine_id: str) -> dict[str, object]:
         self._enter("definition")
         spec = self._known(machine_id).spec

@@ -40,6 +40,7 @@ from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
 from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import probe_kvm
 from vmbackend.libvirt.provisioner import Provisioner
+from vmbackend.libvirt.qemu_logs import QemuLogs
 from vmbackend.libvirt.readiness import wait_for_guest
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.resync import resync_clock_and_entropy
@@ -70,7 +71,8 @@ class LibvirtDriver(Driver):
         self._inventory = HostInventory(settings, self._network, self._saved_state)
         self._attachment = NetworkAttachment(self._network, self._inventory, disabled=settings.is_test)
         self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state)
-        self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs)
+        self._qemu_logs = QemuLogs(settings)
+        self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs, self._qemu_logs.limit_sizes)
         self._meters = Meters(self._libvirt, self._domains, self._inventory.machine_dir)
 
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -87,6 +89,7 @@ class LibvirtDriver(Driver):
                 self._network.install(port_for(record) for record in self._inventory.records())
                 self._maintainer.start()
             self._libvirt.open()
+            self._qemu_logs.remove_others(self._inventory.machine_ids())
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -165,6 +168,8 @@ class LibvirtDriver(Driver):
         self._saved_state.drop_all(files)
         self._attachment.detach(machine_id, files.read_record())
         self._events.remove_run(machine_id)
+        # Before the directory: without it nothing of the machine would be an orphan any more.
+        self._qemu_logs.remove(machine_id)
         _remove(files)
 
     def pause(self, machine_id: str) -> None:
@@ -245,6 +250,9 @@ class LibvirtDriver(Driver):
 
     def inventory(self) -> Inventory:
         return self._inventory.read_inventory(self._domains.list(self._libvirt.connection))
+
+    def disk_allocations(self) -> dict[str, int]:
+        return {files.id: disks.allocated_bytes(files.data_disk) for files in self._inventory.machine_dirs()}
 
     def boot_log(self, machine_id: str) -> Path:
         return self._inventory.machine_dir(machine_id).boot_log

@@ -242,7 +242,11 @@ class Events:
     def _update_status(self, run: MachineRun, status: Status) -> None:
         run.status = status
         if run.files.path.exists():
-            run.files.write_status(status)
+            try:
+                run.files.write_status(status)
+            except BackendUnavailable as error:
+                # A full disk. What the guest reported counts all the same, as long as this driver lives.
+                log.warning("machine %s: its status is not stored: %s", run.files.id, error)
 
     def _mark_started(self, machine_id: str) -> list[Event]:
         if machine_id in self._runs:

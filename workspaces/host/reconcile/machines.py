@@ -57,6 +57,22 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     return repaired + _remove_orphans(runtime, inventory, set(rows) | busy)
 
 
+def resume_paused_machines(runtime: HostRuntime) -> int:
+    """Resume the machines of running workspaces that are paused, as those that waited for room on the host's disk.
+
+    Returns how many. Workspaces with an operation in flight are left to it.
+    """
+    paused = [key for key, state in runtime.driver.inventory().domains.items() if state is MachineState.PAUSED]
+    rows = Workspace.objects.filter(pk__in=paused, host_id=runtime.name, status=Status.RUNNING)
+    resumed = 0
+    for row in rows.select_related("account", "host"):
+        try:
+            resumed += _follow_machine(runtime, row)
+        except (TransitionLost, BackendError) as exc:
+            logger.warning("resume %s: %s", row.pk, exc)  # reconcile tries again
+    return resumed
+
+
 def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> bool:
     state = inventory.domains.get(row.pk, MachineState.ABSENT)
     status = Status(row.status)
@@ -97,6 +113,8 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
             _recover(row, Status.STOPPED, "The saved memory is gone; the disk is as it was.", **gone)
         case _, MachineState.ASLEEP:
             handle_machine_end(row, StopReason.SAVED, runtime.driver)
+        case Status.RUNNING, MachineState.PAUSED if runtime.disk_guard.is_short:
+            return False  # it waits for room on the host's disk
         case Status.RUNNING, MachineState.PAUSED:
             _resume_machine(runtime, row)
             record_activity(row, "recovered", "The machine was paused and was resumed.")
