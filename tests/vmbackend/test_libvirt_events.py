@@ -86,7 +86,12 @@ class TestEvents:
     def test_a_guest_that_repeats_itself_is_heard_once(self, channels, files, reported, monkeypatch):
         written = []
         store = MachineDir.write_status
-        monkeypatch.setattr(MachineDir, "write_status", lambda self, status: written.append(store(self, status)))
+
+        def write_status(directory, status):
+            written.append(status)
+            store(directory, status)
+
+        monkeypatch.setattr(MachineDir, "write_status", write_status)
         channels.begin_start(files, wake=False)
         channels.report_started("m1")
         before = len(written)
