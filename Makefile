@@ -1,7 +1,7 @@
 # The commands of the project; `make` alone lists them. STATE and PORT choose the instance.
-STATE ?= ./var
-PORT ?= 8000
-export STATE PORT
+STATE ?= $(or $(PLATFORM_STATE),./var)
+# PORT has no default here: where it is not given, the instance's own settings have it.
+export STATE
 # Absolute, so that the instance is the same one in every working directory.
 override STATE := $(abspath $(STATE))
 

@@ -27,7 +27,7 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 
-# The packages bring services (redis, caddy, libvirtd, postgresql) that the platform does not use: it starts processes
+# The packages bring services (redis, libvirtd, postgresql) that the platform does not use: it starts processes
 # of its own. Policy 101 keeps them from starting while they are installed.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then

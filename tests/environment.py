@@ -29,8 +29,12 @@ os.environ.update(
         "PLATFORM_ALLOWED_HOSTS": "testserver,localhost",
         "PLATFORM_DEFAULT_IMAGE": "localhost/workspace:latest",
         "PLATFORM_ORPHAN_GRACE_SECONDS": "0",
+        # No file of a quarter of it for each host that a test starts.
+        "PLATFORM_DISK_RESERVE_MB": "0",
         "PLATFORM_RETRY_SECONDS": "0",
         "PLATFORM_LOG_LEVEL": "WARNING",
+        # All tests call from one address, and many with wrong secrets.
+        "PLATFORM_SECRET_FAILURES": "1000000",
     }
 )
 _redis: list[subprocess.Popen[bytes]] = []

@@ -40,6 +40,7 @@ def image_store() -> ImageStore:
             private_registries=env.private_registries,
             max_unpacked_bytes=env.image_max_mb << 20,
             cache_bytes=env.image_cache_mb << 20,
+            min_free_bytes=env.disk_reserve_mb << 20,
             pull_timeout=float(env.image_pull_seconds),
             local_store=root / "oci",
         ),

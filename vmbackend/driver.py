@@ -68,6 +68,14 @@ class Event:
     exit_code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MachineEnd:
+    """How a machine's last process ended. `exit_code`: of its main process, if the guest reported it before."""
+
+    reason: StopReason
+    exit_code: int | None = None
+
+
 class WorkloadRestart(StrEnum):
     """When a workload is started again after its end."""
 
@@ -286,8 +294,22 @@ class Driver(Networking, Metered, ABC):
         """The machine's present state. Raises BackendUnavailable only."""
 
     @abstractmethod
+    def last_end(self, machine_id: str) -> MachineEnd:
+        """How the last process of a machine that is off or absent ended.
+
+        With everything that its guest had reported by then, also where those events are not delivered yet. Raises
+        BackendUnavailable.
+        """
+
+    @abstractmethod
     def inventory(self) -> Inventory:
         """All objects of this instance on the host. May take a second; not for hot paths. Raises BackendUnavailable."""
+
+    @abstractmethod
+    def disk_allocations(self) -> dict[str, int]:
+        """Bytes that the disk of each machine of this instance occupies on the host, by machine id. Takes a file's
+        status each, no call of the hypervisor.
+        """
 
     @abstractmethod
     def boot_log(self, machine_id: str) -> Path:

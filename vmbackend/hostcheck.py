@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from vmbackend.errors import BackendError
 # The least that is useful.
 MEMORY_MB = 1024
 DISK_MB = 4096
+# The first release without two faults: bodies that reach other requests, and headers with underscores that reach the
+# servers behind the edge as headers without.
+CADDY_VERSION = (2, 11, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,20 @@ def _kvm(target: CheckTarget) -> Finding:
         report = probe_kvm(find_kit(target.kit_dir).kernel, Path(folder))
     fix = "" if report.works else "enable (nested) virtualisation for this host; until then machines are emulated"
     return Finding("kvm", report.works, report.message, fix, needed=False)
+
+
+def check_caddy(program: Path) -> Finding:
+    """Whether the edge's Caddy is one that is safe to use; Debian 12's is not."""
+    try:
+        done = subprocess.run([program, "version"], capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("caddy", False, f"{program} does not run: {error}", "make setup")
+    found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", done.stdout)
+    if found is None or tuple(map(int, found.groups())) < CADDY_VERSION:
+        least = ".".join(map(str, CADDY_VERSION))
+        message = f"{done.stdout.strip()[:40]} mixes the bodies of requests; {least} is the first that is safe"
+        return Finding("caddy", False, message, "make setup")
+    return Finding("caddy", True, found[0])
 
 
 def check_port(port: int, ours: bool) -> Finding:

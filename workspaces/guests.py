@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TypeVar
 
+from common.async_views import in_pool_thread
 from common.connections import release_thread
+from common.errors import NotFound
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress, GuestSession
@@ -22,9 +24,7 @@ SSH_SECONDS = 5
 def address_of(workspace: Workspace) -> GuestAddress:
     """The address of the guest's control port; counts as a use. Raises VmNotRunning unless the workspace is running."""
     if workspace.status != Status.RUNNING:
-        raise errors.VmNotRunning(
-            f"The workspace is {workspace.status}; it must be running.", details={"status": workspace.status}
-        )
+        raise _not_running(workspace.status)
     last_used.record_use(workspace.pk)
     return _address(workspace)
 
@@ -53,8 +53,8 @@ def configure_ssh(workspace: Workspace) -> None:
 
 
 async def call_guest(address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
-    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `guest_errors`."""
-    with guest_errors():
+    """What `fn` returns of the guest's session, within `timeout` seconds. Raises the errors of `call_errors`."""
+    async with call_errors(address):
         return await guest_pool().acall(address, fn, timeout)
 
 
@@ -64,10 +64,10 @@ async def open_file(
     """The chunks of a file, once the first has been read: errors of opening it can still become an error response.
 
     `timeout`: seconds for one chunk. The workspace counts as in use while chunks are taken. Raises the errors of
-    `guest_errors`.
+    `call_errors`.
     """
     chunks = guest_pool().astream(address, read, timeout)
-    with guest_errors():
+    async with call_errors(address):
         first = await anext(chunks, b"")
     return _joined(first, chunks, last_used.TransferUse(address.machine_id))
 
@@ -80,6 +80,34 @@ async def _joined(first: bytes, rest: AsyncGenerator[bytes, None], use: last_use
         async for chunk in rest:
             await use.arecord_chunk()
             yield chunk
+
+
+@asynccontextmanager
+async def call_errors(address: GuestAddress) -> AsyncIterator[None]:
+    """As `guest_errors`, for a call that began while the workspace ran.
+
+    A guest that went away because its workspace was stopped, put to sleep or deleted in the middle of the call raises
+    VmNotRunning or NotFound, not GuestUnreachable: to repeat the call would not help.
+    """
+    try:
+        with guest_errors():
+            yield
+    except errors.GuestUnreachable as exc:
+        status = await in_pool_thread(_status_of, address.machine_id)
+        if status is None:
+            raise NotFound from exc
+        if status != Status.RUNNING:
+            raise _not_running(status) from exc
+        raise
+
+
+def _status_of(workspace_id: str) -> str | None:
+    """Of the row as it is now; None where it is gone."""
+    return Workspace.objects.filter(pk=workspace_id).values_list("status", flat=True).first()
+
+
+def _not_running(status: str) -> errors.VmNotRunning:
+    return errors.VmNotRunning(f"The workspace is {status}; it must be running.", details={"status": status})
 
 
 @contextmanager

@@ -51,6 +51,12 @@ def place_on_host(wanted: Amount) -> Host:
     return chosen
 
 
+def require_host_disk(host: Host) -> None:
+    """Whether the host's disk has room beyond its reserve: a machine that starts will write. Raises VMUnavailable."""
+    if free_disk(host) <= 0:
+        raise VMUnavailable("The host's disk is nearly full; try again later.", details={"resource": "disk_size_mb"})
+
+
 def require_host_memory(host: Host, wanted: Amount) -> None:
     """Whether the host can start a machine of that size. In a transaction, after the account's lock.
 
@@ -90,7 +96,7 @@ def uncommitted_memory(host: Host, promised: int) -> int:
 
 def free_disk(host: Host) -> int:
     """MiB free on the host's disk, after its reserve. Disks are sparse: they occupy space as they fill."""
-    return host.disk_free_mb - settings.ENV.disk_reserve_mb
+    return host.disk_free_mb
 
 
 def free_address(host: Host) -> str:

@@ -21,7 +21,7 @@ HIDDEN = frozenset(
         "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
         "desktop_enabled", "proxy_assignment_id", "static_network", "ttl_seconds", "ttl_action", "ttl_expires_at",
         "remove_on_exit", "restart_policy", "max_restarts", "restart_count", "last_exit_code", "last_exit_reason",
-        "keep_logs", "control_port", "kind", "main_exit_code", "last_restart_at", "restart_history", "restart_due_at",
+        "keep_logs", "control_port", "kind", "last_restart_at", "restart_history", "restart_due_at",
         "ssh_keys", "ssh_stale", "network_stale", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
         "applied_cpu_millis", "applied_memory_mb", "applied_disk_size_mb",
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from django.conf import settings
 from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -11,16 +14,38 @@ from accounts.actors import Actor
 from accounts.models import Credential
 from accounts.scopes import Scope
 from accounts.services import credential_used
+from common.attempts import AttemptLimits, FailureLimit, network_of
+from common.request_origin import request_origin
 from common.secrets_at_rest import keyed_hash, matches
 
 _NO_CREDENTIAL = keyed_hash("no credential")
 
 
+FAILURE_SECONDS = 60
+
+
+@lru_cache(maxsize=1)
+def _failures() -> FailureLimit:
+    limit = settings.ENV.secret_failures
+    return FailureLimit(AttemptLimits("secret", limit, limit, FAILURE_SECONDS))
+
+
 def actor_of(request: HttpRequest | Request) -> Actor | None:
-    """The actor of a request, or None. One query. Client credentials take precedence over a token."""
+    """The actor of a request, or None. One query. Client credentials take precedence over a token.
+
+    Raises RateLimited where too many wrong secrets came from this address, or for this client id.
+    """
     client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
     if client_id is not None and secret is not None:
-        return _by_secret(client_id, secret)
+        inner = request._request if isinstance(request, Request) else request
+        source = network_of(request_origin(inner).ip_address)
+        _failures().require_allowed(source, client_id, secret)
+        actor = _by_secret(client_id, secret)
+        if actor is None:
+            _failures().record_failure(source, client_id)
+        else:
+            _failures().record_success(source, client_id, secret)
+        return actor
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         return _by_token(token.strip())

@@ -13,4 +13,9 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 3600.0,
             "options": {"expires": 3000},
         },
+        "forget-expired-sessions": {
+            "task": "accounts.tasks.forget_expired_sessions",
+            "schedule": 3600.0,
+            "options": {"expires": 3000},
+        },
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -15,9 +16,12 @@ from accounts.errors import BindingMissing
 from accounts.hooks import account_created, namespace_binding, workspace_binding
 from accounts.models import Account, Credential, IdempotencyKey, Plan
 from accounts.scopes import Scope, ScopeBinding
+from common.database_errors import is_database_unavailable
 from common.errors import Forbidden, NotFound, ValidationError
 from common.ids import random_suffix
 from common.secrets_at_rest import keyed_hash, new_secret
+
+logger = logging.getLogger(__name__)
 
 IDEMPOTENCY_HOURS = 24
 LAST_USED_EVERY = timedelta(minutes=1)
@@ -127,10 +131,18 @@ def credential_remove(credential: Credential) -> None:
 
 
 def credential_used(credential: Credential) -> None:
-    """Record the time of use, at most once a minute for each credential."""
+    """Record the time of use, at most once a minute for each credential.
+
+    A database that cannot write (its disk is full) refuses no request for that: reading goes on.
+    """
     now = timezone.now()
     if credential.last_used_at is None or now - credential.last_used_at > LAST_USED_EVERY:
-        Credential.objects.filter(pk=credential.pk).update(last_used_at=now)
+        try:
+            Credential.objects.filter(pk=credential.pk).update(last_used_at=now)
+        except DatabaseError as exc:
+            if not is_database_unavailable(exc):
+                raise
+            logger.warning("the use of a credential is not recorded: %s", exc)
 
 
 def binding_of(account: Account, scope: Scope, namespace: str | None, workspace: str | None) -> ScopeBinding:

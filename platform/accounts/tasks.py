@@ -3,8 +3,14 @@
 from celery import shared_task
 
 from accounts import services
+from accounts.sessions import SessionStore
 
 
 @shared_task
 def forget_idempotency_keys() -> int:
     return services.idempotency_keys_expire()
+
+
+@shared_task
+def forget_expired_sessions() -> None:
+    SessionStore.clear_expired()

@@ -115,6 +115,15 @@ class VMUnavailable(DomainError):
     message = "The virtual machine backend cannot be reached; try again later."
 
 
+class DatabaseUnavailable(VMUnavailable):
+    """The platform's own database cannot be written or reached, as when its disk is full."""
+
+    message = "The platform cannot store anything at the moment (its disk may be full); try again later."
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message, headers={"Retry-After": "5"})
+
+
 class Unauthorized(DomainError):
     code = "unauthorized"
     status = 401

@@ -24,6 +24,9 @@ ERROR_SCHEMA = {
 }
 
 
+TOO_MANY = "`rate_limited`: also where too many wrong credentials came from the caller's address."
+
+
 class Success(ResponseSerializer):
     success = s.BooleanField(default=True)
 
@@ -41,6 +44,8 @@ def add_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     for operations in result["paths"].values():
         for operation in operations.values():
+            limited = operation["responses"].setdefault("429", {"description": TOO_MANY, "content": content})
+            limited["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
             operation["responses"]["4XX"] = {"description": "Refused; `code` says why.", "content": content}
             operation["responses"]["5XX"] = {"description": "A failure of ours or of the host.", "content": content}
     return result

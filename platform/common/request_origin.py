@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from django.conf import settings
 from django.http import HttpRequest
+
+from common.edge_header import VARIABLE, edge_facts
 
 USER_AGENT_LENGTH = 255
 
@@ -20,16 +23,25 @@ class RequestOrigin:
 
 
 def request_origin(request: HttpRequest) -> RequestOrigin:
-    """The origin of a request that came through the edge. DRF's requests pass their `_request` through as well."""
-    forwarded = request.META.get("HTTP_X_FORWARDED_FOR") or request.META.get("REMOTE_ADDR", "")
-    address = client_address(forwarded)
+    """The origin of a request that came through the edge. DRF's requests pass their `_request` through as well.
+
+    The address is empty where the edge's header is not as the edge made it, and the peer's where there is none.
+    """
+    address = _address(request.META)
     return RequestOrigin(
         address if _is_address(address) else "", request.META.get("HTTP_USER_AGENT", "")[:USER_AGENT_LENGTH]
     )
 
 
+def _address(meta: Mapping[str, str]) -> str:
+    if VARIABLE not in meta:
+        return meta.get("REMOTE_ADDR", "")
+    facts = edge_facts(meta[VARIABLE], settings.SECRET_KEY)
+    return client_address(facts.forwarded) if facts else ""
+
+
 def client_address(forwarded: str) -> str:
-    """The client's address from the edge's X-Forwarded-For.
+    """The client's address from `EdgeFacts.forwarded`.
 
     Behind another proxy it is the nearest address outside of private networks: earlier entries are the client's claims.
     """

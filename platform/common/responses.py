@@ -6,6 +6,7 @@ Used by DRF views (as EXCEPTION_HANDLER), plain and asynchronous views, middlewa
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from common import errors
+from common.database_errors import is_database_unavailable
 from common.request_id import current_request_id
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,10 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
     for kinds, make in _TRANSLATIONS:
         if isinstance(exc, kinds):
             return make(exc)
+    if is_database_unavailable(exc):
+        # Without a traceback: while a disk is full there is one for each request.
+        logger.error("the database is unavailable: %s", exc)
+        return errors.DatabaseUnavailable()
     logger.error("unhandled exception", exc_info=exc)
     return errors.DomainError()
 
@@ -113,5 +119,7 @@ def bad_request(request: HttpRequest, exception: Exception | None = None) -> Jso
 
 
 def server_error(request: HttpRequest) -> JsonResponse:
-    """handler500."""
-    return error_response(errors.DomainError())
+    """handler500: reached by the admin only, as all other paths have their exceptions in the middleware."""
+    exc = sys.exc_info()[1]
+    unavailable = exc is not None and is_database_unavailable(exc)
+    return error_response(errors.DatabaseUnavailable() if unavailable else errors.DomainError())

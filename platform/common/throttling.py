@@ -24,6 +24,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
 from common.redis import redis_client, redis_key
+from common.request_origin import request_origin
 
 logger = logging.getLogger(__name__)
 
@@ -59,15 +60,20 @@ class RateState:
     reset_seconds: float
 
 
-def count_request(name: str, *, limit: int, window_seconds: int) -> RateState:
+def count_request(name: str, *, limit: int, window_seconds: int, member: str = "") -> RateState:
     """Count one request of a sliding window, atomically: of any number at once exactly `limit` are accepted.
 
-    Raises redis.RedisError.
+    `member` names the request for `uncount_request`. Raises redis.RedisError.
     """
-    arguments: list[Any] = [limit, window_seconds * 1_000_000, secrets.token_hex(8)]
+    arguments: list[Any] = [limit, window_seconds * 1_000_000, member or secrets.token_hex(8)]
     found: Any = redis_client().eval(_SLIDING, 1, redis_key(f"throttle:{name}"), *arguments)
     accepted, used, frees = bool(found[0]), int(found[1]), int(found[2])
     return RateState(accepted, limit, max(limit - used, 0), frees / 1_000_000)
+
+
+def uncount_request(name: str, member: str) -> None:
+    """Remove a counted request from its window. Raises redis.RedisError."""
+    redis_client().zrem(redis_key(f"throttle:{name}"), member)
 
 
 class RedisThrottle(BaseThrottle):
@@ -84,7 +90,9 @@ class RedisThrottle(BaseThrottle):
     def identity(self, request: Request, view: Any) -> str:
         """Whose requests are counted together: the actor's account, or the address of an anonymous client."""
         account = getattr(request.user, "account", None)
-        return f"account:{account.pk}" if account is not None else f"address:{self.get_ident(request)}"
+        if account is not None:
+            return f"account:{account.pk}"
+        return f"address:{request_origin(request._request).ip_address}"
 
     def limit_of(self, request: Request) -> int:
         """The limit for this request; override it for limits that depend on the plan."""

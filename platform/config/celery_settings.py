@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,7 +44,12 @@ worker_hijack_root_logger = False
 worker_send_task_events = False
 timezone = "UTC"
 
-beat_schedule_filename = str(_env.beat_schedule)
+# In memory: a schedule file that was cut off by a full disk would keep beat from starting. After a start every task is
+# due at once, and no periodic task minds to run early.
+beat_scheduler = "celery.beat:Scheduler"
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 beat_schedule: dict[str, dict[str, Any]] = {
-    name: entry for app in app_modules("periodic_tasks") for name, entry in app.schedule(_env).items()
+    name: {"last_run_at": _NEVER, **entry}
+    for app in app_modules("periodic_tasks")
+    for name, entry in app.schedule(_env).items()
 }

@@ -31,7 +31,9 @@ def sqlite(path: Path, *, persistent: bool) -> dict[str, Any]:
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16000;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-16000; "
+            # Large sorts would need room in /var/tmp, so a full disk would refuse reading, too.
+            "PRAGMA temp_store=MEMORY;",
         },
         "CONN_MAX_AGE": None if persistent else 0,
         "TEST": {"NAME": path.with_name("test-" + path.name)},

@@ -117,7 +117,6 @@ class Env(BaseModel):
     streams_per_account: int = Field(default=1000, ge=1)
     commands_max: int = Field(default=512, ge=1)
     commands_per_account: int = Field(default=256, ge=1)
-    beat_schedule: Path = _derived("`STATE/run/beat-schedule`", lambda data: data["short_state"] / "run/beat-schedule")
 
     # The host that this machine is
     host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
@@ -161,6 +160,10 @@ class Env(BaseModel):
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
 
+    # Guessing
+    login_attempts: int = Field(default=10, ge=1)
+    secret_failures: int = Field(default=100, ge=1)
+
     # Bodies of requests
     body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024)
     file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
@@ -190,13 +193,13 @@ class Env(BaseModel):
         """Sockets, pid files and generated configuration, under a path short enough for sockets."""
         return self.short_state / "run"
 
-    def variables(self) -> dict[str, str]:
+    def variables(self, *, derived: bool = True) -> dict[str, str]:
         """The environment from which another process reads the same settings.
 
-        Only what was given or derived: a process keeps the fixed defaults of its own version.
+        Only what was given or, with `derived`, made from it: a process keeps the fixed defaults of its own version.
         """
-        derived = {name for name, field in type(self).model_fields.items() if field.default_factory}
-        values = {name: _text(getattr(self, name)) for name in sorted(self.model_fields_set | derived)}
+        made = {name for name, field in type(self).model_fields.items() if derived and field.default_factory}
+        values = {name: _text(getattr(self, name)) for name in sorted(self.model_fields_set | made)}
         return {variable(name): text for name, text in values.items() if text is not None}
 
     @model_validator(mode="before")

@@ -24,6 +24,7 @@ BASE_URL = ENV.base_url.rstrip("/")
 PUBLIC_URL = ENV.public_url
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SESSION_ENGINE = "accounts.sessions"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 
 INSTALLED_APPS = [
@@ -53,6 +54,7 @@ ADMIN_MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "accounts.login.answer_refused_logins",
 ]
 # The admin's middleware is there, in AdminOnlyMiddleware, where these checks do not look.
 SILENCED_SYSTEM_CHECKS = ["admin.E408", "admin.E409", "admin.E410"]
@@ -85,6 +87,8 @@ USE_TZ = True
 USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = STATE / "static"
+# Of the collected static files, too, whose default is 0644.
+FILE_UPLOAD_PERMISSIONS = 0o600
 
 REDIS_URL = ENV.redis_url
 # Of every key and channel, those of Celery's broker included, so that instances may share one Redis.
@@ -138,10 +142,20 @@ LOGGING = {
         "django_eventstream": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.
         "celery.worker.strategy": {"level": "WARNING"},
+        # A task that was not wanted any more when its worker came up.
+        "celery.worker.request": {"level": "WARNING"},
+        # A worker may come up seconds after `make run` has printed its summary, which is to be the last.
+        "celery.worker.consumer.connection": {"level": "WARNING"},
+        "celery.apps.worker": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         # A 4xx is the caller's mistake; each 5xx is logged where it is raised.
         "django.request": {"level": "CRITICAL"},
     },
 }
-UNFOLD = {"SITE_TITLE": "Workspaces", "SITE_HEADER": "Workspaces", "SHOW_VIEW_ON_SITE": False}
+UNFOLD = {
+    "SITE_TITLE": "Workspaces",
+    "SITE_HEADER": "Workspaces",
+    "SHOW_VIEW_ON_SITE": False,
+    "LOGIN": {"form": "accounts.login.LoginForm"},
+}

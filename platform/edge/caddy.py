@@ -12,13 +12,27 @@ from string import Template
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from common.edge_header import edge_secret
 from edge.address import PublicAddress
 from edge.pages import page
 from edge.route_cache import route_cache_folder
-from edge.secret import edge_secret
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
 CLOSED = "The workspace runs, but nothing answers on this port of it."
+CUT_OFF = "The request body ended before it was complete, or its chunks are malformed."
+CALLER = "vars caller {remote_host}"
+# As X-Forwarded-For, which Caddy makes the same way, but of which headers may have more than one.
+CALLER_BEHIND_PROXY = """\
+@forwarded {
+		remote_ip private_ranges
+		header X-Forwarded-For *
+	}
+	@direct not {
+		remote_ip private_ranges
+		header X-Forwarded-For *
+	}
+	vars @forwarded caller "{http.request.header.X-Forwarded-For}, {remote_host}"
+	vars @direct caller {remote_host}"""
 
 
 class EdgeSettings(Protocol):
@@ -49,12 +63,15 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         # Labels are counted from the right, from 0.
         label=f"{{http.request.host.labels.{public.suffix.count('.')}}}",
         body_limit=settings.body_limit_bytes,
+        body_buffer=settings.body_limit_bytes + 1,
+        above_body_limit=f"^0*({numbers_above(settings.body_limit_bytes)})$",
         routes=route_cache_folder(run_dir),
         certificate=_certificate(settings),
         bind=settings.bind,
         base_host=urlsplit(settings.base_url).hostname,
         secret=edge_secret(settings.secret_key),
         automatic_https="" if _https(settings) else "auto_https off",
+        caller=CALLER_BEHIND_PROXY if settings.behind_proxy else CALLER,
         # Behind another proxy its X-Forwarded-* are kept; from other clients they are replaced.
         trusted_proxies="trusted_proxies private_ranges" if settings.behind_proxy else "",
         forwarded="" if settings.behind_proxy else "request_header -X-Forwarded-*",
@@ -62,6 +79,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         api=f"unix/{run_dir}/api.sock",
         streams=f"unix/{run_dir}/streams.sock",
         closed=CLOSED,
+        cut_off=CUT_OFF,
         closed_page=page("Nothing answers on this port", CLOSED),
     )
 
@@ -98,3 +116,14 @@ def _certificate(settings: EdgeSettings) -> str:
     if not all(files):
         raise ValueError("PLATFORM_PUBLIC_CERTIFICATE and PLATFORM_PUBLIC_KEY must name files, as it is https.")
     return f"tls {files[0]} {files[1]}"
+
+
+def numbers_above(limit: int) -> str:
+    """A regular expression for the decimal numbers above a limit, without leading zeros. Caddy has no quicker test."""
+    digits = str(limit)
+    larger = [
+        f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"
+        for place, digit in enumerate(digits)
+        if digit != "9"
+    ]
+    return "|".join([f"[1-9][0-9]{{{len(digits)},}}", *larger])

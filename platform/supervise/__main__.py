@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import sys
 from collections.abc import Callable
 
 from config.env import Env
 from supervise import commands
+from supervise.files import UMASK
 from supervise.instance import Instance, InstanceError, load_instance
 from supervise.prepare import build_default_image, build_guest_kernel, build_guest_kit, prepare
 
@@ -30,6 +33,7 @@ STEPS: dict[str, Callable[[Instance, Env], None]] = {
 
 def main() -> int:
     """Parse the command line and run one command. Errors of the instance are printed without a traceback."""
+    os.umask(UMASK)
     parser = argparse.ArgumentParser(prog="supervise")
     parser.add_argument("command", choices=[*COMMANDS, *STEPS, "manage"])
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -44,6 +48,11 @@ def main() -> int:
         return COMMANDS[given.command](instance)
     except InstanceError as error:
         print(f"{error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print("The disk is full: free some room and run this command again.", file=sys.stderr)  # noqa: T201
         return 1
 
 

@@ -105,8 +105,11 @@ def follow_logs(instance: Instance) -> int:
 
 
 def print_environment(instance: Instance) -> int:
-    """Shell lines that export this instance's settings: `eval "$(make -s env)"`."""
-    for key, value in sorted(instance.settings().variables().items()):
+    """Shell lines that export this instance's settings: `eval "$(make -s env)"`.
+
+    Without what a process derives from them: the paths of this instance must not become those of another one.
+    """
+    for key, value in sorted(instance.settings().variables(derived=False).items()):
         output.block(f"export {key}={shlex.quote(value)}")
     return 0
 
@@ -129,7 +132,8 @@ def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[
 def _demonstrate(instance: Instance, hint: str) -> bool:
     """Wait until the API serves, make the first workspace, run a command in it, and print the summary last.
 
-    Returns whether that workspace works. Raises InstanceError where the API does not come up.
+    Returns whether that workspace works, or is gone by its owner's will. Raises InstanceError where the API does not
+    come up.
     """
     credentials = read_env_file(instance.credentials_file)
     if not wait_until_serving(credentials["BASE_URL"], READY_SECONDS):
@@ -138,8 +142,11 @@ def _demonstrate(instance: Instance, hint: str) -> bool:
         raise InstanceError(f"{names} did not come up in {READY_SECONDS:.0f} s; see {instance.log_dir}.")
     workspace, works = None, False
     try:
-        workspace = first_workspace(credentials)
-        run_command(credentials, workspace)
+        workspace = first_workspace(credentials, instance.state / "first-workspace")
+        if workspace is None:
+            output.say("The first workspace was made before and is gone; it is not made again.")
+        else:
+            run_command(credentials, workspace)
         works = True
     except DemoError as error:
         reason = str(error).rstrip(".")

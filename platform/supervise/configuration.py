@@ -23,7 +23,7 @@ pidfile = {run}/supervisord.pid
 identifier = platform-{id}
 childlogdir = {log}
 directory = {root}
-umask = 027
+umask = 077
 minfds = 4096
 
 [unix_http_server]
@@ -34,8 +34,14 @@ chmod = 0600
 supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 """
 
+_LISTENER = """\
+; Opened by supervisord, and kept open while the process restarts (supervise/listeners.py).
+socket = unix://{socket}
+socket_mode = 0600
+"""
+
 _PROGRAM = """\
-[program:{name}]
+[{kind}:{name}]
 command = {command}
 directory = {root}
 priority = {priority}
@@ -64,8 +70,11 @@ def write_configuration(instance: Instance, listed: list[Process]) -> Path:
     """
     parts = [_SUPERVISORD.format(run=instance.run_dir, log=instance.log_dir, id=instance.id, root=ROOT)]
     for priority, process in enumerate(listed, start=1):
+        listener = _LISTENER.format(socket=process.socket) if process.socket else ""
         parts.append(
             _PROGRAM.format(
+                # The kind for processes with an inherited socket; nothing else of FastCGI is used.
+                kind="fcgi-program" if process.socket else "program",
                 name=process.name,
                 # supervisor expands %(name)s, and celery's %h stands in here.
                 command=shlex.join(process.wrapped()).replace("%", "%%"),
@@ -75,6 +84,7 @@ def write_configuration(instance: Instance, listed: list[Process]) -> Path:
                 stop_seconds=process.stop_seconds,
                 log=instance.log_dir,
             )
+            + listener
         )
     path = instance.run_dir / "supervisord.conf"
     write_private(path, "\n".join(parts))

@@ -23,7 +23,7 @@ from supervisor.xmlrpc import SupervisorTransport
 from config.env import Env, variable
 from edge.caddy import caddyfile
 from supervise.configuration import process_environment, write_configuration
-from supervise.files import write_private
+from supervise.files import UMASK, write_private
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.orphans import MARKER, end_orphans, environment_of
 from supervise.processes import processes
@@ -93,8 +93,10 @@ def start(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[
         (instance.run_dir / stale).unlink(missing_ok=True)
     with (instance.run_dir / "supervisord.out").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(configuration)],
+            # --silent: not also to stdout, a file that nothing rotates.
+            [sys.executable, "-m", "supervise.supervisord", "--nodaemon", "--silent", "-c", str(configuration)],
             cwd=ROOT,
+            umask=UMASK,
             env=process_environment(instance, settings, supervised=True),
             stdin=subprocess.DEVNULL,
             stdout=output,

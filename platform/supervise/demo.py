@@ -6,10 +6,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from supervise.files import write_private
 from supervise.output import block, progress_of, say
 
 NAME = "first"
@@ -35,11 +37,20 @@ def wait_until_serving(base_url: str, timeout: float) -> bool:
     return False
 
 
-def first_workspace(credentials: Mapping[str, str]) -> dict[str, Any]:
-    """Find or make the workspace `first` and wait until it is ready. Raises DemoError."""
+def first_workspace(credentials: Mapping[str, str], made_for: Path) -> dict[str, Any] | None:
+    """Find or make the workspace `first` and wait until it is ready. Raises DemoError.
+
+    It is made once: `made_for` stores for which client it ran, and None is returned where that client's owner has
+    deleted it since. One that never came up is made again.
+    """
+    client_id = credentials["CLIENT_ID"]
     with _client(credentials) as client:
-        workspace = _find(client) or _create(client, credentials["IMAGE"])
-        return _until_running(client, workspace["id"])
+        workspace = _find(client)
+        if workspace is None and made_for.is_file() and made_for.read_text().strip() == client_id:
+            return None
+        workspace = _until_running(client, (workspace or _create(client, credentials["IMAGE"]))["id"])
+    write_private(made_for, f"{client_id}\n")
+    return workspace
 
 
 def run_command(credentials: Mapping[str, str], workspace: Mapping[str, Any]) -> None:

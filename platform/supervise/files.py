@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from dotenv import dotenv_values
+
+# Of every command and process: what they create is their user's alone. What others must reach (a machine's process,
+# which has a user of its own; the content of images) gets its mode explicitly.
+UMASK = 0o077
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read. Written beside its place and renamed: readers never see half of it."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_private_once(path: Path, text: str) -> None:
@@ -32,6 +42,31 @@ def write_private_once(path: Path, text: str) -> None:
         pass
     finally:
         temporary.unlink()
+
+
+def restrict_modes(path: Path) -> None:
+    """Take group's and others' rights from a folder's content and from itself; sockets and links are left alone.
+
+    For the upgrade of a state folder that an earlier version made. Idempotent; skips what disappears during the call.
+    """
+    for folder, _, names in os.walk(path):
+        _restrict(Path(folder), 0o700)
+        for name in names:
+            _restrict(Path(folder, name), 0o600)
+
+
+def restrict_files(folder: Path) -> None:
+    """The same for the files directly in a folder."""
+    for entry in folder.iterdir():
+        if not entry.is_dir():
+            _restrict(entry, 0o600)
+
+
+def _restrict(path: Path, mode: int) -> None:
+    with suppress(FileNotFoundError):
+        found = path.lstat().st_mode
+        if (stat.S_ISREG(found) or stat.S_ISDIR(found)) and found & 0o077:
+            path.chmod(mode)
 
 
 def read_env_file(path: Path) -> dict[str, str]:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from config.env import Env, variable
-from supervise.files import read_env_file, write_private, write_private_once
+from supervise.files import read_env_file, restrict_files, restrict_modes, write_private, write_private_once
 from supervise.subnets import SUBNETS, choose_subnet
 
 ROOT = Path(__file__).resolve().parents[2]
 # libvirt and QEMU make sockets about 45 characters below the state folder, and a socket's path may have 107 at most.
 SHORT_PATH_LIMIT = 48
+PRIVATE = ("run", "log", "static", "keys", "edge")
+TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 
 
 class InstanceError(Exception):
@@ -67,8 +70,7 @@ class Instance:
         """
         values = {variable("subnet"): str(self.subnet)}
         values |= read_env_file(self.state / "settings.env") | read_env_file(self.state / "secrets.env")
-        values |= os.environ if environment is None else environment
-        # Those of another instance, left in the caller's environment, must not mix two instances' files.
+        values |= _of_the_caller(os.environ if environment is None else environment, self.id)
         values |= {
             variable("state"): str(self.state),
             variable("short_state"): str(self.short),
@@ -86,12 +88,12 @@ class Instance:
 def load_instance(state: str | Path | None = None, port: int | str | None = None) -> Instance:
     """The instance of a state folder; makes the folder, its secrets and its lasting choices where they are missing.
 
-    Defaults come from the variables STATE (or PLATFORM_STATE) and PORT (or PLATFORM_PORT). Safe to call at any time,
-    also while the instance runs. Raises InstanceError.
+    Defaults come from the variables STATE (or PLATFORM_STATE) and PORT (or PLATFORM_PORT, which settings.env may hold).
+    Safe to call at any time, also while the instance runs. Raises InstanceError.
     """
-    folder = _state_folder(state or _caller("state") or ROOT / "var")
-    number = _port(port or _caller("port") or Env.model_fields["port"].default)
+    folder = _state_folder(state or os.environ.get("STATE") or os.environ.get(variable("state")) or ROOT / "var")
     instance_id = hashlib.sha256(str(folder).encode()).hexdigest()[:6]
+    number = _port(port or _given_port(folder, instance_id) or Env.model_fields["port"].default)
     _make_folders(folder)
     choices = _lasting_choices(folder, instance_id)
     write_private_once(folder / "secrets.env", f"{variable('secret_key')}={secrets.token_urlsafe(48)}\n")
@@ -100,9 +102,27 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
     return instance
 
 
-def _caller(name: str) -> str | None:
-    """A value of the caller's: as make passes it, else as a process of an instance has it."""
-    return os.environ.get(name.upper()) or os.environ.get(variable(name))
+def _given_port(folder: Path, instance_id: str) -> str | None:
+    """The port as make passes it, else as the caller's environment or the instance's settings have it."""
+    key = variable("port")
+    return (
+        os.environ.get("PORT")
+        or _of_the_caller(os.environ, instance_id).get(key)
+        or read_env_file(folder / "settings.env").get(key)
+    )
+
+
+def _of_the_caller(environment: Mapping[str, str], instance_id: str) -> dict[str, str]:
+    """The caller's variables, without those that `make env` of another instance exported into the same shell.
+
+    Two instances must never share files, a database or a key by accident.
+    """
+    if environment.get(variable("instance"), instance_id) == instance_id:
+        return dict(environment)
+    other = Path(environment.get(variable("state")) or "/nonexistent")
+    exported = read_env_file(other / "settings.env")
+    own = {variable(name) for name in ("state", "short_state", "instance", "port", "subnet", "secret_key")}
+    return {key: value for key, value in environment.items() if key not in own and exported.get(key) != value}
 
 
 def _state_folder(given: str | Path) -> Path:
@@ -115,14 +135,31 @@ def _state_folder(given: str | Path) -> Path:
 
 def _make_folders(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for parent in reversed(folder.parents):
+            if not parent.exists():
+                parent.mkdir()
+                parent.chmod(0o755)
+        folder.mkdir(exist_ok=True)
         for name in ("run", "log", "static", "cache"):
             (folder / name).mkdir(exist_ok=True)
-        # The sockets below carry no authentication of their own.
-        (folder / "run").chmod(0o700)
-        (folder / "log").chmod(0o750)
+        _set_modes(folder)
     except OSError as error:
         raise InstanceError(f"The state folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def _set_modes(folder: Path) -> None:
+    """The owner's alone, also in a folder of an earlier version: secrets, the database, logs, sockets.
+
+    Traversed, not listed, by others: the way to a machine's own folder, its kernel and its image. Each machine's
+    process has a user of its own.
+    """
+    for name in PRIVATE:
+        restrict_modes(folder / name)
+    restrict_files(folder)
+    for path in (folder, *(folder / name for name in TRAVERSED)):
+        # A sticky folder (/tmp) belongs to more than this instance.
+        if path.is_dir() and not path.stat().st_mode & stat.S_ISVTX:
+            path.chmod(0o711)
 
 
 def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:

@@ -13,13 +13,18 @@ from pathlib import Path
 
 from config.env import Env
 from supervise.instance import Instance
+from supervise.launcher import LISTENER_FD
 
 TOOLS = Path(sys.executable).parent
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One supervised process. Stopped by SIGTERM; killed when `stop_seconds` have passed."""
+    """One supervised process. Stopped by SIGTERM; killed when `stop_seconds` have passed.
+
+    `socket` is the Unix socket that it listens on, named in its command by `--uds`. supervisord opens it, and keeps it
+    open while the process restarts; there the command has `--fd` instead.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -30,10 +35,16 @@ class Process:
 
     def wrapped(self) -> tuple[str, ...]:
         """The command behind the launcher, which clears away what a killed predecessor left."""
-        socket = ("--socket", self.socket) if self.socket else ()
+        listener = ("--listener",) if self.socket else ()
         variables = [f"{key}={value}" for key, value in self.environment.items()]
-        command = ("env", *variables, *self.command) if variables else self.command
-        return (sys.executable, "-m", "supervise.launcher", self.name, *socket, "--", *command)
+        command = ("env", *variables, *self._inheriting_command()) if variables else self._inheriting_command()
+        return (sys.executable, "-m", "supervise.launcher", self.name, *listener, "--", *command)
+
+    def _inheriting_command(self) -> tuple[str, ...]:
+        if self.socket is None:
+            return self.command
+        at = self.command.index("--uds")
+        return (*self.command[:at], "--fd", str(LISTENER_FD), *self.command[at + 2 :])
 
 
 def processes(instance: Instance, settings: Env) -> list[Process]:
@@ -66,6 +77,8 @@ def _redis(instance: Instance) -> Process:
             *("--port", "0"),
             *("--unixsocket", f"{instance.run_dir}/redis.sock", "--unixsocketperm", "600"),
             *("--save", "", "--appendonly", "no"),
+            # Nothing saves; but after a BGSAVE by hand that met a full disk, Redis would refuse every write.
+            *("--stop-writes-on-bgsave-error", "no"),
             *("--dir", str(instance.run_dir), "--daemonize", "no", "--logfile", ""),
             # Its title would overwrite its environment in /proc, from which orphans are recognised.
             *("--set-proc-title", "no"),
@@ -79,13 +92,8 @@ def _api(instance: Instance, settings: Env) -> Process:
     return Process(
         "api",
         (
-            *(_tool("granian"), "--interface", "wsgi", "config.wsgi:application"),
-            *("--uds", f"{instance.run_dir}/api.sock", "--uds-permissions", "0o600"),
-            *("--workers", str(settings.api_workers), "--blocking-threads", str(settings.api_threads)),
-            *("--respawn-failed-workers", "--workers-kill-timeout", "10"),
-            # Also ends connections that idle so long (ms; the maximum): the edge must have closed them before.
-            *("--http1-header-read-timeout", "60000"),
-            "--no-access-log",
+            *(_tool("python"), "-m", "config.serve_wsgi", "--uds", f"{instance.run_dir}/api.sock"),
+            *("--workers", str(settings.api_workers), "--threads", str(settings.api_threads)),
         ),
         stop_seconds=15,
         socket=f"{instance.run_dir}/api.sock",
@@ -95,18 +103,7 @@ def _api(instance: Instance, settings: Env) -> Process:
 def _streams(instance: Instance) -> Process:
     return Process(
         "streams",
-        (
-            *(_tool("uvicorn"), "config.asgi:application"),
-            *("--uds", f"{instance.run_dir}/streams.sock"),
-            # Without it open event streams hold a stopping process for minutes.
-            *("--timeout-graceful-shutdown", "3"),
-            # Longer than the edge keeps an idle connection. One that is closed here while a request comes in on it is
-            # a 503 to the caller, as the edge repeats nothing with a body.
-            *("--timeout-keep-alive", "180"),
-            *("--no-access-log", "--no-server-header"),
-            # Only Caddy can open the socket, so its X-Forwarded-* are true.
-            *("--proxy-headers", "--forwarded-allow-ips", "*"),
-        ),
+        (_tool("python"), "-m", "config.serve_asgi", "--uds", f"{instance.run_dir}/streams.sock"),
         socket=f"{instance.run_dir}/streams.sock",
     )
 
@@ -134,13 +131,14 @@ def _vmhost(settings: Env) -> Process:
 
 
 def _beat() -> Process:
-    return Process("beat", _celery("beat", "--pidfile=", "-l", "warning"))
+    # --quiet: without a banner of a dozen lines.
+    return Process("beat", _celery("--quiet", "beat", "--pidfile=", "-l", "warning"))
 
 
 def _edge(instance: Instance) -> Process:
     return Process(
         "edge",
-        ("caddy", "run", "--config", f"{instance.run_dir}/Caddyfile", "--adapter", "caddyfile"),
+        (_tool("caddy"), "run", "--config", f"{instance.run_dir}/Caddyfile", "--adapter", "caddyfile"),
         environment={
             # Certificates and keys belong to the instance, not to the home of the user who started it.
             "XDG_CONFIG_HOME": f"{instance.state}/edge/config",

@@ -10,6 +10,7 @@ from tests.route import ACCOUNT, Route
 
 ROUTES = [
     Route("POST", "tokens", tokens=False, reads=True),
+    Route("GET", "credentials", scopes=frozenset({ACCOUNT}), tokens=False),
     Route("POST", "credentials", scopes=frozenset({ACCOUNT}), tokens=False, reads=True),
     Route("DELETE", "credentials/{credential_id}", scopes=frozenset({ACCOUNT}), tokens=False),
     Route("POST", "credentials/{credential_id}/rotate", scopes=frozenset({ACCOUNT}), tokens=False),

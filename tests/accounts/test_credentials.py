@@ -21,6 +21,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 
 pytestmark = pytest.mark.django_db
+LISTED = ["account", "billing"]
 
 
 def as_bearer(api: Caller, token: str, path: str = "/workspace") -> Any:
@@ -41,7 +42,7 @@ def other(api: Caller) -> Namespace:
 
 
 def test_a_credential_is_made_and_works(api: Caller) -> None:
-    answer = api.post("/credentials", {"name": "ci"})
+    answer = api.post("/credentials", {"name": "ci", "scope": "account"})
     body = answer.json()
     assert (answer.status_code, body["success"]) == (201, True)
     assert set(body["credential"]) == {
@@ -54,7 +55,7 @@ def test_a_credential_is_made_and_works(api: Caller) -> None:
 
 
 def test_the_secret_is_nowhere_in_the_database(api: Caller) -> None:
-    secret = api.post("/credentials", {}).json()["client_secret"]
+    secret = api.post("/credentials", {"scope": "account"}).json()["client_secret"]
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
             cursor.execute(f'SELECT * FROM "{table}"')
@@ -78,10 +79,14 @@ def test_credentials_of_every_scope(api: Caller, other: Namespace, scope: Scope)
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [
+        ({}, 400, "scope"),
+        ({"name": "ci"}, 400, "scope"),
+        ({"scope": None}, 400, "scope"),
+        ({"scope": ""}, 400, "scope"),
         ({"scope": "everything"}, 400, "scope"),
         ({"scope": 5}, 400, "scope"),
-        ({"name": 5}, 400, "name"),
-        ({"name": "x" * 121}, 400, "name"),
+        ({"name": 5, "scope": "account"}, 400, "name"),
+        ({"name": "x" * 121, "scope": "account"}, 400, "name"),
         ({"scope": "namespace"}, 400, "namespace"),
         ({"scope": "workspace"}, 400, None),
         ({"scope": "namespace", "namespace": 7}, 400, "namespace"),
@@ -97,6 +102,35 @@ def test_a_wrong_credential_request_is_refused(api: Caller, body: Any, status: i
     assert Credential.objects.count() == 1
 
 
+def test_credentials_are_listed_newest_first_without_secrets(api: Caller, stranger: Caller) -> None:
+    made = [api.post("/credentials", {"name": f"ci-{n}", "scope": scope}).json() for n, scope in enumerate(LISTED)]
+    stranger.post("/credentials", {"name": "another account's", "scope": "account"})
+    answer = api.get("/credentials")
+    body = answer.json()
+    assert answer.status_code == 200
+    assert (set(body), body["success"]) == ({"success", "credentials", "total", "page", "limit"}, True)
+    assert (body["total"], body["page"], body["limit"]) == (3, 1, 20)
+    assert [row["name"] for row in body["credentials"]] == ["ci-1", "ci-0", "first"]
+    used = body["credentials"][2].pop("last_used_at")
+    assert used is not None
+    assert body["credentials"][:2] == [one["credential"] for one in reversed(made)]
+    hashes = Credential.objects.values_list("secret_hash", flat=True)
+    for secret in (*(one["client_secret"] for one in made), api.secret, *hashes):
+        assert secret not in answer.content.decode()
+
+
+def test_the_list_of_credentials_has_pages(api: Caller) -> None:
+    for number in range(4):
+        api.post("/credentials", {"name": str(number), "scope": "billing"})
+    names = [
+        [row["name"] for row in api.get(f"/credentials?page={n}&limit=2").json()["credentials"]] for n in (1, 2, 3)
+    ]
+    assert names == [["3", "2"], ["1", "0"], ["first"]]
+    for query, field in (("page=0", "page"), ("limit=101", "limit"), ("limit=x", "limit")):
+        refused = api.get(f"/credentials?{query}")
+        assert (refused.status_code, list(refused.json()["details"])) == (400, [field])
+
+
 def test_no_credential_is_bound_to_a_scope_of_another_account(api: Caller, stranger: Caller) -> None:
     row = make_workspace(stranger.account)
     for path, scope, binding in (
@@ -107,7 +141,7 @@ def test_no_credential_is_bound_to_a_scope_of_another_account(api: Caller, stran
 
 
 def test_a_rotation_ends_the_old_secret_and_its_tokens(api: Caller) -> None:
-    made = api.post("/credentials", {}).json()
+    made = api.post("/credentials", {"scope": "account"}).json()
     pair = {"X_Client_ID": made["credential"]["client_id"], "X_Client_Secret": made["client_secret"]}
     token = api.post("/tokens", {"scope": "account"}, **pair).json()["token"]
     assert as_bearer(api, token).status_code == 200
@@ -122,7 +156,7 @@ def test_a_rotation_ends_the_old_secret_and_its_tokens(api: Caller) -> None:
 
 
 def test_a_deletion_ends_the_credential_and_its_tokens(api: Caller) -> None:
-    made = api.post("/credentials", {}).json()
+    made = api.post("/credentials", {"scope": "account"}).json()
     pair = {"X_Client_ID": made["credential"]["client_id"], "X_Client_Secret": made["client_secret"]}
     token = api.post("/tokens", {"scope": "account"}, **pair).json()["token"]
     answer = api.delete(f"/credentials/{made['credential']['id']}")

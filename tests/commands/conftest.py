@@ -7,13 +7,16 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from supervise import control
 from supervise.instance import Instance, load_instance
-from supervise.processes import Process
+from supervise.processes import TOOLS, Process
+
+CADDY = str(TOOLS / "caddy")
 
 
 def free_port() -> int:
@@ -36,12 +39,20 @@ def no_instance_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def short_dir() -> Iterator[Path]:
+@contextmanager
+def short_folder() -> Iterator[Path]:
     """A folder with a path short enough for Unix sockets."""
     path = Path(tempfile.mkdtemp(prefix="mvm-", dir="/tmp"))
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    with short_folder() as path:
+        yield path
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -17,10 +16,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from edge.caddy import caddyfile
+from edge.route_cache import route_cache_folder, this_second
 from supervise.instance import Instance
+from tests.commands.conftest import CADDY
 from tests.commands.test_edge import Server, wait_for_edge
 
 HASH = "a" * 20
+# Seconds; longer than any of these tests takes.
+LONG = 120
 
 
 @dataclass
@@ -135,7 +138,7 @@ def open_world(instance: Instance) -> Iterator[World]:
     program = ThreadingHTTPServer(("127.0.0.1", 0), Program)
     threading.Thread(target=program.serve_forever, args=(0.05,), daemon=True).start()
     home = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"), str(instance.state))
-    command = [str(shutil.which("caddy")), "run", "--config", str(path), "--adapter", "caddyfile"]
+    command = [CADDY, "run", "--config", str(path), "--adapter", "caddyfile"]
     caddy = subprocess.Popen(command, env=home, stderr=subprocess.DEVNULL)
     try:
         base = f"http://127.0.0.1:{instance.port}"
@@ -158,6 +161,17 @@ def _stub(instance: Instance, name: str, platform: Platform) -> Server:
     server.name, server.platform = name, platform  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     return server
+
+
+def cache_route(world: World, seconds: range, upstream: str = "", label: str = HASH) -> None:
+    for second in seconds:
+        directory = route_cache_folder(world.instance.run_dir) / str(second) / label
+        directory.mkdir(parents=True)
+        (directory / (upstream or world.machine)).touch()
+
+
+def cache_route_for_long(world: World, upstream: str = "", label: str = HASH) -> None:
+    cache_route(world, range(this_second(), this_second() + LONG), upstream, label)
 
 
 def websocket(world: World) -> socket.socket:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socketserver
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 
 import httpx
 import pytest
 
+from common.edge_header import EdgeFacts, edge_facts
 from edge.caddy import caddyfile
 from supervise.instance import Instance
-
-pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
+from tests.commands.conftest import CADDY
 
 
 class Stub(BaseHTTPRequestHandler):
@@ -91,7 +91,14 @@ def wait_for_edge(base: str) -> None:
 @pytest.fixture
 def edge(make_instance: Callable[[str], Instance]) -> Iterator[tuple[Instance, str]]:
     instance = make_instance("edge")
-    settings = instance.settings({})
+    with open_edge(instance) as base:
+        yield instance, base
+
+
+@contextmanager
+def open_edge(instance: Instance, given: dict[str, str] | None = None) -> Iterator[str]:
+    """A Caddy with an instance's configuration in front of two stubs; yields its address."""
+    settings = instance.settings(given or {})
     path = instance.run_dir / "Caddyfile"
     path.write_text(caddyfile(settings, instance.run_dir))
     home = {
@@ -101,13 +108,13 @@ def edge(make_instance: Callable[[str], Instance]) -> Iterator[tuple[Instance, s
     }
     servers = [serve(instance, "api"), serve(instance, "streams")]
     caddy = subprocess.Popen(
-        [str(shutil.which("caddy")), "run", "--config", str(path), "--adapter", "caddyfile"],
+        [CADDY, "run", "--config", str(path), "--adapter", "caddyfile"],
         env=home,
         stderr=subprocess.DEVNULL,
     )
     try:
         wait_for_edge(settings.base_url)
-        yield instance, settings.base_url
+        yield settings.base_url
     finally:
         caddy.kill()
         caddy.wait()
@@ -159,6 +166,27 @@ def test_forwarded_headers_of_the_client_are_replaced(edge: tuple[Instance, str]
     assert seen["x-forwarded-for"] == "127.0.0.1"
     assert seen["x-forwarded-proto"] == "http"
     assert "evil" not in seen["x-forwarded-host"]
+
+
+@pytest.mark.parametrize("path", ["/workspace", "/events/x"])
+def test_the_edge_header_is_the_edges_and_no_header_has_an_underscore(edge: tuple[Instance, str], path: str) -> None:
+    instance, base = edge
+    names = ("X-Edge", "X_Edge", "X_Forwarded_For", "X-Forwarded_For", "X_Client_ID", "X_Request_ID", "x_edge")
+    answer = httpx.get(base + path, headers=dict.fromkeys(names, "9.9.9.9"))
+    seen = answer.json()["headers"]
+    assert edge_facts(seen["x-edge"], instance.settings({}).secret_key) == EdgeFacts("127.0.0.1", "127.0.0.1")
+    assert not [name for name in seen if "_" in name]
+    assert "9.9.9.9" not in answer.text
+
+
+def test_behind_a_proxy_the_edge_header_has_the_proxys_addresses(make_instance: Callable[[str], Instance]) -> None:
+    instance = make_instance("behind")
+    ways = {(): "127.0.0.1", ("8.8.8.8",): "8.8.8.8, 127.0.0.1", ("1.1.1.1", "8.8.8.8"): "1.1.1.1,8.8.8.8, 127.0.0.1"}
+    with open_edge(instance, {"PLATFORM_BEHIND_PROXY": "true"}) as base:
+        for sent, forwarded in ways.items():
+            headers = [("X-Forwarded-For", address) for address in sent]
+            seen = httpx.get(base + "/workspace", headers=headers).json()["headers"]
+            assert edge_facts(seen["x-edge"], instance.settings({}).secret_key) == EdgeFacts("127.0.0.1", forwarded)
 
 
 @pytest.mark.parametrize("path", ["/internal", "/internal/route", "/internal/../internal/x", "//internal/x"])

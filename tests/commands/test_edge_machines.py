@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from common.edge_header import EdgeFacts, edge_facts, edge_secret
 from edge.caddy import caddyfile
-from edge.secret import edge_secret
 from supervise.instance import Instance, InstanceError
-from tests.commands.machines import HASH, World, open_world, receive, websocket
+from tests.commands.machines import HASH, World, cache_route_for_long, open_world, receive, websocket
 
-pytestmark = pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed")
+FACTS = EdgeFacts(f"{HASH}.localhost", "127.0.0.1")
+UNDERSCORES = {
+    "X_Forwarded_For": "9.9.9.9",
+    "X-Forwarded_For": "9.9.9.9",
+    "X_Edge": "lie localhost 9.9.9.9 lie",
+    "X_Client_ID": "cli_9.9.9.9",
+    "X_Upstream": "9.9.9.9:1",
+}
 
 
 @pytest.fixture
@@ -31,18 +37,35 @@ def test_a_request_reaches_the_machine_that_the_platform_names(world: World) -> 
     assert answer.headers["set-cookie"] == "mine=1"
     ((path, headers, body),) = world.platform.requests_of("api")
     assert (path, body) == ("/internal/edge/port", "")
-    assert headers["x-edge-host"] == f"{HASH}.localhost"
+    assert edge_facts(headers["x-edge"], world.instance.settings({}).secret_key) == FACTS
     assert not {"cookie", "authorization"} & set(headers)
 
 
-def test_the_auth_subrequest_has_the_edge_secret_despite_client_headers(world: World) -> None:
-    key = world.instance.settings({}).secret_key
-    forged = {"X-Edge-Secret": "lie", "X-Edge-Host": "lie.localhost", "X-Upstream": "127.0.0.1:1"}
+@pytest.mark.parametrize("asleep", [False, True])
+def test_the_edge_header_is_the_edges_despite_client_headers(world: World, asleep: bool) -> None:
+    if asleep:
+        world.platform.answers["streams"] = world.platform.answers["api"]
+        world.platform.answers["api"] = (202, {})
+    forged = {"X-Edge": "lie localhost 9.9.9.9 lie", "X-Edge-Host": "lie.localhost", "X-Upstream": "127.0.0.1:1"}
     seen = world.send("GET", headers=forged).json()["headers"]
-    ((_, headers, _),) = world.platform.requests_of("api")
-    assert headers["x-edge-secret"] == edge_secret(key)
-    assert headers["x-edge-host"] == f"{HASH}.localhost"
-    assert not [name for name in seen if name.startswith("x-edge-")]
+    for _, _, headers, _ in world.platform.requests:
+        assert edge_facts(headers["x-edge"], world.instance.settings({}).secret_key) == FACTS
+        assert "x-edge-host" not in headers
+    assert len(world.platform.requests) == 1 + asleep
+    assert not [name for name in seen if name.startswith("x-edge")]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_headers_with_an_underscore_reach_nobody(world: World, cached: bool) -> None:
+    """In WSGI, CGI and much else they would become the same variables as the edge's own."""
+    if cached:
+        cache_route_for_long(world)
+    seen = world.send("GET", headers=UNDERSCORES).json()["headers"]
+    assert seen["x-forwarded-for"] == "127.0.0.1"
+    for headers in (seen, *(headers for _, _, headers, _ in world.platform.requests)):
+        assert not [name for name in headers if "_" in name]
+        assert "9.9.9.9" not in str(headers)
+    assert len(world.platform.requests) == (0 if cached else 1)
 
 
 def test_only_the_edge_sets_forwarded_headers(world: World) -> None:
@@ -129,9 +152,11 @@ def test_an_unavailable_platform_is_not_reported_as_a_closed_port(world: World) 
 
 
 def test_internal_routes_are_not_reachable_under_any_host_name(world: World) -> None:
-    key = world.instance.settings({}).secret_key
+    word = edge_secret(world.instance.settings({}).secret_key)
     for host in ("127.0.0.1", "localhost", "evil.example"):
-        answer = world.send("GET", "/internal/edge/port", host=host, headers={"X-Edge-Secret": edge_secret(key)})
+        answer = world.send(
+            "GET", "/internal/edge/port", host=host, headers={"X-Edge": f"{word} {HASH}.localhost 127.0.0.1 {word}"}
+        )
         assert answer.status_code == 404
     assert world.platform.requests == []
     # Under the host name of a port it is a path of the program.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import shlex
 import stat
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from supervise import subnets as module
-from supervise.instance import InstanceError, load_instance
+from supervise.instance import ROOT, InstanceError, load_instance
 from supervise.subnets import SUBNETS
+
+Shell = Callable[[dict[str, str]], None]
 
 
 def test_two_state_folders_share_no_name_and_no_subnet(tmp_path: Path) -> None:
@@ -101,3 +107,101 @@ def test_a_broken_instance_file_is_an_error_and_is_not_replaced(tmp_path: Path) 
     with pytest.raises(InstanceError, match="backup"):
         load_instance(tmp_path / "a", 8001)
     assert (made.state / "instance.json").read_text() == "{"
+
+
+def test_the_port_of_the_settings_file_counts_where_the_caller_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_instance(tmp_path / "a")
+    (tmp_path / "a" / "settings.env").write_text("PLATFORM_PORT=9123\n")
+    made = load_instance(tmp_path / "a")
+    assert (made.port, made.settings({}).base_url) == (9123, "http://127.0.0.1:9123")
+    monkeypatch.setenv("PORT", "9200")
+    assert load_instance(tmp_path / "a").port == 9200
+
+
+def test_make_passes_a_port_only_where_one_is_given(tmp_path: Path) -> None:
+    """`make env` needs no installed package: it prints what the commands of this instance use."""
+    state = tmp_path / "a"
+    load_instance(state)
+    (state / "settings.env").write_text("PLATFORM_PORT=9123\n")
+    assert exported(make_env(state))["PLATFORM_PORT"] == "9123"
+    assert exported(make_env(state, "PORT=9200"))["PLATFORM_PORT"] == "9200"
+
+
+def test_the_exported_settings_of_one_instance_do_not_reach_another(tmp_path: Path, shell: Shell) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    first = load_instance(one, 8001)
+    (one / "settings.env").write_text("PLATFORM_CACHE_DIR=/cache/of/one\nPLATFORM_PORT=9123\n")
+    alone = load_instance(two).settings().variables()
+    shell(exported(make_env(one)))
+    assert load_instance(two).settings().variables() == alone
+    # The same shell still reaches the instance that it was made for.
+    again = load_instance(one).settings()
+    assert (again.instance, again.secret_key) == (first.id, first.settings().secret_key)
+    assert (str(again.cache_dir), again.port) == ("/cache/of/one", 9123)
+
+
+def test_a_setting_of_the_callers_own_reaches_every_instance(tmp_path: Path, shell: Shell) -> None:
+    load_instance(tmp_path / "one", 8001)
+    shell(exported(make_env(tmp_path / "one")) | {"PLATFORM_CACHE_DIR": "/srv/cache"})
+    assert str(load_instance(tmp_path / "two").settings().cache_dir) == "/srv/cache"
+
+
+def test_everything_in_a_state_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    """Also in one that an earlier version made; others may only pass through to machines, kernel and images."""
+    state = tmp_path / "a"
+    load_instance(state, 8001)
+    for name in ("machines", "libvirt", "keys", "static/css"):
+        (state / name).mkdir(parents=True)
+    for name in (
+        "db.sqlite3",
+        "db.sqlite3-wal",
+        "log/api.log",
+        "log/api.log.1",
+        "keys/control_ed25519",
+        "static/css/a",
+    ):
+        (state / name).write_text("")
+    for path in (state, *state.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)
+    load_instance(state, 8001)
+    modes = {str(path.relative_to(state)): stat.S_IMODE(path.stat().st_mode) for path in (state, *state.rglob("*"))}
+    passed_through = {".", "machines", "libvirt", "cache"}
+    assert {name for name, mode in modes.items() if mode & 0o077} == passed_through
+    assert {modes[name] for name in passed_through} == {0o711}
+
+
+def test_a_folder_that_is_shared_by_intent_keeps_its_mode(tmp_path: Path) -> None:
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    load_instance(shared, 8001)
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((shared / "secrets.env").stat().st_mode) == 0o600
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Exports variables, as `eval` does; the shell had none of the platform's before."""
+    for name in os.environ:
+        if name.startswith("PLATFORM_"):
+            monkeypatch.delenv(name)
+
+    def export(values: dict[str, str]) -> None:
+        for key, value in values.items():
+            monkeypatch.setenv(key, value)
+
+    return export
+
+
+def make_env(state: Path, *arguments: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(state)}
+    command = ["make", "--silent", "env", f"STATE={state}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
+
+
+def exported(lines: str) -> dict[str, str]:
+    words = [shlex.split(line) for line in lines.splitlines()]
+    return dict(word[1].split("=", 1) for word in words if word[0] == "export")

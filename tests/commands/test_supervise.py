@@ -164,21 +164,6 @@ time.sleep(600)
     wait_until(lambda: not processes_of(instance))
 
 
-def test_the_socket_of_a_dead_server_is_removed_and_that_of_a_live_one_is_not(short_dir: Path) -> None:
-    import socket
-
-    from supervise.launcher import _remove_dead_socket
-
-    path = short_dir / "x.sock"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-        _remove_dead_socket(path)
-        assert path.exists()
-    _remove_dead_socket(path)
-    assert not path.exists()
-
-
 def test_the_procfile_matches_the_supervised_processes() -> None:
     assert (ROOT / "Procfile").read_text() == procfile()
 

@@ -8,6 +8,7 @@ import pytest
 from django.conf import settings
 from django.test import RequestFactory
 
+from common.edge_header import edge_secret
 from common.request_origin import RequestOrigin, request_origin
 
 
@@ -15,9 +16,21 @@ def origin(**meta: str) -> RequestOrigin:
     return request_origin(RequestFactory().get("/", **meta))  # type: ignore[arg-type]
 
 
+def edge_header(forwarded: str) -> str:
+    secret = edge_secret(settings.SECRET_KEY)
+    return f"{secret} localhost {forwarded} {secret}"
+
+
 def test_the_edges_entry_counts_and_the_clients_claims_do_not() -> None:
-    found = origin(HTTP_X_FORWARDED_FOR="1.1.1.1, 203.0.113.9", HTTP_USER_AGENT="curl/8")
+    found = origin(HTTP_X_EDGE=edge_header("1.1.1.1, 203.0.113.9"), HTTP_USER_AGENT="curl/8")
     assert found == RequestOrigin("203.0.113.9", "curl/8")
+    assert origin(HTTP_X_FORWARDED_FOR="1.1.1.1", REMOTE_ADDR="192.0.2.4").ip_address == "192.0.2.4"
+
+
+@pytest.mark.parametrize("joined", ["{},9.9.9.9", "9.9.9.9,{}", "{},{} x", "lie localhost 9.9.9.9 lie", "", " "])
+def test_a_header_to_which_something_was_joined_is_not_believed(joined: str) -> None:
+    value = joined.replace("{}", edge_header("203.0.113.9"))
+    assert origin(HTTP_X_EDGE=value, HTTP_X_FORWARDED_FOR="9.9.9.9", REMOTE_ADDR="192.0.2.4").ip_address == ""
 
 
 def test_without_an_edge_it_is_the_peers_address() -> None:
@@ -37,4 +50,4 @@ def test_behind_another_proxy_it_is_the_nearest_public_address(monkeypatch: pyte
             return getattr(settings.ENV, name)
 
     monkeypatch.setattr(settings, "ENV", BehindProxy())
-    assert origin(HTTP_X_FORWARDED_FOR="1.1.1.1, 8.8.8.8, 10.0.0.1").ip_address == "8.8.8.8"
+    assert origin(HTTP_X_EDGE=edge_header("1.1.1.1, 8.8.8.8, 10.0.0.1")).ip_address == "8.8.8.8"

@@ -14,10 +14,13 @@ from pathlib import Path
 from supervise import control
 from supervise.instance import load_instance
 from supervise.removal import remove
+from tests.small_disk import SMALL_DISK, unmount
 
 
 def main(folder: Path) -> None:
-    """Block until no process holds the pipe any more; then remove the instance of `folder`, and the folder."""
+    """Block until no process holds the pipe any more; then remove the instance of `folder`, the folder, and the file
+    system of its own that it may be on.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()
@@ -28,6 +31,9 @@ def main(folder: Path) -> None:
     if folder.is_mount():
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
     shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.name.startswith(SMALL_DISK):
+        unmount(folder.parent)
+        folder.parent.rmdir()
 
 
 if __name__ == "__main__":

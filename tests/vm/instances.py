@@ -200,10 +200,10 @@ class TestInstance:
 
 
 @contextmanager
-def new_instance(**settings: str) -> Iterator[TestInstance]:
+def new_instance(parent: Path = Path("/tmp"), **settings: str) -> Iterator[TestInstance]:
     """An instance that is not started yet; removed at the end, however the run ends."""
     # Short: socket paths have 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="mvi-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="mvi-", dir=parent))
     try:
         with instance_in(folder, **settings) as made:
             yield made

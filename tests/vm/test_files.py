@@ -6,19 +6,22 @@ import base64
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.vm.client import Api
+from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("witness")]
 SIZE = 64 * 2**20
 GROWTH_LIMIT_KB = 64 * 1024
 RAW = "application/octet-stream"
+LEAVING = 20
 # A multiple of three, so that the pieces' base64 joins up.
 PIECE = 3 * 2**18
 
@@ -64,6 +67,34 @@ def test_json_above_the_limit_is_refused_both_ways_and_raw_bytes_are_not(api: Ap
     api.output(machine, ["rm", "/root/large"])
 
 
+def test_readers_who_leave_in_the_middle_leave_nothing_in_the_log(
+    instance: TestInstance, api: Api, machine: str
+) -> None:
+    api.output(machine, "head -c 33554432 /dev/zero > /root/read.bin")
+    log = instance.instance.log_dir / "streams.log"
+    before = log.stat().st_size
+    query = {"params": {"path": "/root/read.bin"}, "headers": {"Accept": RAW}}
+    for number in range(LEAVING):
+        with api.http.stream("GET", f"/workspace/{machine}/overlay/files", **query) as response:
+            pieces = response.iter_raw()
+            for _ in range(number % 4 + 1):
+                next(pieces)
+    # Each that left gave its place back, and what it left in the log is there.
+    assert _read_raw_size(api, machine, "/root/read.bin") == 32 << 20
+    written = log.read_bytes()[before:].decode(errors="replace")
+    assert not re.search("Traceback|ERROR|exception", written), written[-3000:]
+
+
+def test_a_command_that_meets_a_stop_is_answered_409(api: Api, machine: str) -> None:
+    command = {"cmd": "touch /dev/shm/running; sleep 60", "timeout_seconds": 90}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(api.http.post, f"/workspace/{machine}/exec", json=command)
+        until(lambda: api.execute(machine, ["ls", "/dev/shm/running"])["exit_code"] == 0, 30, "the command runs")
+        api.power(machine, "stop")
+        refused = answer.result(60)
+    assert (refused.status_code, refused.json()["code"]) == (409, "vm_not_running"), refused.text
+
+
 def _content(seed: bytes, digest: hashlib._Hash, size: int = SIZE) -> Iterator[bytes]:
     """Pieces that differ from each other; the digest is that of what was sent."""
     for number in range(0, size, len(seed)):
@@ -106,6 +137,12 @@ def _read_raw(api: Api, workspace_id: str, path: str) -> str:
         for piece in response.iter_bytes():
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _read_raw_size(api: Api, workspace_id: str, path: str) -> int:
+    read = api.http.get(f"/workspace/{workspace_id}/overlay/files", params={"path": path}, headers={"Accept": RAW})
+    assert read.status_code == 200, read.text
+    return len(read.content)
 
 
 @contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
-from vmbackend.driver import EventKind, MachineState, StopReason
+from vmbackend.driver import EventKind, MachineEnd, MachineState, StopReason
 from vmbackend.errors import (
     DeadlineExceeded,
     GuestUnreachable,
@@ -83,6 +86,28 @@ def test_the_exit_code_of_the_main_process_arrives_before_the_stop(harness: Harn
     assert stopped.reason is StopReason.SHUTDOWN
     assert harness.events.index(exited) < harness.events.index(stopped)
     assert harness.driver.state(spec.id) is MachineState.OFF
+
+
+def test_the_end_of_a_machine_is_known_before_its_events_are_delivered(harness: Harness):
+    harness.require_guest()
+    spec = harness.spec(cmd=("/bin/sh", "-c", "exit 7"))
+    delivered = threading.Event()
+    harness.driver.close()
+    harness.driver = harness.make_driver()
+    harness.driver.open(lambda event: delivered.wait(harness.boot_seconds))
+    harness.driver.prepare(spec)
+    harness.driver.start(spec.id)
+    deadline = time.monotonic() + harness.boot_seconds
+    while harness.driver.state(spec.id) is not MachineState.OFF:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    end = harness.driver.last_end(spec.id)
+    delivered.set()
+    assert end == harness.driver.last_end(spec.id) == MachineEnd(StopReason.SHUTDOWN, 7)
+    harness.reopen_driver()
+    assert harness.driver.last_end(spec.id).exit_code == 7
+    harness.driver.delete(spec.id)
+    assert harness.driver.last_end(spec.id).reason is StopReason.LOST
 
 
 def test_waiting_for_a_machine_that_stops_first_raises_machine_exited(harness: Harness):

@@ -22,6 +22,7 @@ _OTHER_PROCESS = """
     from pathlib import Path
     from tests.vmbackend.libvirt_factory import IMAGE, make_settings, qemu_pids
     from vmbackend.driver import Boot, MachineSpec
+    from vmbackend.errors import BackendError
     from vmbackend.libvirt import domain
     from vmbackend.libvirt.driver import LibvirtDriver
 
@@ -30,7 +31,7 @@ _OTHER_PROCESS = """
         folder, uri=f"qemu:///embed?root={folder}/r", instance=instance, subnet=ipaddress.ip_network(subnet)
     )
     driver = LibvirtDriver(settings)
-    driver.open(lambda event: print("event", event.kind, event.reason, event.exit_code, flush=True))
+    driver.open(lambda event: print("event", event.kind, event.reason, event.exit_code, event.machine_id, flush=True))
     memory = settings.machines_dir / "m1" / "memory"
 
     def kill_self():
@@ -41,10 +42,22 @@ _OTHER_PROCESS = """
             time.sleep(0.001)
         kill_self()
 
-    def prepare(*command):
-        ip = str(settings.subnet.network_address + 5)
+    def prepare(*command, number=1):
+        ip = str(settings.subnet.network_address + 4 + number)
         boot = Boot("h", cmd=command or None)
-        driver.prepare(MachineSpec(id="m1", image=IMAGE, cpus=1, memory_mb=192, disk_mb=64, ip=ip, boot=boot))
+        name = f"m{number}"
+        driver.prepare(MachineSpec(id=name, image=IMAGE, cpus=1, memory_mb=192, disk_mb=64, ip=ip, boot=boot))
+
+    def start_and_die_before_the_pid():
+        states = folder / "r" / "run" / "qemu"
+        threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
+        kill_self_when(lambda: any(b"pid='0'" in status.read_bytes() for status in states.glob("*.xml")))
+
+    def attempt(call, *arguments):
+        try:
+            return call(*arguments)
+        except BackendError as error:
+            return type(error).__name__
 
     if step.startswith("start"):
         prepare("/bin/sh", "-c", "sleep 6; exit 9")
@@ -65,6 +78,30 @@ _OTHER_PROCESS = """
         kill_self_when(lambda: memory.exists() and memory.stat().st_size > 1 << 20)
     if step == "begin-and-sleep":
         driver.sleep("m1")
+    if step == "begin-two":
+        prepare(number=2)
+        driver.start("m2")
+        driver.wait_ready("m2", 60)
+        kill_self()
+    if step == "die-before-the-pid":
+        prepare()
+        start_and_die_before_the_pid()
+    if step == "wake-and-die-before-the-pid":
+        start_and_die_before_the_pid()
+    if step == "meet-one-that-does-not-answer":
+        (pid,) = qemu_pids(settings.machines_dir, "m1")
+        print("refused", attempt(driver.pause, "m1"), attempt(driver.sleep, "m1"), flush=True)
+        driver.pause("m2")
+        driver.resume("m2")
+        print("served", driver.state("m2"), "m2" in driver.samples(["m1", "m2"]), flush=True)
+        os.kill(pid, signal.SIGCONT)
+        while attempt(driver.pause, "m1"):
+            time.sleep(0.05)
+        print("settled", driver.state("m1"), flush=True)
+        driver.resume("m1")
+        os.kill(pid, signal.SIGSTOP)
+        print("measured", [attempt(driver.samples, ["m1", "m2"]), "m2" in driver.samples(["m1", "m2"])], flush=True)
+        driver.destroy("m1")
     if step == "wake-and-die":
         threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
         kill_self_when(lambda: bool(qemu_pids(settings.machines_dir)))
@@ -149,3 +186,34 @@ def test_a_driver_killed_during_wake_leaves_a_machine_that_can_be_started(step: 
     assert "found asleep ['m1']" in step("begin-and-sleep", "0")
     step("wake-and-die")
     assert "now running []" in step("continue", "0")
+
+
+def test_a_driver_killed_before_libvirt_noted_the_process_leaves_a_machine_that_can_be_started(step: Step) -> None:
+    step("die-before-the-pid")
+    output = step("continue", "0")
+    assert "found off []" in output
+    assert "now running []" in output
+
+
+def test_a_driver_killed_before_libvirt_noted_the_process_of_a_wake_leaves_it_asleep(step: Step) -> None:
+    assert "found asleep ['m1']" in step("begin-and-sleep", "0")
+    step("wake-and-die-before-the-pid")
+    output = step("continue", "0")
+    assert "found asleep ['m1']" in output
+    assert "now running []" in output
+
+
+def test_a_machine_that_does_not_answer_delays_no_other(step: Step, short: Path) -> None:
+    from .libvirt_factory import qemu_pids
+
+    step("begin-two")
+    (pid,) = qemu_pids(short / "m", "m1")
+    os.kill(pid, signal.SIGSTOP)
+    output = step("meet-one-that-does-not-answer", "0")
+    assert "refused BackendUnavailable BackendUnavailable" in output
+    assert "served running True" in output
+    ready = [output.index(f"event ready None None {name}") for name in ("m2", "m1")]
+    assert ready[0] < output.index("served") < ready[1] < output.index("measured")
+    assert "settled paused" in output
+    assert "measured ['BackendUnavailable', True]" in output
+    assert "found off []" in output

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.small_disk import small_disk
 from vmbackend.driver import Event, EventKind, StopReason
 from vmbackend.errors import MachineExited
 
@@ -61,6 +62,39 @@ class TestEvents:
         assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
         assert reported[1].exit_code == 7
         _wait_until(lambda: not files.read_status().running)
+
+    def test_an_exit_code_is_known_while_the_receiver_of_events_is_busy(self, files):
+        reported, busy = [], threading.Event()
+        events = Events(4096)
+        events.start(lambda event: (reported.append(event), busy.wait(10)))
+        try:
+            events.begin_start(files, wake=False)
+            events.report_started("m1")
+            self._write_pipe(files, b"ready\n")
+            _wait_until(lambda: reported)
+            self._write_pipe(files, b"exit 3 0\n")
+            assert events.last_run(files)[0].exit_code == 3
+            busy.set()
+            events.report_stopped("m1", StopReason.SHUTDOWN)
+            _wait_until(lambda: len(reported) == 3)
+        finally:
+            busy.set()
+            events.stop()
+        assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
+        assert Events(4096).last_run(files)[0] == Status(ready=True, exit_code=3)
+
+    @pytest.mark.host
+    def test_what_a_guest_reports_counts_although_a_full_disk_cannot_store_it(self, channels, files, short, reported):
+        with small_disk(short, 1) as disk:
+            files.create()
+            channels.begin_start(files, wake=False)
+            channels.report_started("m1")
+            disk.fill()
+            self._write_pipe(files, b"ready\nexit 7 exited\n")
+            channels.wait_ready("m1", time.monotonic() + 10)
+            _wait_until(lambda: len(reported) == 2)
+            assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED]
+            channels.remove_run("m1")
 
     def test_lines_written_without_a_driver_are_read_by_the_next(self, channels, files, reported):
         files.write_status(Status(running=True))

@@ -141,6 +141,24 @@ def guest(network):
     network.remove_tap(tap)
 
 
+def _first_frame(receiver):
+    """The first frame that the host sent through a tap; None: none within the time."""
+    receiver.settimeout(2)
+    try:
+        while True:
+            frame, address = receiver.recvfrom(2048)
+            if frame[12:14] in (b"\x08\x00", b"\x08\x06") and address[2] != socket.PACKET_OUTGOING:
+                return frame
+    except TimeoutError:
+        return None
+
+
+def _receiver(interface):
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    made.bind((interface, 0))
+    return made
+
+
 def _passed(network, guest, **frame):
     guest.send(_frame(network, **frame))
     return "packets 1 " in _tool("nft", "list", "chain", "inet", network.table, "seen")
@@ -160,6 +178,60 @@ def test_a_frame_with_a_forged_source_is_dropped(network, guest, mac_of, number)
 
 def test_a_frame_of_a_detached_machine_is_dropped(network, guest):
     assert not _passed(network, guest, source_mac=mac_for(_ip(network, 5)), source_ip=_ip(network, 5))
+
+
+def test_a_connection_reaches_a_machine_that_never_said_where_it_is(network, guest):
+    """As after a wake on a busy host: the guest answers no ARP question in time, which is EHOSTUNREACH."""
+    port = NetworkPort("m1", _ip(network, 5), OPEN)
+    network.attach(port)
+    network.configure_tap(port.ip)
+    with _receiver("fe0001in") as receiver, socket.socket() as client:
+        client.setblocking(False)
+        client.connect_ex((port.ip, 22))
+        frame = _first_frame(receiver)
+    assert frame is not None
+    assert (frame[:6].hex(":"), frame[12:14]) == (mac_for(port.ip), b"\x08\x00")
+
+
+def test_frames_for_a_machine_reach_no_other(network, guest):
+    port = NetworkPort("m1", _ip(network, 5), OPEN)
+    network.attach(port)
+    network.attach(NetworkPort("m2", _ip(network, 6), OPEN))
+    network.configure_tap(port.ip)
+    with _receiver("fe0001in") as receiver, socket.socket() as other, socket.socket() as own:
+        for client, number in ((other, 6), (own, 5)):
+            client.setblocking(False)
+            client.connect_ex((_ip(network, number), 22))
+        frame = _first_frame(receiver)
+    assert frame is not None
+    assert socket.inet_ntoa(frame[30:34]) == port.ip
+
+
+def _neighbours(network):
+    listed = _tool("ip", "neigh", "show", "dev", network.bridge, "nud", "permanent")
+    return {line.split()[0] for line in listed.splitlines()}
+
+
+def test_neighbours_are_exactly_the_machines(network):
+    port, other = (NetworkPort(f"m{number}", _ip(network, number), OPEN) for number in (5, 6))
+    network.attach(port)
+    network.install([other])
+    assert _neighbours(network) == {other.ip}
+    network.attach(NetworkPort("m6", _ip(network, 7), OPEN), other)
+    assert _neighbours(network) == {_ip(network, 7)}
+    for _ in range(2):
+        network.detach(_ip(network, 7), "m6")
+    assert _neighbours(network) == set()
+
+
+def test_neighbours_that_the_kernel_removed_are_restored(network):
+    port = NetworkPort("m1", _ip(network, 5), OPEN)
+    network.attach(port)
+    _tool("ip", "link", "set", network.bridge, "down")
+    _tool("ip", "link", "set", network.bridge, "up")
+    assert _neighbours(network) == set()
+    network.restore_neighbours([port])
+    assert _neighbours(network) == {port.ip}
 
 
 def test_an_orphaned_tap_is_removed_and_a_foreign_interface_is_not(network, guest):

@@ -76,6 +76,19 @@ def test_a_guest_that_answers_late_is_sent_a_time_ahead(files: MachineDir) -> No
     assert behind // 2 < second - first < behind * 2
 
 
+def test_a_clock_that_was_set_late_is_set_again(files: MachineDir) -> None:
+    """It is behind by the time in which the line waited, although the reply contains what was sent."""
+    waits = [0.5, 0.0]
+
+    def slow_reply(sent_time: int, line: bytes) -> bytes:
+        time.sleep(waits.pop(0))
+        return b"fresh %d %d\n" % (sent_time, sent_time)
+
+    with guest(files, slow_reply) as received:
+        resync_clock_and_entropy(files)
+    assert len(received) == 2
+
+
 def test_a_clock_that_stays_wrong_raises_guest_unreachable(files: MachineDir) -> None:
     with (
         guest(files, lambda sent_time, line: b"fresh %d 5\n" % sent_time),

@@ -45,6 +45,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
         ({"config": {"macos": {}}}, 400, "INVALID_CONFIG"),
         ({"config": {"desktop": {"enabled": True}}}, 400, "INVALID_CONFIG"),
         ({"config": {"proxy_assignment_id": 3}}, 400, "INVALID_CONFIG"),
+        ({"config": {"image": "debian:12"}}, 400, "INVALID_CONFIG"),
+        ({"image": "debian:12", "config": {"image": "debian:12"}}, 400, "INVALID_CONFIG"),
         ({"mode": "permanent", "config": {"ttl": "1h"}}, 400, "INVALID_CONFIG"),
         ({"config": {"cpus": 12}}, 403, "RESOURCE_NOT_ALLOWED"),
         ({"slug": "No"}, 400, "validation_error"),
@@ -72,6 +74,11 @@ def test_bad_input_is_refused_and_leaves_nothing(
 def test_a_wrong_config_value_is_named(api: Caller, vmhost: FakeHost) -> None:
     details = api.post("/workspace", {"config": {"cpus": "2", "env": ["X"]}}).json()["details"]
     assert set(details) == {"cpus", "env"}
+
+
+def test_an_image_inside_the_config_is_named_and_said_where_it_belongs(api: Caller, vmhost: FakeHost) -> None:
+    body = api.post("/workspace", {"config": {"image": "debian:12"}}).json()
+    assert body["details"] == {"image": ["Give the image beside config, not in it."]}
 
 
 WORKLOAD = {"name": "web", "cmd": ["sleep", "9"]}

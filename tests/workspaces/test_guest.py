@@ -11,6 +11,8 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
+from vmbackend.errors import GuestUnreachable
+from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.models import Host
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -140,3 +142,32 @@ def test_logs_of_a_stopped_workspace_are_there_and_of_a_machine_that_never_was_e
     unplaced = make_workspace(api.account, status=Status.FAILED)
     assert api.get(f"/workspace/{unplaced.pk}/logs").json()["logs"] == []
     assert Workspace.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("now", "status", "code"),
+    [
+        (Status.STOPPING, 409, "vm_not_running"),
+        (Status.STOPPED, 409, "vm_not_running"),
+        (Status.SUSPENDING, 409, "vm_not_running"),
+        (Status.RUNNING, 503, "VM_UNAVAILABLE"),
+        (None, 404, "not_found"),
+    ],
+)
+@pytest.mark.parametrize("route", ["exec", "overlay", "overlay/sync"])
+def test_a_guest_that_goes_away_in_a_call_is_reported_as_what_became_of_it(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, route: str, now: Status | None, status: int, code: str
+) -> None:
+    async def away(*args: Any, **more: Any) -> None:
+        row = Workspace.objects.filter(pk=made)
+        await (row.adelete() if now is None else row.aupdate(status=now))
+        raise GuestUnreachable("The connection was lost.")
+
+    for name in ("execute", "list_directory", "sync"):
+        monkeypatch.setattr(FakeGuestSession, name, away)
+    method, body = ("GET", None) if route == "overlay" else ("POST", {"cmd": "sleep 9"})
+    answer = api.send(method, f"/workspace/the-box/{route}", body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    if status == 409:
+        assert answer.json()["details"] == {"status": now}
+    Workspace.objects.filter(pk=made).update(status=Status.RUNNING)

@@ -100,7 +100,7 @@ def test_only_the_disks_of_hosts_with_enough_memory_count() -> None:
     make_host("small")
     make_host("full")
     Host.objects.filter(pk="small").update(memory_mb=256)
-    Host.objects.filter(pk="full").update(disk_free_mb=settings.ENV.disk_reserve_mb + 100)
+    Host.objects.filter(pk="full").update(disk_free_mb=100)
     with pytest.raises(VMUnavailable) as refused:
         place()
     assert refused.value.details == {"resource": "disk_size_mb", "current": 100, "requested": 1024}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from django.conf import settings
@@ -128,6 +129,26 @@ def test_a_machine_that_runs_is_adopted_at_the_start_of_its_host(api: Caller, vm
         time.sleep(0.01)
         row.refresh_from_db()
     assert row.last_exit_reason == "crashed"
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "code"),
+    [
+        (lambda host, key: host.driver.exit(key, 3), "exited", 3),
+        (lambda host, key: host.driver.shutdown(key, 1), "exited", None),
+        (lambda host, key: host.driver.kill(key), "crashed", None),
+    ],
+)
+def test_an_end_whose_event_is_late_keeps_its_reason_and_exit_code(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch, end: Callable, reason: str, code: int | None
+) -> None:
+    row = fault_cases.machine(vmhost, api.account, cmd=["serve"])
+    with monkeypatch.context() as patch:
+        patch.setattr(vmhost.driver._store, "due_events", list)
+        end(vmhost, row.pk)
+        reconcile(vmhost.runtime)
+    row.refresh_from_db()
+    assert (row.status, row.last_exit_reason, row.last_exit_code) == ("stopped", reason, code)
 
 
 def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Caller, vmhost: FakeHost) -> None:

@@ -76,6 +76,7 @@ def test_settings_of_the_machine_are_stored(api: Caller) -> None:
         ({"logo": "x" * 2049}, "validation_error", "logo"),
         ({"config": None}, "INVALID_CONFIG", None),
         ({"config": "x"}, "INVALID_CONFIG", None),
+        ({"config": {"image": "debian:12"}}, "INVALID_CONFIG", "image"),
         ({"config": {"restart_policy": "maybe"}}, "INVALID_CONFIG", "restart_policy"),
         ({"config": {"max_restarts": -1}}, "INVALID_CONFIG", "max_restarts"),
         ({"config": {"cpus": 2}}, "INVALID_CONFIG", "cpus"),

@@ -18,6 +18,7 @@ from vmbackend.driver import (
     Driver,
     Event,
     Inventory,
+    MachineEnd,
     MachineIdentity,
     MachineSpec,
     MachineState,
@@ -216,6 +217,11 @@ class FakeDriver(FakeMeters, Driver):
         domain = self._store.domain(machine_id)
         return MachineState.ABSENT if domain is None else domain.state
 
+    def last_end(self, machine_id: str) -> MachineEnd:
+        self._enter("last_end")
+        domain = self._store.domain(machine_id)
+        return MachineEnd(StopReason.LOST) if domain is None else MachineEnd(domain.ended, domain.exit_code)
+
     def inventory(self) -> Inventory:
         self._enter("inventory")
         with self._store.locked():
@@ -226,6 +232,9 @@ class FakeDriver(FakeMeters, Driver):
                 firewall=self._store.names("firewall"),
                 saved=self._store.names("saved"),
             )
+
+    def disk_allocations(self) -> dict[str, int]:
+        return {key: self._allocated_bytes(key) for key in self._store.domains()}
 
     def definition(self, machine_id: str) -> dict[str, object]:
         self._enter("definition")

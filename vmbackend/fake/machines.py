@@ -114,6 +114,10 @@ class FakeMachines:
         self._hook("prepare:network")
         self._store.save(Domain(spec))
 
+    def _allocated_bytes(self, machine_id: str) -> int:
+        files = (path for path in (self._store.directory(machine_id) / "disk").rglob("*") if path.is_file())
+        return sum(path.stat().st_blocks * 512 for path in files)
+
     def _host_key(self, machine_id: str) -> str:
         path = self._store.directory(machine_id) / "host_key"
         if not path.exists():
@@ -219,7 +223,7 @@ class FakeMachines:
         """End the machine's process and report it."""
         machine_id = domain.spec.id
         _signal(domain, signal.SIGKILL)
-        self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None)
+        self._store.save(domain, state=MachineState.OFF, ready_at=None, main_pid=None, ended=reason)
         self._store.drop_events(machine_id, only_future=True)
         self._store.post(Event(machine_id, EventKind.STOPPED, reason))
 

@@ -60,6 +60,7 @@ class Domain:
     ready_at: float | None = None
     ready_in: float = 0.0
     exit_code: int | None = None
+    ended: StopReason = StopReason.CRASHED  # why its last process ended
     main_pid: int | None = None
     resync_count: int = 0
 
@@ -96,6 +97,7 @@ class FakeStore:
         parts = {"boot": _boot(raw["spec"]["boot"]), "network": NetworkPolicy.from_json(raw["spec"]["network"])}
         raw["spec"] = MachineSpec(**raw["spec"] | parts)
         raw["state"] = MachineState(raw["state"])
+        raw["ended"] = StopReason(raw["ended"])
         return Domain(**raw)
 
     def domains(self) -> dict[str, Domain]:

@@ -137,9 +137,12 @@ def _install(kit_dir: Path, version: str, vmlinux: Path, initrd: bytes) -> None:
     """Nothing refers to the version yet: an incomplete directory of an earlier run is overwritten."""
     folder = kit_dir / version
     folder.mkdir(exist_ok=True)
+    # Read by every machine's process, and nothing in them is secret.
+    folder.chmod(0o755)
     for name, data in (("vmlinux", vmlinux.read_bytes()), ("initrd", initrd)):
         aside = folder / f"{name}.new"
         aside.write_bytes(data)
+        aside.chmod(0o644)
         aside.replace(folder / name)
 
 

@@ -179,13 +179,13 @@ class GuestPool:
     ) -> AsyncGenerator[bytes, None]:
         """The same for a caller on another loop. Use it within `contextlib.aclosing`."""
         runtime = self._start()
-        chunks = self._chunks(address, fn)
+        chunks = _Pulled(self._chunks(address, fn))
         try:
-            while (chunk := await asyncio.wrap_future(runtime.submit(_next(chunks, timeout)))) is not None:
+            while (chunk := await asyncio.wrap_future(runtime.submit(chunks.take_chunk(timeout)))) is not None:
                 yield chunk
         finally:
             # Shielded: a caller that is cancelled here must still return the session.
-            await asyncio.shield(asyncio.wrap_future(runtime.submit(_finish(chunks))))
+            await asyncio.shield(asyncio.wrap_future(runtime.submit(chunks.finish())))
 
     async def apush(
         self,
@@ -279,8 +279,26 @@ async def _next(chunks: AsyncIterator[bytes], timeout: float | None) -> bytes | 
         return await anext(chunks, None)
 
 
-async def _finish(chunks: AsyncGenerator[bytes, None]) -> None:
-    await chunks.aclose()
+class _Pulled:
+    """Chunks that are pulled from another loop. All methods run on the pool's loop."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
+        self._chunks = chunks
+        self._lock = asyncio.Lock()
+
+    async def take_chunk(self, timeout: float | None) -> bytes | None:
+        """The next chunk within `timeout` seconds, None at the end."""
+        async with self._lock:
+            return await _next(self._chunks, timeout)
+
+    async def finish(self) -> None:
+        """Close the chunks, and with them the guest's session.
+
+        A caller that leaves cancels its `take_chunk`, which takes some time to end: until then the chunks are in use,
+        and to close them would raise RuntimeError.
+        """
+        async with self._lock:
+            await self._chunks.aclose()
 
 
 _every_pool: weakref.WeakSet[GuestPool] = weakref.WeakSet()

@@ -63,6 +63,12 @@ class DiskUsage:
     used_bytes: int
     available_bytes: int
 
+    def limited_to(self, size: int) -> DiskUsage:
+        """What of a guest's report can be true of a disk of `size` bytes."""
+        total = max(0, min(self.total_bytes, size))
+        used = max(0, min(self.used_bytes, total))
+        return DiskUsage(total, used, max(0, min(self.available_bytes, total - used)))
+
 
 @dataclass(frozen=True, slots=True)
 class TerminalExit:

@@ -13,7 +13,10 @@ ERROR_TAIL = 400  # characters of a program's error output that go into the mess
 def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, stdin: bytes = b"") -> bytes:
     """Run a build tool and return its output. Raises BackendUnavailable with the end of its error output."""
     try:
-        done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False)
+        # The modes of what is built must not depend on the caller's umask.
+        done = subprocess.run(
+            command, cwd=cwd, input=stdin, capture_output=True, timeout=timeout, check=False, umask=0o022
+        )
     except FileNotFoundError as error:
         raise BackendUnavailable(f"{command[0]} is missing: install the Debian packages of the guest kit.") from error
     except subprocess.TimeoutExpired as error:

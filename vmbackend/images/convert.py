@@ -48,6 +48,7 @@ def convert_image(
 def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> None:
     rootfs = scratch / "rootfs"
     rootfs.mkdir()
+    rootfs.chmod(0o755)  # the guest's root folder, where the image has no entry for it
 
     def unpacked(used: int) -> None:
         share = min(1.0, used / max(1, packed * TYPICAL_RATIO))

@@ -85,6 +85,8 @@ def run_tool(
         stderr=subprocess.PIPE,
         env=environment,
         start_new_session=True,
+        # What the tools make is the content of guests, whose modes must not depend on those of the platform's files.
+        umask=0o022,
     )
     assert process.stdout is not None  # noqa: S101 - PIPE was requested
     assert process.stderr is not None  # noqa: S101

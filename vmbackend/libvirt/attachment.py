@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from vmbackend.errors import BackendError, MachineNotFound
 from vmbackend.libvirt.inventory import HostInventory
+from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import port_for
 from vmbackend.libvirt.record import Record
@@ -20,6 +22,10 @@ class NetworkAttachment:
         self._inventory = inventory
         self._disabled = disabled
 
+    def port_of(self, record: Record) -> MachinePort:
+        """The network of a machine as it is recorded."""
+        return MachinePort(partial(self.attach, record, record), partial(self._connect, record.ip))
+
     def attach(self, record: Record, former: Record) -> None:
         """Apply the machine's network rules. Repeated before each start, as an administrator may have flushed them."""
         if self._disabled:
@@ -28,6 +34,10 @@ class NetworkAttachment:
             self._network.attach(port_for(record), port_for(former))
         except BackendError:
             self._network.install(port_for(known) for known in self._inventory.records())
+
+    def _connect(self, ip: str) -> None:
+        if not self._disabled:
+            self._network.configure_tap(ip)
 
     def change_policy(self, machine_id: str, policy: NetworkPolicy) -> None:
         """As `Driver.set_network`."""

@@ -18,6 +18,7 @@ from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import reaper
 from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +184,7 @@ def _claim_root(root: Path, timeout: float) -> None:
         (root / "etc").mkdir(parents=True, exist_ok=True)
         lock = _lock_root(root, time.monotonic() + timeout)
         (root / "etc" / "qemu.conf").write_text(_QEMU_CONF)
+        remove_unfinished_starts(root)
         reaper.start_reaper()
         _embedded = (root, lock)
 

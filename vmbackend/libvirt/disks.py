@@ -59,6 +59,14 @@ def disk_size_mb(path: Path) -> int:
         return 0
 
 
+def allocated_bytes(path: Path) -> int:
+    """What the sparse file occupies; 0 if it does not exist."""
+    try:
+        return path.stat().st_blocks * 512
+    except OSError:
+        return 0
+
+
 def create_disk(path: Path, megabytes: int) -> None:
     """Create the disk with its file system. Atomic: `path` is complete or absent; a temporary file may remain."""
     aside = path.with_suffix(".new")
@@ -109,8 +117,8 @@ def direct_io_works(directory: Path) -> bool:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a small file atomically by one that only its owner can read. Raises BackendUnavailable."""
     aside = path.with_name(path.name + ".new")
-    descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:
+        descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         aside.replace(path)

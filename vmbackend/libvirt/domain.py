@@ -137,6 +137,16 @@ def stop_reason_of(domain: Any) -> StopReason:
         return _SHUTOFF_REASONS.get(domain.state()[1], StopReason.CRASHED)
 
 
+def stop_reason_or_lost(domain: Any) -> StopReason:
+    """As `stop_reason_of`; LOST for None and for a domain that was removed."""
+    if domain is None:
+        return StopReason.LOST
+    try:
+        return stop_reason_of(domain)
+    except MachineNotFound:
+        return StopReason.LOST
+
+
 def define_domain(connection: Any, xml: str) -> None:
     with translate_errors("define"):
         connection.defineXML(xml)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Collection
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vmbackend.driver import Capacity, Driver, Event, Inventory, MachineIdentity, MachineSpec, MachineState
+from vmbackend.driver import (
+    Capacity,
+    Driver,
+    Event,
+    Inventory,
+    MachineEnd,
+    MachineIdentity,
+    MachineSpec,
+    MachineState,
+    StopReason,
+)
 from vmbackend.errors import (
     BackendError,
     BackendUnavailable,
@@ -19,7 +27,6 @@ from vmbackend.errors import (
     InvalidMachineState,
     MachineNotFound,
 )
-from vmbackend.guest.bootconfig import CONTROL_PORT
 from vmbackend.guest.kit import find_kit
 from vmbackend.libvirt import agent, disks, domain, sockets
 from vmbackend.libvirt.attachment import NetworkAttachment
@@ -33,6 +40,8 @@ from vmbackend.libvirt.network_maintainer import NetworkMaintainer, port_for
 from vmbackend.libvirt.power import UP, Power
 from vmbackend.libvirt.probe import probe_kvm
 from vmbackend.libvirt.provisioner import Provisioner
+from vmbackend.libvirt.qemu_logs import QemuLogs
+from vmbackend.libvirt.readiness import wait_for_guest
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.resync import resync_clock_and_entropy
 from vmbackend.libvirt.saved_state import SavedStateManager
@@ -42,6 +51,9 @@ from vmbackend.policy import NetworkPolicy
 from vmbackend.samples import GuestDisk, Sample
 
 log = logging.getLogger(__name__)
+
+# Longer than a boot takes on a busy host. Until then, or until it is ready, a machine runs without its CPU quota.
+_BOOT_SECONDS = 20.0
 
 
 class LibvirtDriver(Driver):
@@ -59,7 +71,8 @@ class LibvirtDriver(Driver):
         self._inventory = HostInventory(settings, self._network, self._saved_state)
         self._attachment = NetworkAttachment(self._network, self._inventory, disabled=settings.is_test)
         self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state)
-        self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs)
+        self._qemu_logs = QemuLogs(settings)
+        self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs, self._qemu_logs.limit_sizes)
         self._meters = Meters(self._libvirt, self._domains, self._inventory.machine_dir)
 
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -76,6 +89,7 @@ class LibvirtDriver(Driver):
                 self._network.install(port_for(record) for record in self._inventory.records())
                 self._maintainer.start()
             self._libvirt.open()
+            self._qemu_logs.remove_others(self._inventory.machine_ids())
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -101,19 +115,21 @@ class LibvirtDriver(Driver):
 
     def start(self, machine_id: str) -> None:
         target, record = self._find_machine(machine_id)
+        self._watch.require_settled(machine_id)
         files = self._inventory.machine_dir(machine_id)
         state = self._saved_state.state(target, files)
         if state is MachineState.RUNNING:
             return
+        port = self._attachment.port_of(record)
         if state is MachineState.PAUSED:
             # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
-            self._attachment.attach(record, record)
+            port.attach()
+            port.connect()
             self._saved_state.drop_loaded_memory(files)
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        attach = partial(self._attachment.attach, record, record)
-        self._power.start(target, files, attach, asleep=state is MachineState.ASLEEP)
+        self._power.start(target, files, port, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -121,16 +137,13 @@ class LibvirtDriver(Driver):
         self._events.raise_if_exited(machine_id)
         if self._settings.is_test:
             return  # the mock hypervisor's machines have no guest
-        if not self._events.was_adopted(machine_id):
-            # The guest reports it once its control port listens. Probing the port, too, would cost the guest a process.
-            self._events.wait_ready(machine_id, deadline)
+        try:
+            boot_deadline = min(deadline, time.monotonic() + _BOOT_SECONDS)
+            wait_for_guest(self._events, machine_id, record.ip, boot_deadline)
+        except DeadlineExceeded:
+            # A guest that never becomes ready must not run without its quota.
             self._apply_cpu_quota(machine_id)
-            return
-        while not _has_ssh_banner(record.ip, min(2.0, deadline - time.monotonic())):
-            self._events.raise_if_exited(machine_id)
-            if time.monotonic() >= deadline:
-                raise DeadlineExceeded("The machine was not ready in time.")
-            self._events.wait_stopped(machine_id, 0.02)
+            wait_for_guest(self._events, machine_id, record.ip, deadline)
         self._apply_cpu_quota(machine_id)
 
     def shutdown(self, machine_id: str, grace: float) -> bool:
@@ -155,18 +168,18 @@ class LibvirtDriver(Driver):
         self._saved_state.drop_all(files)
         self._attachment.detach(machine_id, files.read_record())
         self._events.remove_run(machine_id)
+        # Before the directory: without it nothing of the machine would be an orphan any more.
+        self._qemu_logs.remove(machine_id)
         _remove(files)
 
     def pause(self, machine_id: str) -> None:
-        target = self._domains.find(self._libvirt.connection, machine_id)
-        self._require_process(target)
+        target = self._find_process(machine_id)
         with domain.translate_errors("pause"):
             if domain.state_of(target) is MachineState.RUNNING:
                 target.suspend()
 
     def resume(self, machine_id: str) -> None:
-        target = self._domains.find(self._libvirt.connection, machine_id)
-        self._require_process(target)
+        target = self._find_process(machine_id)
         with domain.translate_errors("resume"):
             if domain.state_of(target) is MachineState.PAUSED:
                 target.resume()
@@ -176,7 +189,7 @@ class LibvirtDriver(Driver):
         files = self._inventory.machine_dir(machine_id)
         if self._saved_state.state(target, files) is MachineState.ASLEEP:
             return
-        self._require_process(target)
+        self._find_process(machine_id)
         self._saved_state.save_memory(target, files, record.memory_mb)
         self._power.wait_until_stopped(machine_id)
 
@@ -227,8 +240,19 @@ class LibvirtDriver(Driver):
             else self._saved_state.state(target, self._inventory.machine_dir(machine_id))
         )
 
+    def last_end(self, machine_id: str) -> MachineEnd:
+        target = self._domains.find_or_none(self._libvirt.connection, machine_id)
+        status, reset = self._events.last_run(self._inventory.machine_dir(machine_id))
+        reason = domain.stop_reason_or_lost(target)
+        if reset and reason is StopReason.SHUTDOWN:
+            reason = StopReason.PANICKED
+        return MachineEnd(reason, status.exit_code)
+
     def inventory(self) -> Inventory:
         return self._inventory.read_inventory(self._domains.list(self._libvirt.connection))
+
+    def disk_allocations(self) -> dict[str, int]:
+        return {files.id: disks.allocated_bytes(files.data_disk) for files in self._inventory.machine_dirs()}
 
     def boot_log(self, machine_id: str) -> Path:
         return self._inventory.machine_dir(machine_id).boot_log
@@ -263,17 +287,21 @@ class LibvirtDriver(Driver):
             raise MachineNotFound("The machine's files are not on this host.")
         return target, record
 
-    def _require_process(self, target: Any) -> None:
+    def _find_process(self, machine_id: str) -> Any:
+        """The domain of a machine that has a process which answers."""
+        target = self._domains.find(self._libvirt.connection, machine_id)
         if domain.state_of(target) not in UP:
             raise InvalidMachineState("The machine does not run.")
+        self._watch.require_settled(machine_id)
+        return target
 
     def _powers_off(self, machine_id: str, state: MachineState, grace: float) -> bool:
         try:
             if state is MachineState.PAUSED:
                 self.resume(machine_id)
-            return self._power.press_power_button(
-                self._domains.find(self._libvirt.connection, machine_id), machine_id, grace
-            )
+            self._watch.require_settled(machine_id)
+            target = self._domains.find(self._libvirt.connection, machine_id)
+            return self._power.press_power_button(target, machine_id, grace)
         except BackendError:
             # Its process died unnoticed by libvirt, or hangs: the destroy that follows handles both.
             return False
@@ -284,12 +312,3 @@ def _remove(files: MachineDir) -> None:
         files.remove()
     except OSError as error:
         raise BackendUnavailable("The machine's files could not be removed.") from error
-
-
-def _has_ssh_banner(ip: str, seconds: float) -> bool:
-    """Whether an SSH server answers on the control port within `seconds`."""
-    try:
-        with socket.create_connection((ip, CONTROL_PORT), timeout=max(0.05, seconds)) as connection:
-            return connection.recv(4) == b"SSH-"
-    except OSError:
-        return False

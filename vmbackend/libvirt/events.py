@@ -108,6 +108,19 @@ class Events:
             run = self._runs.get(machine_id)
             return run.status if run else Status()
 
+    def last_run(self, files: MachineDir) -> tuple[Status, bool]:
+        """The status of a machine's last run, and whether its guest was reset, for a machine without a process.
+
+        What it wrote and this driver had not read is read now; those events are still delivered.
+        """
+        with self._changed:
+            run = self._runs.get(files.id)
+            if run is None or run.starting:
+                return files.read_status(), False
+            if events := self._drain(run):
+                self._put(lambda: events)
+            return run.status, run.reset
+
     def was_adopted(self, machine_id: str) -> bool:
         with self._changed:
             run = self._runs.get(machine_id)
@@ -222,7 +235,11 @@ class Events:
     def _update_status(self, run: MachineRun, status: Status) -> None:
         run.status = status
         if run.files.path.exists():
-            run.files.write_status(status)
+            try:
+                run.files.write_status(status)
+            except BackendUnavailable as error:
+                # A full disk. What the guest reported counts all the same, as long as this driver lives.
+                log.warning("machine %s: its status is not stored: %s", run.files.id, error)
 
     def _mark_started(self, machine_id: str) -> list[Event]:
         if machine_id in self._runs:

@@ -27,12 +27,15 @@ class HostInventory:
     def machine_dirs(self) -> list[MachineDir]:
         return list(machine_dirs(self._settings.machines_dir))
 
+    def machine_ids(self) -> frozenset[str]:
+        return frozenset(files.id for files in self.machine_dirs())
+
     def records(self) -> list[Record]:
         return [record for files in self.machine_dirs() if (record := files.read_record()) is not None]
 
     def read_inventory(self, domains: Mapping[str, Any]) -> Inventory:
         """As `Driver.inventory`."""
-        directories = frozenset(files.id for files in self.machine_dirs())
+        directories = self.machine_ids()
         admitted = {} if self._settings.is_test else self._network.attached_addresses()
         owners = {self._network.tap_for(ip): machine for machine, ip in admitted.items()}
         owners |= {self._network.tap_for(record.ip): record.id for record in self.records()}

@@ -6,14 +6,16 @@ seconds at times. This call names exactly the given machines.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import libvirt
 
 from vmbackend.driver import MachineState
-from vmbackend.errors import GuestUnreachable, InvalidMachineState, MachineNotFound
+from vmbackend.errors import BackendUnavailable, GuestUnreachable, InvalidMachineState, MachineNotFound
 from vmbackend.guest.commands import KitPaths
 from vmbackend.libvirt import agent
 from vmbackend.libvirt.connection import LibvirtConnection
@@ -38,6 +40,8 @@ _HAS_PROCESS = {
     libvirt.VIR_DOMAIN_SHUTDOWN,
 }
 _SPARE_HANDLES = 1000
+_ANSWER_SECONDS = 3.0
+_BLOCKED_MAX = 16  # threads
 _DATA_MOUNT = KitPaths().data
 
 
@@ -50,14 +54,14 @@ class Meters:
         self._files = files
         self._handles: dict[str, Any] = {}
         self._connection: Any = None  # the connection of these handles
+        self._blocked: list[Future[Any]] = []  # calls that have not returned
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """As `Metered.samples`."""
         handles = self._handles_of(machine_ids)
         if not handles:
             return {}
-        with translate_errors("measure"):
-            answers = self._libvirt.connection.domainListGetStats(handles, _WHAT, _HOW)
+        answers = self._query(handles)
         now = time.time()
         found = {}
         for handle, stats in answers:
@@ -66,6 +70,25 @@ class Meters:
             if machine_id is not None and "cpu.time" in stats and stats.get("state.state") in _HAS_PROCESS:
                 found[machine_id] = _sample(now, self._generation(machine_id), stats)
         return found
+
+    def _query(self, handles: list[Any]) -> Any:
+        """The statistics of these machines.
+
+        A process that does not answer (it is stopped, its disk hangs) blocks the call for as long. The call is then
+        left to its thread, and later ones omit that machine, as it has a job.
+        """
+        self._blocked = [call for call in self._blocked if not call.done()]
+        if len(self._blocked) >= _BLOCKED_MAX:
+            raise BackendUnavailable("Too many machines do not answer.")
+        call: Future[Any] = Future()
+        arguments = (call, self._libvirt.connection, handles)
+        threading.Thread(target=_answer, args=arguments, name="samples", daemon=True).start()
+        try:
+            with translate_errors("measure"):
+                return call.result(_ANSWER_SECONDS)
+        except TimeoutError:
+            self._blocked.append(call)
+            raise BackendUnavailable("A machine does not answer.") from None
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
         """As `Metered.guest_disk`."""
@@ -100,6 +123,13 @@ class Meters:
         except OSError:
             return ""
         return f"{made.st_ino:x}.{made.st_mtime_ns:x}"
+
+
+def _answer(call: Future[Any], connection: Any, handles: list[Any]) -> None:
+    try:
+        call.set_result(connection.domainListGetStats(handles, _WHAT, _HOW))
+    except Exception as error:  # raised to the caller
+        call.set_exception(error)
 
 
 def _sample(now: float, generation: str, stats: Mapping[str, Any]) -> Sample:

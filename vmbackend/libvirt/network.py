@@ -1,8 +1,9 @@
 """The machines' network on the host: a bridge, the firewall (`firewall.py`) and the resolvers (`resolver.py`).
 
 Guests do not reach each other: their bridge ports are isolated (by libvirt, before a tap is up), and routing from the
-bridge back to it is dropped. A machine's rules change in one transaction. Each `guests` element has the machine's id as
-its comment, so the firewall itself shows the owner. Tables of other names are never changed.
+bridge back to it is dropped. Neighbour and forwarding entries are fixed (`neighbours.py`). A machine's rules change in
+one transaction. Each `guests` element has the machine's id as its comment, so the firewall itself shows the owner.
+Tables of other names are never changed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.firewall import NAME_SECONDS, Firewall, NetworkPort, mac_for
+from vmbackend.libvirt.neighbours import Neighbours
 from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.resolver import Resolver, stop_other_resolvers
@@ -40,6 +42,7 @@ class Network:
         self.table = f"mvm_{settings.instance}"
         self._tap_prefix = f"mvt{settings.instance}"
         self._firewall = Firewall(settings, bridge=self.bridge, table=self.table, tap_prefix=self._tap_prefix)
+        self._neighbours = Neighbours(self.bridge)
         # Held by the maintenance thread, which reads all machines.
         self.lock = threading.RLock()
 
@@ -67,9 +70,9 @@ class Network:
             learned = [line for port in resolved if port.dns_port for line in self._learned(port.ip)]
             elements = [line for port in resolved for line in self._attach_rules(port, None)]
             self._nft([*self._firewall.table_rules(), *elements, *learned])
+            self._neighbours.replace_all([port.ip for port in resolved])
             self.sync_resolvers(resolved)
-        for tap in self.taps():
-            run_tool(["bridge", "link", "set", "dev", tap, "isolated", "on"])
+        self._configure_taps({self.tap_for(port.ip): port.ip for port in resolved})
 
     def restore_missing_tables(self, ports: Sequence[NetworkPort]) -> None:
         """Install again if a table is missing; no effect otherwise.
@@ -82,12 +85,36 @@ class Network:
                 log.error("the firewall's tables were removed by another program; installing them again")
                 self.install(ports)
 
+    def restore_neighbours(self, ports: Sequence[NetworkPort]) -> None:
+        """Add missing neighbour entries: the kernel removes them when the bridge is set down."""
+        with self.lock:
+            self._neighbours.replace_all([port.ip for port in ports])
+
+    def configure_tap(self, ip: str) -> None:
+        """Configure the tap of a machine whose process exists, before its CPUs run."""
+        self._neighbours.configure_tap(self.tap_for(ip), ip)
+
+    def _configure_taps(self, addresses: dict[str, str]) -> None:
+        """Configure the existing taps; one without a machine is isolated."""
+        for tap in self.taps():
+            try:
+                if tap in addresses:
+                    self._neighbours.configure_tap(tap, addresses[tap])
+                else:
+                    run_tool(["bridge", "link", "set", "dev", tap, "isolated", "on"])
+            except BackendUnavailable:
+                if (_NET / tap).exists():  # else it went with its process just now
+                    raise
+
     def attach(self, port: NetworkPort, former: NetworkPort | None = None) -> None:
         """Apply a machine's policy; the rules of `former` are removed."""
         with self.lock:
             resolved = self._resolved(port)
             moved = self._firewall.detach_rules(former.ip) if former and former.ip != port.ip else []
             self._nft([*moved, *self._attach_rules(resolved, former)])
+            if former and former.ip != port.ip:
+                self._neighbours.remove(former.ip)
+            self._neighbours.add(port.ip)
             if not resolved.dns_port:
                 self._resolver(port.machine_id).stop()
 
@@ -95,6 +122,7 @@ class Network:
         """Remove all rules of an address and stop its machine's resolver."""
         with self.lock:
             self._nft(self._firewall.detach_rules(ip))
+            self._neighbours.remove(ip)
             self._resolver(machine_id).stop()
 
     def expire_learned_addresses(self, ip: str, turn: int) -> None:

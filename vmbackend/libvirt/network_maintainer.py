@@ -1,4 +1,6 @@
-"""Periodic maintenance of the network: firewall tables exist, learned addresses expire, resolvers run."""
+"""Periodic maintenance: firewall tables and neighbour entries exist, learned addresses expire, resolvers run, logs are
+limited.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,12 @@ log = logging.getLogger(__name__)
 class NetworkMaintainer:
     """A thread from `start` to `stop`. Without it (vmhost is down) learned addresses expire by their own timeout."""
 
-    def __init__(self, network: Network, directories: Callable[[], Iterable[MachineDir]]) -> None:
+    def __init__(
+        self, network: Network, directories: Callable[[], Iterable[MachineDir]], limit_logs: Callable[[], None]
+    ) -> None:
         self._network = network
         self._directories = directories
+        self._limit_logs = limit_logs
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -54,6 +59,7 @@ class NetworkMaintainer:
     def _restore_tables(self, ports: list[NetworkPort]) -> None:
         try:
             self._network.restore_missing_tables(ports)
+            self._network.restore_neighbours(ports)
         except (BackendError, OSError) as error:
             log.error("the firewall: %s", error)
 
@@ -67,6 +73,7 @@ class NetworkMaintainer:
         number = 0
         while not self._stopping.wait(NAME_SECONDS):
             try:
+                self._limit_logs()
                 self.maintain_once(number)
             except OSError as error:
                 log.warning("names: %s", error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -16,6 +15,7 @@ from vmbackend.errors import BackendError, SavedMemoryUnusable
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.events import Events
+from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.saved_memory import SavedMemory
 from vmbackend.libvirt.saved_state import SavedStateManager
@@ -40,30 +40,31 @@ class Power:
         self._saved_state = saved_state
         self._quota_works = True
 
-    def start(self, target: Any, files: MachineDir, attach: Callable[[], None], *, asleep: bool) -> None:
+    def start(self, target: Any, files: MachineDir, port: MachinePort, *, asleep: bool) -> None:
         """Cold start, or restore of saved memory.
 
-        `attach` adds the machine to its network; it completes before CPUs run. Raises SavedMemoryUnusable,
-        BackendUnavailable and the errors of `attach`.
+        The machine is attached to its network and connected before its CPUs run. Raises SavedMemoryUnusable,
+        BackendUnavailable and the errors of `port`.
         """
         self._events.begin_start(files, wake=asleep)
         try:
             if asleep:
-                self._saved_state.restore_memory(self._libvirt.connection, target, files, attach)
+                self._saved_state.restore_memory(self._libvirt.connection, target, files, port)
             else:
                 SavedMemory(files).drop()  # partial, of a save during which the process died
-                self._start(target, attach)
+                self._start(target, port)
         except BaseException as error:
             self._roll_back_start(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
 
-    def _start(self, target: Any, attach: Callable[[], None]) -> None:
+    def _start(self, target: Any, port: MachinePort) -> None:
         """Start process and network concurrently. A death in between leaves a paused machine that never ran."""
         flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED  # not supported by the mock
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(attach)
+            attaching = executor.submit(port.attach)
             domain.start_domain(target, flags)
         attaching.result()
+        port.connect()
         domain.resume_domain(target)
 
     def press_power_button(self, target: Any, machine_id: str, grace: float) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import libvirt
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, SavedMemoryUnusable
 from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
 from vmbackend.libvirt.settings import LibvirtSettings
@@ -60,27 +60,31 @@ class SavedStateManager:
             raise
         memory.write_checksum()
 
-    def restore_memory(self, connection: Any, target: Any, files: MachineDir, attach: Callable[[], None]) -> None:
+    def restore_memory(self, connection: Any, target: Any, files: MachineDir, port: MachinePort) -> None:
         """Restore the memory and let the CPUs continue. As `Driver.start` of a sleeping machine.
 
-        `attach` runs concurrently with the restore and completes before the CPUs continue; if it raises, the machine
-        sleeps as before.
+        The machine is attached to its network concurrently with the restore, and connected before the CPUs continue; if
+        that raises, the machine sleeps as before.
         """
         memory = SavedMemory(files)
         if not memory.is_complete:
-            attach()
+            port.attach()
             _restore_managed(target)
+            port.connect()
             return
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(attach)
+            attaching = executor.submit(port.attach)
             loaded = self._load(connection, target, memory)
         if not loaded:
             domain.destroy_domain(target)
             memory.drop()
             raise SavedMemoryUnusable(_UNUSABLE)
-        if attaching.exception():
+        try:
+            attaching.result()
+            port.connect()
+        except BaseException:
             domain.destroy_domain(target)
-        attaching.result()
+            raise
         memory.drop()
         domain.resume_domain(target)
 

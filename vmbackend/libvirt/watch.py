@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -11,20 +9,17 @@ import libvirt
 import libvirt_qemu
 
 from vmbackend.driver import MachineState, StopReason
-from vmbackend.errors import MachineNotFound
-from vmbackend.libvirt.domain import Domains, stop_reason_of
+from vmbackend.libvirt.domain import Domains, stop_reason_or_lost
 from vmbackend.libvirt.events import Events
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_state import SavedStateManager
-
-log = logging.getLogger(__name__)
+from vmbackend.libvirt.settling import Settling
 
 _STOPPED_DETAILS = {
     libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN: StopReason.SHUTDOWN,
     libvirt.VIR_DOMAIN_EVENT_STOPPED_DESTROYED: StopReason.DESTROYED,
     libvirt.VIR_DOMAIN_EVENT_STOPPED_SAVED: StopReason.SAVED,
 }
-_SETTLE_SECONDS = 10.0
 
 
 class EventWatcher:
@@ -36,6 +31,7 @@ class EventWatcher:
         self._saved_state = saved_state
         self._registered: list[int] = []
         self._qemu_registered: int | None = None
+        self._settling = Settling(self._reconcile_machine)
         self.deleting: set[str] = set()  # undefined by `delete`, not lost
 
     def register(self, connection: Any) -> None:
@@ -52,6 +48,7 @@ class EventWatcher:
 
     def unregister(self, connection: Any) -> None:
         """Deregister from a connection; errors of a dead one are ignored."""
+        self._settling.end()
         registered, self._registered = self._registered, []
         monitor, self._qemu_registered = self._qemu_registered, None
         for callback in registered:
@@ -62,23 +59,27 @@ class EventWatcher:
                 libvirt_qemu.qemuMonitorEventDeregister(connection, monitor)
 
     def reconcile_machines(self, connection: Any, directories: list[MachineDir]) -> None:
-        """Report changes of machines that ran before. Blocks until libvirt's states are correct."""
+        """Report changes of machines that ran before. Blocks until libvirt's states are correct, as `settling` says."""
+        self._settling.end()
+        self._settling = Settling(self._reconcile_machine)
         domains = self._domains.list(connection)
-        for domain in domains.values():
-            _wait_for_known_state(domain)
-        for files in directories:
-            if files.id in domains:
-                self._saved_state.reconcile(domains[files.id], files)
-            self._reconcile_machine(files, domains.get(files.id))
+        self._settling.settle_machines((files, domains.get(files.id)) for files in directories)
+
+    def require_settled(self, machine_id: str) -> None:
+        """Raises BackendUnavailable for a machine that has not answered since the connection was opened."""
+        self._settling.require_settled(machine_id)
 
     def _reconcile_machine(self, files: MachineDir, domain: Any) -> None:
+        if domain is not None:
+            self._saved_state.reconcile(domain, files)
         state = self._saved_state.state(domain, files) if domain is not None else MachineState.ABSENT
         if state in (MachineState.RUNNING, MachineState.PAUSED):
             run = self._events.adopt(files)
             if run.status.ready and run.status.exit_code is None:
                 self._events.report_ready_again(files.id)
         elif files.read_status().running:
-            self._events.report_stopped(files.id, StopReason.SAVED if state is MachineState.ASLEEP else _reason(domain))
+            reason = StopReason.SAVED if state is MachineState.ASLEEP else stop_reason_or_lost(domain)
+            self._events.report_stopped(files.id, reason)
 
     def _lifecycle(self, _connection: Any, domain: Any, event: int, detail: int, _opaque: object) -> None:
         machine_id = self._domains.machine_id(domain)
@@ -111,30 +112,3 @@ class EventWatcher:
         machine_id = self._domains.machine_id(domain)
         if machine_id is not None and details and ("guest-reset" in details or "guest-panic" in details):
             self._events.report_reset(machine_id)
-
-
-def _reason(domain: Any) -> StopReason:
-    if domain is None:
-        return StopReason.LOST
-    try:
-        return stop_reason_of(domain)
-    except MachineNotFound:
-        return StopReason.LOST
-
-
-def _wait_for_known_state(domain: Any) -> None:
-    """Wait until libvirt has attached to a domain's process, or found it dead.
-
-    Right after it was opened, libvirt reports a process that died as `running`, until its own thread has tried the
-    monitor. Balloon statistics use that monitor: once they succeed, the process exists.
-    """
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            if not domain.isActive():
-                return
-            domain.memoryStats()
-            return
-        except libvirt.libvirtError:
-            time.sleep(0.1)
-    log.warning("libvirt did not settle the state of %s", domain.name())

@@ -113,6 +113,10 @@ class Config(ResourceFields):
 
 def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, Any]:
     """Raises InvalidConfig that names each wrong field."""
+    if "image" in config:
+        # Ignored like an unknown field, it would silently make a workspace of the default image.
+        problem = "The image is not changed by an update." if partial else "Give the image beside config, not in it."
+        raise errors.InvalidConfig(f"The config has no image. {problem}", details={"image": [problem]})
     checked = Config(data=config, partial=partial)
     if not checked.is_valid():
         details = field_messages(checked.errors)

@@ -27,7 +27,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.models.workspace import Kind
 from workspaces.operations import queue
-from workspaces.placement import free_address, place_on_host, require_host_memory
+from workspaces.placement import free_address, place_on_host, require_host_disk, require_host_memory
 from workspaces.quota import Amount, amount_of, applied_columns, columns_of
 from workspaces.states import ANY, CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import require_status, transition
@@ -165,6 +165,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     amount = quota.amount_of(workspace)
     quota.require_running_pool(account.plan, quota.usage(account), amount)
     host = workspace.host if workspace.static_network and workspace.host else place_on_host(amount)
+    require_host_disk(host)
     require_host_memory(host, amount)
     moved: dict[str, Any] = {**applied_columns(amount)}
     if workspace.host_id != host.pk:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
+from common.edge_header import VARIABLE, edge_facts
 from common.errors import DomainError
 from edge.route_cache import this_second
 from workspaces import last_used
@@ -41,10 +43,12 @@ class EdgeAuthFastPath:
 
 def _upstream(environ: WSGIEnvironment) -> str:
     """The upstream of the request; empty where the views must handle it."""
-    names = ("HTTP_X_EDGE_SECRET", "HTTP_X_EDGE_HOST", "HTTP_X_FORWARDED_FOR")
+    facts = edge_facts(environ.get(VARIABLE, ""), settings.SECRET_KEY)
+    if facts is None:
+        return ""
     second = this_second()
     try:
-        target = find_target(*(environ.get(name, "") for name in names))
+        target = find_target(facts)
     except (DomainError, DatabaseError, InterfaceError):
         return ""
     finally:
@@ -53,11 +57,5 @@ def _upstream(environ: WSGIEnvironment) -> str:
         return ""
     last_used.record_request(target.workspace_id)
     if not target.ingress and target.ip:
-        route_cache().store(second, _label(environ), target.upstream)
+        route_cache().store(second, facts.host.partition(".")[0].lower(), target.upstream)
     return target.upstream
-
-
-def _label(environ: WSGIEnvironment) -> str:
-    """The first label of a host name that belongs to a port."""
-    host: str = environ["HTTP_X_EDGE_HOST"]
-    return host.partition(".")[0].lower()

@@ -2,13 +2,12 @@
 access is restricted; so every statement counts.
 
 Responses: 200 with `X-Upstream` (it runs), 202 (it sleeps; the edge calls the streams process, which waits), else what
-the visitor sees. The host name and the client's address decide. The edge authenticates by its secret, and routes
-nothing from outside to these paths.
+the visitor sees. The host name and the client's address decide; the edge sends both in its header, with its secret. It
+routes nothing from outside to these paths.
 """
 
 from __future__ import annotations
 
-import hmac
 import json
 import logging
 from collections.abc import Sequence
@@ -21,13 +20,13 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET
 
+from common.edge_header import HEADER, EdgeFacts, edge_facts
 from common.errors import DomainError, NotFound
 from common.request_origin import client_address
 from common.responses import error_response
 from common.sse.runtime import in_thread
 from edge.address import public_address
 from edge.pages import page
-from edge.secret import HEADER, edge_secret
 from workspaces import last_used
 from workspaces.edge_auth.wake_coalescer import wake_coalescer
 from workspaces.models import PublicPort
@@ -141,15 +140,14 @@ async def _wake(workspace_id: str) -> bool:
 
 
 def _target(request: HttpRequest) -> Target:
-    sent = request.headers
-    return find_target(sent.get(HEADER, ""), sent.get("X-Edge-Host", ""), sent.get("X-Forwarded-For", ""))
+    return find_target(edge_facts(request.headers.get(HEADER, ""), settings.SECRET_KEY))
 
 
-def find_target(secret: str, host: str, forwarded: str) -> Target:
-    """The target of a request, by the edge's three headers. Raises NotFound (not the edge), NotPublic, NotAllowed."""
-    if not hmac.compare_digest(secret.encode(), edge_secret(settings.SECRET_KEY).encode()):
+def find_target(facts: EdgeFacts | None) -> Target:
+    """The target of a request, by the edge's header. Raises NotFound (not the edge), NotPublic, NotAllowed."""
+    if facts is None:
         raise NotFound("There is no such route or resource.")
-    named = public_address(settings.PUBLIC_URL).label_of(host)
+    named = public_address(settings.PUBLIC_URL).label_of(facts.host)
     if named is None:
         raise NotPublic
     slug, hash_ = named
@@ -158,7 +156,7 @@ def find_target(secret: str, host: str, forwarded: str) -> Target:
         raise NotPublic
     if slug not in ("", target.slug) or not _is_open(target):
         raise NotPublic
-    if target.ingress and not is_inside(client_address(forwarded), target.ingress):
+    if target.ingress and not is_inside(client_address(facts.forwarded), target.ingress):
         raise NotAllowed
     return target
 

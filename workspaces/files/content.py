@@ -25,7 +25,7 @@ from workspaces.files.conditions import Part, Validators, wanted_part
 from workspaces.files.paths import checked_path, displayed_path, query_path
 from workspaces.files.serializers import FileWritten
 from workspaces.files.upload import CHUNK, read_upload
-from workspaces.guests import call_guest, guest_errors, open_file
+from workspaces.guests import call_errors, call_guest, open_file
 from workspaces.last_used import TransferUse
 
 CALL_SECONDS = 30.0
@@ -138,7 +138,7 @@ async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, 
     """The body is streamed into the guest: the old file stays until the new one is complete."""
     path = query_path(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
-    with guest_errors():
+    async with call_errors(address):
         # Without a deadline: each step has its own, and a slow client is allowed.
         return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)
 
@@ -158,7 +158,7 @@ async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str,
     use = TransferUse(address.machine_id)
     with tempfile.TemporaryFile() as spool:
         path = checked_path(await in_body_thread(_receive, request, spool, use))
-        with guest_errors():
+        async with call_errors(address):
             size = await guest_pool().apush(
                 address, lambda session, chunks: _put(session, path, chunks), _spooled(spool, use), WRITE_SECONDS
             )

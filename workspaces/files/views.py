@@ -87,9 +87,13 @@ class FilesViewSet(AsyncViewSet):
 
     @extend_schema(responses=UsageResponse)
     async def usage(self, request: ApiRequest, workspace_id: str) -> Response:
-        """The writable disk, which holds what was changed since the image. The image itself takes none of it."""
-        address = await in_request_thread(guest_address, request, workspace_id)
-        return Response(UsageResponse(await call_guest(address, lambda s: s.disk_usage(), CALL_SECONDS)).data)
+        """The writable disk, which holds what was changed since the image. The image itself takes none of it.
+
+        As the guest reports it, but never more than the disk's size.
+        """
+        address, size = await in_request_thread(address_and_disk_size, request, workspace_id)
+        reported = await call_guest(address, lambda session: session.disk_usage(), CALL_SECONDS)
+        return Response(UsageResponse(reported.limited_to(size)).data)
 
     @extend_schema(request=None, responses=MessageResponse)
     async def sync(self, request: ApiRequest, workspace_id: str) -> Response:
@@ -150,6 +154,12 @@ class FileContentViewSet(AsyncViewSet):
         unchanged and no temporary file.
         """
         return await write_file(self.http_request, await in_request_thread(guest_address, request, workspace_id))
+
+
+def address_and_disk_size(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, int]:
+    """The guest's address and the bytes of its disk. Raises NotFound, VmNotRunning."""
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    return address_of(workspace), workspace.applied_disk_size_mb << 20
 
 
 def guest_address(request: ApiRequest, workspace_id: str) -> GuestAddress:

@@ -15,7 +15,7 @@ from workspaces.crud.services import workspace_delete
 from workspaces.host import restarts
 from workspaces.models import Operation, Workspace
 from workspaces.operations import queue
-from workspaces.rows import lock_row, update_row
+from workspaces.rows import lock_row
 from workspaces.states import Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -40,9 +40,7 @@ def handle_machine_event(event: Event, driver: Driver) -> None:
     workspace = Workspace.objects.select_related("account", "host").filter(pk=event.machine_id).first()
     if workspace is None:
         return
-    if event.kind is EventKind.MAIN_EXITED:
-        update_row(workspace, main_exit_code=event.exit_code)
-    elif event.kind is EventKind.STOPPED and event.reason is not None:
+    if event.kind is EventKind.STOPPED and event.reason is not None:
         handle_machine_end(workspace, event.reason, driver)
 
 
@@ -56,26 +54,28 @@ def settle_machine_end(operation: Operation, driver: Driver, *, unseen: StopReas
         return
     try:
         state = driver.state(row.pk)
-        if state in GONE and (reason := _recorded_reason(operation, row, state) or unseen):
+        if state in GONE and (reason := _known_reason(operation, driver, state) or unseen):
             handle_machine_end(row, reason, driver)
     except BackendError as exc:
         logger.warning("%s may have ended: %s", row.pk, exc.message)  # reconcile settles it
 
 
-def _recorded_reason(operation: Operation, row: Workspace, state: MachineState) -> StopReason | None:
-    noted = Operation.objects.filter(pk=operation.pk).values_list("params", flat=True).first() or {}
+def _known_reason(operation: Operation, driver: Driver, state: MachineState) -> StopReason | None:
     if state is MachineState.ABSENT:
         return StopReason.LOST
-    if END_REASON in noted:
-        return StopReason(noted[END_REASON])
-    # The guest reported its exit code, which only a power-off follows.
-    return StopReason.SHUTDOWN if row.main_exit_code is not None else None
+    # The guest reported its exit code, which only a power-off follows. An event that was recorded may be of a process
+    # that the operation itself ended.
+    if driver.last_end(operation.workspace_id).exit_code is not None:
+        return StopReason.SHUTDOWN
+    noted = Operation.objects.filter(pk=operation.pk).values_list("params", flat=True).first() or {}
+    return StopReason(noted[END_REASON]) if END_REASON in noted else None
 
 
 def handle_machine_end(workspace: Workspace, reason: StopReason, driver: Driver) -> None:
     """Settle a machine whose process ended without an operation; one in flight settles it at its end.
 
-    Applies `remove_on_exit` and the restart policy. A machine that disappeared is `lost`, one whose memory was saved
+    The exit code is what the driver knows now: an event may come late, or be that of an earlier process. Applies
+    `remove_on_exit` and the restart policy. A machine that disappeared is `lost`, one whose memory was saved
     `sleeping`, any other `stopped` with the reason.
     """
     with transaction.atomic():
@@ -91,7 +91,10 @@ def handle_machine_end(workspace: Workspace, reason: StopReason, driver: Driver)
                 expires = memory_expiry(workspace)
                 transition(workspace, Status.SLEEPING, leaving=ENDED, idle_due_at=None, memory_expires_at=expires)
             else:
-                _ended(workspace, reason)
+                code = driver.last_end(workspace.pk).exit_code if workspace.cmd else None
+                if code is not None and reason is not StopReason.LOST:
+                    reason = StopReason.SHUTDOWN  # whatever ended the process while the guest powered off
+                _ended(workspace, reason, code)
         except TransitionLost:
             return
         record_activity(workspace, _event(reason), _message(workspace, reason))
@@ -104,10 +107,10 @@ def memory_expiry(row: Workspace) -> datetime | None:
     return timezone.now() + timedelta(seconds=row.stop_after) if row.stop_after else None
 
 
-def _ended(workspace: Workspace, reason: StopReason) -> None:
+def _ended(workspace: Workspace, reason: StopReason, code: int | None) -> None:
     """The transition of a row whose machine ended, with the restart that its policy plans. Raises TransitionLost."""
     now, exit_reason = timezone.now(), _exit_reason(workspace, reason)
-    code = workspace.main_exit_code if exit_reason == "exited" else None
+    code = code if exit_reason == "exited" else None
     planned = {} if workspace.remove_on_exit else restarts.plan_restart(workspace, exit_reason, code, now)
     transition(
         workspace,
@@ -134,6 +137,6 @@ def _event(reason: StopReason) -> str:
 
 
 def _message(workspace: Workspace, reason: StopReason) -> str:
-    if reason is StopReason.SHUTDOWN and workspace.cmd and workspace.main_exit_code is not None:
-        return f"The main process ended with exit code {workspace.main_exit_code}."
+    if reason is StopReason.SHUTDOWN and workspace.cmd and workspace.last_exit_code is not None:
+        return f"The main process ended with exit code {workspace.last_exit_code}."
     return END_MESSAGES[reason]

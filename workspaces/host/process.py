@@ -19,7 +19,7 @@ from workspaces.host.host_shutdown import stop_all_machines
 from workspaces.host.machine_events import handle_machine_event
 from workspaces.host.metering.sampler import Sampler
 from workspaces.host.network_policy import apply_stale_policies
-from workspaces.host.reconcile.machines import reconcile_machines
+from workspaces.host.reconcile.machines import reconcile_machines, resume_paused_machines
 from workspaces.host.reconcile.operations import settle_orphaned_operations
 from workspaces.host.runtime import HostRuntime
 from workspaces.selectors import digests_in_use
@@ -45,6 +45,8 @@ def open_host() -> HostRuntime:
     global _runtime, _sampler  # noqa: PLW0603 one for each process, by design
     env = settings.ENV
     runtime = HostRuntime(name=env.host_name, subnet=str(env.subnet), driver=build_driver(), images=image_store())
+    # First: what follows writes, and on a full disk cannot.
+    runtime.disk_guard.start(lambda: resume_paused_machines(runtime))
     runtime.start(handle_machine_event)
     runtime.images.sweep()
     _runtime = runtime

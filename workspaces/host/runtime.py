@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db import close_old_connections, connections
 from django.utils import timezone
 
@@ -17,6 +18,7 @@ from vmbackend import services as hosts
 from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError
 from workspaces.host.console_publisher import ConsolePublisher
+from workspaces.host.disk_guard import DiskGuard
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ class HostRuntime:
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
         self._console_publisher = ConsolePublisher(name, driver.boot_log)
+        env = settings.ENV
+        self.disk_guard = DiskGuard(
+            name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
+        )
 
     @property
     def queue_name(self) -> str:
@@ -73,6 +79,7 @@ class HostRuntime:
     def stop(self) -> None:
         """End the threads and disconnect; machines continue to run."""
         self._ended.set()
+        self.disk_guard.stop()
         self._events.put(None)
         self._console_publisher.stop()
         for thread in self._threads:

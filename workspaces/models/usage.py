@@ -22,6 +22,9 @@ class Usage(models.Model):
 
     The counters and `generation`, which identifies the machine's process, are those up to which usage is counted. What
     a vmhost had not written when it died, the next one counts as the difference to them.
+
+    `shown_*` are the highest totals that were returned to a reader: these contain what was not written yet, which may
+    be lost, and totals never decrease.
     """
 
     workspace = models.OneToOneField(Workspace, on_delete=models.CASCADE, related_name="usage")
@@ -34,6 +37,12 @@ class Usage(models.Model):
     total_disk_write = models.BigIntegerField(default=0)
     total_net_rx = models.BigIntegerField(default=0)
     total_net_tx = models.BigIntegerField(default=0)
+
+    shown_cpu_time_ns = models.BigIntegerField(default=0)
+    shown_disk_read = models.BigIntegerField(default=0)
+    shown_disk_write = models.BigIntegerField(default=0)
+    shown_net_rx = models.BigIntegerField(default=0)
+    shown_net_tx = models.BigIntegerField(default=0)
 
     generation = models.CharField(max_length=64, blank=True, default="")
     cpu_time_ns = models.BigIntegerField(default=0)

@@ -160,8 +160,7 @@ class Workspace(models.Model):
     restart_policy = models.CharField(max_length=16, choices=RestartPolicy.choices, default=RestartPolicy.NO)
     max_restarts = models.PositiveIntegerField(default=0)
     restart_count = models.PositiveIntegerField(default=0)
-    # Of the current run; `last_*` of the last one that ended.
-    main_exit_code = models.IntegerField(null=True)
+    # Of the last run that ended.
     last_exit_code = models.IntegerField(null=True)
     last_exit_reason = models.CharField(max_length=32, blank=True, default="")
     last_restart_at = models.DateTimeField(null=True)

@@ -20,7 +20,7 @@ from workspaces.errors import OperationInProgress, VmMissing
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import OperationKind
 from workspaces.operations import queue
-from workspaces.placement import require_host_memory
+from workspaces.placement import require_host_disk, require_host_memory
 from workspaces.rows import update_if
 from workspaces.states import TRANSITIONAL, Status
 from workspaces.transitions import TransitionLost, require_status, transition
@@ -79,6 +79,7 @@ def require_start_allowed(workspace: Workspace) -> None:
     quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), wanted)
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
+    require_host_disk(workspace.host)
     require_host_memory(workspace.host, wanted)
 
 

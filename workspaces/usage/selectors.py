@@ -1,7 +1,8 @@
 """Reading usage: totals, series, and sums over a window.
 
 The rows are up to a tick old; what was metered since is in Redis, with the tick that it follows, so that the sum of
-both counts everything once. Without Redis the rows alone are returned.
+both counts everything once. Without Redis the rows alone are read. Totals are returned by `usage.services`, which never
+returns less than before.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import redis
@@ -28,27 +30,49 @@ from workspaces.usage.tiers import MINUTES, TIERS, tier_reaching
 logger = logging.getLogger(__name__)
 
 TOTALS = ("total_cpu_time_ns", "total_disk_read", "total_disk_write", "total_net_rx", "total_net_tx")
+SHOWN = ("shown_cpu_time_ns", "shown_disk_read", "shown_disk_write", "shown_net_rx", "shown_net_tx")
 HISTORY_LIMIT = 1000
+_COUNTED = ("usage__pk", "usage__tick", "usage__reset_count", *(f"usage__{name}" for name in (*TOTALS, *SHOWN)))
 
 Totals = dict[str, int]
 
 
-def totals_of(workspace: Workspace) -> Totals:
+@dataclass(frozen=True, slots=True)
+class CountedTotals:
+    """One workspace's totals as they were just read, in the order of TOTALS."""
+
+    workspace_id: str
+    row_id: int | None  # None: there is no row yet
+    reset_count: int
+    stored: tuple[int, ...]  # the row's, or what was returned before where that is more: survives any failure
+    newest: tuple[int, ...]  # with what is not written yet; never less than `stored`
+
+
+def counted_totals(workspace: Workspace) -> CountedTotals:
     """Of one workspace."""
-    row = Usage.objects.filter(workspace=workspace).first() or Usage()
-    stored = tuple(getattr(row, name) for name in TOTALS)
-    return _with_unwritten(stored, row.tick, row.reset_count, latest_of([workspace.pk]).get(workspace.pk))
+    row = Workspace.objects.filter(pk=workspace.pk).values_list(*_COUNTED).first()
+    return _counted(workspace.pk, row or (None,) * len(_COUNTED), latest_of([workspace.pk]).get(workspace.pk))
 
 
-def totals_by_workspace(actor: Actor) -> dict[str, Totals]:
+def counted_totals_by_workspace(actor: Actor) -> list[CountedTotals]:
     """Of every workspace that the actor may see. One query."""
-    columns = ("pk", "status", "usage__tick", "usage__reset_count", *(f"usage__{name}" for name in TOTALS))
-    rows = list(_visible(actor).values_list(*columns))
+    rows = list(_visible(actor).values_list("pk", "status", *_COUNTED))
     latest = latest_of([row[0] for row in rows if row[1] in HOLDS_PROCESS])
-    return {
-        key: _with_unwritten(tuple(total or 0 for total in stored), tick or 0, reset_count or 0, latest.get(key))
-        for key, _, tick, reset_count, *stored in rows
-    }
+    return [_counted(key, row, latest.get(key)) for key, _, *row in rows]
+
+
+def _counted(workspace_id: str, row: Sequence[int | None], sample: LatestSample | None) -> CountedTotals:
+    tick, reset_count, *stored = (value or 0 for value in row[1:])
+    totals, shown = stored[: len(TOTALS)], stored[len(TOTALS) :]
+    fresh = sample.unwritten if sample and (sample.tick, sample.reset_count) == (tick, reset_count) else Amounts()
+    newest = [total + amount for total, amount in zip(totals, _in_order(fresh), strict=True)]
+    return CountedTotals(
+        workspace_id,
+        row[0],
+        reset_count,
+        stored=tuple(map(max, totals, shown)),
+        newest=tuple(map(max, newest, shown)),
+    )
 
 
 def summed_totals(each: Iterable[Totals]) -> Totals:
@@ -66,11 +90,6 @@ def latest_of(workspace_ids: Sequence[str]) -> dict[str, LatestSample]:
     except redis.RedisError as exc:
         logger.warning("samples: %s", exc)
         return {}
-
-
-def _with_unwritten(stored: Sequence[int], tick: int, reset_count: int, sample: LatestSample | None) -> Totals:
-    fresh = sample.unwritten if sample and (sample.tick, sample.reset_count) == (tick, reset_count) else Amounts()
-    return {name: total + amount for name, total, amount in zip(TOTALS, stored, _in_order(fresh), strict=True)}
 
 
 def _in_order(used: Amounts | Point) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Tracking on and off, and the deletion of usage. Metering for billing is independent of both."""
+"""Totals, tracking on and off, and the deletion of usage. Metering for billing is independent of all three."""
 
 from __future__ import annotations
 
@@ -6,16 +6,66 @@ import logging
 import time
 
 import redis
-from django.db import transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 
+from accounts.actors import Actor
 from workspaces import call_counter
 from workspaces.audit import record_activity
 from workspaces.models import Usage, UsagePoint, Workspace
-from workspaces.usage import latest_samples
+from workspaces.usage import latest_samples, selectors
+from workspaces.usage.selectors import SHOWN, TOTALS, CountedTotals, Totals
 from workspaces.usage.tiers import DAY, STORED
 
 logger = logging.getLogger(__name__)
+
+
+def totals_of(workspace: Workspace) -> Totals:
+    """Of one workspace, up to the newest sample. Never less than what was returned before."""
+    return _show_totals([selectors.counted_totals(workspace)])[workspace.pk]
+
+
+def totals_by_workspace(actor: Actor) -> dict[str, Totals]:
+    """As `totals_of`, of every workspace that the actor may see."""
+    return _show_totals(selectors.counted_totals_by_workspace(actor))
+
+
+def _show_totals(counted: list[CountedTotals]) -> dict[str, Totals]:
+    """Store what is returned beyond the rows before it is returned: the machine, its vmhost and Redis may all be gone
+    at the next reading. Where it cannot be stored, what is stored is returned.
+    """
+    newer = [totals for totals in counted if totals.newest != totals.stored]
+    try:
+        _store_shown(newer)
+    except DatabaseError as exc:
+        logger.warning("totals that are shown: %s", exc)
+        return {totals.workspace_id: dict(zip(TOTALS, totals.stored, strict=True)) for totals in counted}
+    return {totals.workspace_id: dict(zip(TOTALS, totals.newest, strict=True)) for totals in counted}
+
+
+@transaction.atomic
+def _store_shown(newer: list[CountedTotals]) -> None:
+    """Raises DatabaseError; nothing is stored then."""
+    if missing := [totals.workspace_id for totals in newer if totals.row_id is None]:
+        existing = Workspace.objects.filter(pk__in=missing).values_list("pk", flat=True)
+        Usage.objects.bulk_create([Usage(workspace_id=key) for key in existing], ignore_conflicts=True)
+    if newer:
+        # In the order in which the usage writer locks the rows. Concurrent readers may come in any order.
+        newer = sorted(newer, key=lambda totals: (totals.row_id is None, totals.row_id))
+        with connection.cursor() as cursor:
+            cursor.executemany(_SQL_SHOWN, [_shown(totals) for totals in newer])
+
+
+def _shown(totals: CountedTotals) -> tuple[int | str, ...]:
+    twice = (amount for newest in totals.newest for amount in (newest, newest))
+    return *twice, totals.workspace_id, totals.reset_count
+
+
+_SQL_SHOWN = (
+    f"UPDATE {Usage._meta.db_table} SET "  # noqa: S608
+    + ", ".join(f"{name} = CASE WHEN {name} < %s THEN %s ELSE {name} END" for name in SHOWN)
+    + " WHERE workspace_id = %s AND reset_count = %s"
+)
 
 
 @transaction.atomic
@@ -38,6 +88,7 @@ def clear_usage(*, workspace: Workspace, actor: str) -> None:
         total_disk_write=0,
         total_net_rx=0,
         total_net_tx=0,
+        **dict.fromkeys(SHOWN, 0),
     )
     _remove_points(row)
     record_activity(workspace, "usage_deleted", "The usage data were deleted.", actor=actor)

@@ -27,7 +27,7 @@ class AllUsageViewSet(ViewSet):
     @extend_schema(operation_id="workspace_usage_all", responses=serializers.AllUsageResponse)
     def totals(self, request: ApiRequest) -> Response:
         """Totals of each workspace since its creation (or the deletion of its usage), and their sum."""
-        each = usage.totals_by_workspace(request.user)
+        each = services.totals_by_workspace(request.user)
         return respond(serializers.AllUsageResponse, usage=each, total=usage.summed_totals(each.values()))
 
     @extend_schema(parameters=[serializers.WindowQuery], responses={200: serializers.ActivityResponse, **INVALID})
@@ -68,7 +68,7 @@ class UsageViewSet(ViewSet):
     def totals(self, request: ApiRequest, workspace_id: str) -> Response:
         """Totals since its creation, or since its usage was deleted."""
         workspace = requested_workspace(request.user, workspace_id)
-        return respond(serializers.TotalsResponse, workspace_id=workspace.pk, usage=usage.totals_of(workspace))
+        return respond(serializers.TotalsResponse, workspace_id=workspace.pk, usage=services.totals_of(workspace))
 
     @extend_schema(responses=serializers.ChartResponse)
     def chart(self, request: ApiRequest, workspace_id: str) -> Response:

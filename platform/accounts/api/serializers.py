@@ -31,7 +31,8 @@ class TokenResponse(Success):
 
 class CredentialRequest(serializers.Serializer):
     name = StrictChar(required=False, default="", allow_blank=True, max_length=120)
-    scope = serializers.ChoiceField(choices=Scope.choices, default=Scope.ACCOUNT.value)
+    # Without a default: the widest scope must be asked for.
+    scope = serializers.ChoiceField(choices=Scope.choices)
     namespace = StrictChar(required=False, max_length=128)
     workspace_id = StrictChar(required=False, max_length=128)
 
@@ -55,6 +56,13 @@ class CredentialBody(serializers.Serializer):
 
 class CredentialResponse(Success):
     credential = CredentialBody()
+
+
+class CredentialListResponse(Success):
+    credentials = CredentialBody(many=True)
+    total = serializers.IntegerField()
+    page = serializers.IntegerField()
+    limit = serializers.IntegerField()
 
 
 class NewCredentialResponse(CredentialResponse):

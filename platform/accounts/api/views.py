@@ -7,12 +7,13 @@ from rest_framework.decorators import action
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from accounts import services
+from accounts import selectors, services
 from accounts.api import serializers as bodies
 from accounts.authentication import ApiRequest
 from accounts.permissions import ACCOUNT_ONLY
 from accounts.scopes import Scope
 from common.openapi import MessageResponse
+from common.pagination import PagePagination, PageQuery
 from common.requests import validated
 from common.responses import respond
 
@@ -45,9 +46,16 @@ class CredentialViewSet(ViewSet):
     lookup_url_kwarg = "credential_id"
     lookup_value_converter = "slug"
 
+    @extend_schema(parameters=[PageQuery], responses=bodies.CredentialListResponse)
+    def list(self, request: ApiRequest) -> Response:
+        """The account's credentials, newest first, without their secrets."""
+        paginator = PagePagination()
+        rows = paginator.paginate_queryset(selectors.listed_credentials(request.user), request, view=self)
+        return respond(bodies.CredentialListResponse, credentials=rows, **paginator.page_fields())
+
     @extend_schema(request=bodies.CredentialRequest, responses={201: bodies.NewCredentialResponse})
     def create(self, request: ApiRequest) -> Response:
-        """Create a credential. The secret is returned in this response only."""
+        """Create a credential of the given `scope`. The secret is returned in this response only."""
         data = validated(bodies.CredentialRequest, request)
         new = services.credential_create(
             actor=request.user,

@@ -76,7 +76,7 @@ def test_a_removed_firewall_table_is_reinstalled(network: Network, guest: Guest,
     MachineDir(folder, "m5").write_record(Record("m5", guest.ip, "sha256:x", 1, 128, 64, policy))
     network.attach(NetworkPort("m5", guest.ip, policy))
     before = _tables(network)
-    maintainer = NetworkMaintainer(network, lambda: machine_dirs(folder))
+    maintainer = NetworkMaintainer(network, lambda: machine_dirs(folder), lambda: None)
     maintainer.maintain_once(0)
     assert _tables(network) == before
     subprocess.run(["nft", "delete", "table", family, network.table], check=True)

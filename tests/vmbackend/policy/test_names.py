@@ -170,7 +170,7 @@ def test_a_dead_resolver_is_restarted_and_orphaned_resolvers_are_stopped(
     Resolver(MachineDir(folder, "m5").resolver).stop()
     Resolver(folder / ".network" / "resolver").stop()
     assert guest.resolve("api.example.com") in ("refused", NOTHING)
-    NetworkMaintainer(network, lambda: machine_dirs(folder)).maintain_once(0)
+    NetworkMaintainer(network, lambda: machine_dirs(folder), lambda: None).maintain_once(0)
     assert guest.resolve("api.example.com") == world.address
     assert guest.reaches(world.address)
     assert sorted(conf.parent.name for _, conf in _running(folder)) == [".network", "m5"]

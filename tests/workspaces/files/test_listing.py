@@ -17,6 +17,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.files.calls import FILES, LISTING, ask, run, write
 from tests.workspaces.rows import make_workspace
+from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.guest.session import DiskUsage, Entry
 from workspaces.files import serializers
 from workspaces.files.serializers import FileEntry, UsageResponse
@@ -145,6 +146,19 @@ def test_usage_is_that_of_the_disk(api: Caller, made: str) -> None:
     assert after["used_bytes"] - before["used_bytes"] == 1 << 20
     assert after["total_bytes"] == before["total_bytes"] > after["used_bytes"]
     assert after["percent"] == round(100 * after["used_bytes"] / after["total_bytes"], 1) > 0
+
+
+def test_a_guest_that_reports_more_than_its_disk_is_believed_up_to_the_disks_size(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = api.get(f"{LISTING}/usage").json()["total_bytes"]
+
+    async def lies(session: FakeGuestSession) -> DiskUsage:
+        return DiskUsage(1 << 62, 1 << 61, 1 << 60)
+
+    monkeypatch.setattr(FakeGuestSession, "disk_usage", lies)
+    body = api.get(f"{LISTING}/usage").json()
+    assert (body["total_bytes"], body["used_bytes"], body["available_bytes"]) == (size, size, 0)
 
 
 def test_usage_of_a_disk_without_size_is_no_error() -> None:

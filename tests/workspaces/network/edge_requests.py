@@ -7,14 +7,16 @@ from typing import Any
 from django.conf import settings
 from django.test import Client
 
-from edge.secret import edge_secret
+from common.edge_header import edge_secret
 from workspaces.edge_auth.fast_path import EdgeAuthFastPath
 
 PORT, WAKE = "/internal/edge/port", "/internal/edge/wake"
 
 
-def heads(name: str, **more: str) -> dict[str, str]:
-    given = {"X-Edge-Secret": edge_secret(settings.SECRET_KEY), "X-Edge-Host": name, "X-Forwarded-For": "192.0.2.1"}
+def heads(name: str, caller: str = "192.0.2.1", secret: str | None = None, **more: str) -> dict[str, str]:
+    """The headers of the edge for a public name and a caller, and more."""
+    word = edge_secret(settings.SECRET_KEY) if secret is None else secret
+    given = {"X-Edge": f"{word} {name} {caller} {word}"}
     return {**given, **{key.replace("_", "-"): value for key, value in more.items()}}
 
 

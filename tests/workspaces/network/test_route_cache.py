@@ -68,7 +68,7 @@ def test_only_what_holds_for_every_visitor_is_cached(
         {"ready": False},
     ):
         assert through_fast_path(f"{public(**fields).hash}.localhost")[0] == "404"
-    assert through_fast_path(f"{public().hash}.localhost", X_Edge_Secret="lie")[0] == "404"
+    assert through_fast_path(f"{public().hash}.localhost", secret="lie")[0] == "404"
     assert found(folder) == []
 
 

@@ -41,15 +41,15 @@ def test_each_tick_meters_what_was_used_since_the_last(host: MeasuredHost) -> No
     row = host.machine()
     host.seconds(182, row, cpu_time_ns=CPU, disk_read_bytes=1, disk_write_bytes=2, net_rx_bytes=3, net_tx_bytes=4)
     records = list(MeterRecord.objects.filter(metered__workspace_id=row.pk))
-    assert [record.cpu_time_ns for record in records] == [61 * CPU, 60 * CPU, 60 * CPU]
-    assert [record.period_ms for record in records] == [60_000] * 3
+    assert [record.cpu_time_ns for record in records] == [CPU, 60 * CPU, 60 * CPU, 60 * CPU]
+    assert [record.period_ms for record in records] == [0, 60_000, 60_000, 60_000]
     last = records[-1]
     assert (last.disk_bytes, last.network_bytes, last.memory_mb_ms) == (180, 420, 1024 * 60_000)
     assert (last.metered.account_id, last.metered.namespace_id) == (row.account_id, row.namespace_id)
     assert last.units.cpu_time_minutes == last.units.memory_gb_minutes == 1
     assert last.units.disk_io_gb == Decimal(180) / 10**9
     assert last.units.network_gb == Decimal(420) / 10**9
-    assert len({record.tick_id for record in records}) == 3
+    assert len({record.tick_id for record in records}) == 4
 
 
 def test_an_idle_machine_is_metered_for_its_memory_and_a_stopped_one_not_at_all(host: MeasuredHost) -> None:
@@ -64,7 +64,7 @@ def test_the_tick_is_a_setting(host: MeasuredHost, settings) -> None:
     host.begin()
     row = host.machine()
     host.seconds(21, row, cpu_time_ns=CPU)
-    assert MeterRecord.objects.filter(metered__workspace_id=row.pk).count() == 4
+    assert MeterRecord.objects.filter(metered__workspace_id=row.pk).count() == 1 + 4
 
 
 def test_a_tick_is_metered_once_by_the_database_itself(api: Caller) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
-from vmbackend.hostcheck import CheckTarget, Finding, check_host, check_port
+from vmbackend.hostcheck import CheckTarget, Finding, check_caddy, check_host, check_port
 
 
 class Command(BaseCommand):
@@ -48,6 +49,7 @@ def _findings() -> Iterator[Finding]:
     yield _database()
     answers = _redis_answers()
     yield _redis(answers)
+    yield check_caddy(Path(sys.executable).with_name("caddy"))
     yield check_port(settings.ENV.port, ours=answers)
     if settings.ENV.vm_backend == "libvirt":
         root = Path(settings.ROOT)

@@ -83,6 +83,7 @@ class Meter:
     # Submitted to the writer and not known to be written, by tick.
     in_flight: dict[int, UsageDelta] = field(default_factory=dict)
     changed: bool = False  # since the last delta was taken
+    submitted_once: bool = False  # by this process
     submitted: int = field(init=False)  # the tick of that delta, written or not
 
     def __post_init__(self) -> None:
@@ -139,7 +140,7 @@ class Meter:
         )
         self.totals, self.billing = Amounts(), Amounts()
         self.period_ms = self.memory_mb_ms = 0
-        self.changed, self.submitted = False, tick
+        self.changed, self.submitted, self.submitted_once = False, tick, True
         self.in_flight[tick] = delta
         return delta
 
@@ -149,9 +150,14 @@ class Meter:
             self.tick = tick
 
     @property
+    def has_unsubmitted(self) -> bool:
+        """Whether anything was metered since the last delta was taken."""
+        return self.changed or bool(self.minutes)
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing would be lost by dropping this meter."""
-        return not (self.changed or self.minutes or self.in_flight or self.ten_seconds)
+        return not (self.has_unsubmitted or self.in_flight or self.ten_seconds)
 
     def _clear(self) -> None:
         """The owner deleted the usage: what was measured before is billed, but no longer shown."""

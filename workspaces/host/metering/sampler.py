@@ -111,21 +111,42 @@ class Sampler:
             if not self.writer.is_behind:
                 self.flush()
             self._flush_at = now + settings.ENV.metering_seconds
+        elif not self.writer.is_behind:
+            self._flush_between_ticks()
 
     def flush(self, *, everything: bool = False) -> None:
         """Submit what was metered to the writer; `everything`: including the current minute."""
+        self._submit(list(self._meters), everything=everything)
+        self._drop_idle_meters()
+
+    def _flush_between_ticks(self) -> None:
+        """Submit what a vmhost that dies now could lose for good: a machine that is no longer metered may end, and one
+        that was never written by this process may have been metered by many that died within their first tick.
+        """
+        ended = [key for key, meter in self._meters.items() if key not in self._targets and meter.has_unsubmitted]
+        new = [key for key, meter in self._meters.items() if key in self._targets and not meter.submitted_once]
+        self._submit(ended, everything=True)
+        self._submit(new, everything=False)
+
+    def _submit(self, keys: list[str], *, everything: bool) -> None:
         wall = self._wall()
-        keys = list(self._meters)
         for first in range(0, len(keys), PER_TRANSACTION):
-            self._tick = max(self._tick + 1, int(wall * 1_000_000))
+            chunk = keys[first : first + PER_TRANSACTION]
+            self._tick = self._next_tick(wall, {self._meters[key].submitted for key in chunk})
             deltas: dict[str, UsageDelta] = {}
-            for key in keys[first : first + PER_TRANSACTION]:
+            for key in chunk:
                 delta = self._meters[key].take_delta(self._tick, None if everything else wall)
                 if delta is not None:
                     deltas[key] = delta
             if deltas:
                 self.writer.submit(self._tick, deltas)
-        self._drop_idle_meters()
+
+    def _next_tick(self, wall: float, taken: set[int]) -> int:
+        """The time in microseconds; never one that rows have from a former vmhost, which would count as written."""
+        tick = max(self._tick + 1, int(wall * 1_000_000))
+        while tick in taken:
+            tick += 1
+        return tick
 
     def _work(self) -> None:
         while not self._ended.wait(until_next_round(self._wall())):

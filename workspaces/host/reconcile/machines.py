@@ -57,6 +57,22 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     return repaired + _remove_orphans(runtime, inventory, set(rows) | busy)
 
 
+def resume_paused_machines(runtime: HostRuntime) -> int:
+    """Resume the machines of running workspaces that are paused, as those that waited for room on the host's disk.
+
+    Returns how many. Workspaces with an operation in flight are left to it.
+    """
+    paused = [key for key, state in runtime.driver.inventory().domains.items() if state is MachineState.PAUSED]
+    rows = Workspace.objects.filter(pk__in=paused, host_id=runtime.name, status=Status.RUNNING)
+    resumed = 0
+    for row in rows.select_related("account", "host"):
+        try:
+            resumed += _follow_machine(runtime, row)
+        except (TransitionLost, BackendError) as exc:
+            logger.warning("resume %s: %s", row.pk, exc)  # reconcile tries again
+    return resumed
+
+
 def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -> bool:
     state = inventory.domains.get(row.pk, MachineState.ABSENT)
     status = Status(row.status)
@@ -97,6 +113,8 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
             _recover(row, Status.STOPPED, "The saved memory is gone; the disk is as it was.", **gone)
         case _, MachineState.ASLEEP:
             handle_machine_end(row, StopReason.SAVED, runtime.driver)
+        case Status.RUNNING, MachineState.PAUSED if runtime.disk_guard.is_short:
+            return False  # it waits for room on the host's disk
         case Status.RUNNING, MachineState.PAUSED:
             _resume_machine(runtime, row)
             record_activity(row, "recovered", "The machine was paused and was resumed.")
@@ -104,9 +122,16 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
             runtime.driver.pause(row.pk)
             record_activity(row, "recovered", "The machine ran although the workspace was paused; it was paused again.")
         case _:
-            reason = StopReason.LOST if state is MachineState.ABSENT else StopReason.CRASHED
-            handle_machine_end(row, reason, runtime.driver)
+            handle_machine_end(row, _reason(runtime, row, state), runtime.driver)
     return True
+
+
+def _reason(runtime: HostRuntime, row: Workspace, state: MachineState) -> StopReason:
+    """Why a machine ended whose event was lost, or is not handled yet."""
+    if state is MachineState.ABSENT:
+        return StopReason.LOST
+    reason = runtime.driver.last_end(row.pk).reason
+    return reason if reason in (StopReason.SHUTDOWN, StopReason.PANICKED) else StopReason.CRASHED
 
 
 def _resume_machine(runtime: HostRuntime, row: Workspace) -> None:

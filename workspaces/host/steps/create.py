@@ -112,7 +112,7 @@ def define_machine(context: Context) -> None:
                 row, "disk_lost", "Its files were missing on the host: the workspace starts with an empty disk."
             )
         columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
-        update_row(row, **columns, main_exit_code=None)
+        update_row(row, **columns)
     mark_applied(row)
 
 
@@ -138,7 +138,6 @@ def wait_for_guest(context: Context) -> None:
     except MachineExited as exc:
         if exc.exit_code is None:
             raise
-        update_row(context.workspace, main_exit_code=exc.exit_code)
 
 
 def complete_create(context: Context) -> None:

@@ -1,0 +1,112 @@
+"""The admin's login: a limit on guessing, counted before a password is hashed.
+
+Anybody who knows a name could lock it by guessing. So a browser that has logged in as a name gets a signed cookie (as
+OWASP's device cookies), and its attempts for that name are counted by themselves.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from unfold.forms import AuthenticationForm
+
+from accounts.password_hashing import password_hashing
+from common.attempts import Attempt, AttemptLimits, network_of
+from common.errors import RateLimited
+from common.request_origin import request_origin
+
+WINDOW_SECONDS = 300
+# Of several addresses together.
+PER_NAME = 3
+COOKIE = "known_browser"
+COOKIE_SECONDS = 90 * 24 * 3600
+_SALT = "accounts.login.known-browser"
+
+
+@lru_cache(maxsize=1)
+def _limits() -> AttemptLimits:
+    attempts = settings.ENV.login_attempts
+    return AttemptLimits("login", attempts, attempts * PER_NAME, WINDOW_SECONDS)
+
+
+class LoginForm(AuthenticationForm):
+    """A refused attempt is an error of the form with a sentence; `answer_refused_logins` gives it its status."""
+
+    request: Any
+
+    def clean(self) -> dict[str, Any]:
+        name = self.cleaned_data.get("username")
+        if name is None or not self.cleaned_data.get("password"):
+            return self.cleaned_data
+        try:
+            cleaned: dict[str, Any] = self._checked(str(name))
+        except RateLimited as exc:
+            self.request.login_refusal = exc
+            raise forms.ValidationError(exc.message, code=exc.code) from exc
+        return cleaned
+
+    def _checked(self, name: str) -> dict[str, Any]:
+        """Raises RateLimited before the password is hashed, ValidationError where it is wrong."""
+        browser = _known_browser(self.request, name)
+        source = f"browser-{browser}" if browser else network_of(request_origin(self.request).ip_address)
+        attempt = Attempt(_limits(), source, f"{name}\0{browser}" if browser else name)
+        try:
+            with password_hashing():
+                cleaned: dict[str, Any] = super().clean()
+        except RateLimited:
+            attempt.give_back()  # nothing was checked
+            raise
+        attempt.give_back()
+        self.request.login_name = name
+        return cleaned
+
+
+def answer_refused_logins(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Middleware of the admin: the login page of a refused attempt has status 429 and Retry-After, and a browser that
+    has logged in gets its cookie.
+    """
+
+    def respond(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        refusal: RateLimited | None = getattr(request, "login_refusal", None)
+        if refusal is not None:
+            response.status_code = refusal.status
+            for header, value in refusal.headers.items():
+                response[header] = value
+        if (name := getattr(request, "login_name", None)) is not None:
+            _remember_browser(response, name)
+        return response
+
+    return respond
+
+
+def _known_browser(request: HttpRequest, name: str) -> str:
+    """The id of a browser that has logged in as this name; empty where it has not."""
+    try:
+        known = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_SECONDS)
+    except signing.BadSignature:
+        return ""
+    return str(known["id"]) if known["name"] == name else ""
+
+
+def _remember_browser(response: HttpResponseBase, name: str) -> None:
+    value = signing.dumps({"id": secrets.token_hex(8), "name": name}, salt=_SALT)
+    response.set_cookie(
+        COOKIE,
+        value,
+        max_age=COOKIE_SECONDS,
+        path="/admin/",
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Strict",
+    )

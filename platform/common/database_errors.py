@@ -1,0 +1,32 @@
+"""Failures of the database as such: its disk is full, it cannot be reached, it does not answer in time.
+
+None of them says anything about the request, so the same request may succeed later. One place for both databases.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from django.db import InterfaceError, OperationalError
+
+# SQLite reports programming errors (no such table, bad syntax) as operational ones, under this generic code.
+_GENERIC = sqlite3.SQLITE_ERROR
+_CODE_MASK = 0xFF  # the low byte of an extended result code is the primary one
+
+
+def is_database_unavailable(exc: BaseException) -> bool:
+    """Whether a query or a commit failed for a reason that lies with the database, not with the request.
+
+    On SQLite: disk full, I/O error, locked for too long, cannot be opened or written. On PostgreSQL every operational
+    error: no connection, the classes 53 (a full disk among them), 57P and 58, deadlocks. A transaction that failed so
+    was rolled back; only a connection that was lost during COMMIT leaves open whether it was.
+    """
+    if isinstance(exc, InterfaceError):
+        return True  # the connection was closed by the server
+    if not isinstance(exc, OperationalError):
+        return False
+    cause = exc.__cause__
+    if isinstance(cause, sqlite3.Error):
+        code = getattr(cause, "sqlite_errorcode", _GENERIC)
+        return code & _CODE_MASK != _GENERIC
+    return True

@@ -1,0 +1,56 @@
+"""Serves streams by uvicorn: `python -m config.serve_asgi [TARGET] (--fd N | --uds PATH)`.
+
+As uvicorn's own command, with one difference: a server that stops first reads the requests of all connections that it
+has accepted (as in config/serve_wsgi.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+TARGET = "config.asgi:application"
+# From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
+DRAIN_SECONDS = 0.5
+
+
+class StreamsServer(uvicorn.Server):
+    """uvicorn, which by itself closes accepted connections that have not sent anything yet."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(DRAIN_SECONDS)
+        await super().shutdown(sockets)
+
+
+def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:
+    """The server that a command line describes; `run` serves until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="serve_asgi")
+    parser.add_argument("target", nargs="?", default=TARGET)
+    listener = parser.add_mutually_exclusive_group(required=True)
+    listener.add_argument("--fd", type=int, help="a listening Unix socket that this process inherited")
+    listener.add_argument("--uds", type=Path, help="the path of a Unix socket to create")
+    given = parser.parse_args(arguments)
+    config = uvicorn.Config(
+        given.target,
+        fd=given.fd,
+        uds=str(given.uds) if given.uds else None,
+        # Without it open event streams hold a stopping process for minutes.
+        timeout_graceful_shutdown=3,
+        access_log=False,
+        server_header=False,
+        # Only the edge can open the socket, so its X-Forwarded-* are true.
+        proxy_headers=True,
+        forwarded_allow_ips="*",
+    )
+    return StreamsServer(config)
+
+
+if __name__ == "__main__":
+    streams_server().run()

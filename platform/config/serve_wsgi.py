@@ -1,0 +1,117 @@
+"""Serves the api by granian: `python -m config.serve_wsgi [TARGET] (--fd N | --uds PATH) [--workers N] [--threads N]`.
+
+Two things that granian has no option for, so that a restart fails no request: it inherits a listening socket that
+outlives it (supervise/listeners.py), and a worker that stops first reads the requests of all connections that it has
+accepted. By itself granian closes those that have not sent anything yet; the edge cannot know that nothing was read,
+and so never repeats such a request.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from granian import _signals
+from granian._granian import WorkerSignal
+from granian.constants import Interfaces
+from granian.net import SocketHolder
+from granian.server.mp import MPServer
+
+TARGET = "config.wsgi:application"
+# From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
+DRAIN_SECONDS = 0.5
+
+
+class ApiServer(MPServer):
+    """granian on an inherited listening socket, or on one of its own (`fd` None)."""
+
+    # None until the socket is there; granian leaves them without types.
+    _sfd: Any
+    _shd: Any
+    _sso: Any
+
+    def __init__(self, *args: Any, fd: int | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._inherited_fd = fd
+
+    @property
+    def _bind_addr_fmt(self) -> str:
+        return str(super()._bind_addr_fmt) if self._inherited_fd is None else f"descriptor {self._inherited_fd}"
+
+    def _init_shared_socket(self) -> None:
+        """As the overridden method, which leaves the descriptor, its holder and the socket object behind."""
+        if self._inherited_fd is None:
+            super()._init_shared_socket()
+            return
+        self._sfd = self._inherited_fd
+        self._shd = SocketHolder(self._sfd, True, self.backlog)  # type: ignore[call-arg]  # the stub has no arguments
+        self._sso = socket.socket(fileno=self._sfd)
+        self._sso.set_inheritable(True)
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT."""
+
+        def serve_as_worker(*arguments: Any) -> None:
+            # In the worker, which looks this function up when it starts.
+            _signals.set_sync_signals = lambda: _draining_signals(self._sfd)
+            MPServer._spawn_wsgi_worker(*arguments)
+
+        self.serve(spawn_target=serve_as_worker)
+
+
+def _draining_signals(listener_fd: int) -> WorkerSignal:
+    """The stop event of a worker. SIGTERM and SIGINT end its accepting at once; DRAIN_SECONDS later it is set."""
+    stop, unreachable = WorkerSignal(), _unreachable_listener()
+
+    def stop_accepting(number: int, frame: FrameType | None) -> None:
+        # Only this process's descriptor: new connections wait in the queue for other processes.
+        os.dup2(unreachable.fileno(), listener_fd)
+        signal.signal(signal.SIGALRM, lambda number, frame: stop.set())
+        signal.setitimer(signal.ITIMER_REAL, DRAIN_SECONDS)
+
+    _signals.set_main_signals(stop_accepting)
+    return stop
+
+
+def _unreachable_listener() -> socket.socket:
+    """A listening socket without a name, to which no process can connect: accepting finds nothing, without an error."""
+    made = socket.socket(socket.AF_UNIX)
+    with tempfile.TemporaryDirectory() as folder:
+        made.bind(f"{folder}/s")
+    made.listen()
+    made.setblocking(False)
+    return made
+
+
+def api_server(arguments: Sequence[str] | None = None) -> ApiServer:
+    """The server that a command line describes."""
+    parser = argparse.ArgumentParser(prog="serve_wsgi")
+    parser.add_argument("target", nargs="?", default=TARGET)
+    listener = parser.add_mutually_exclusive_group(required=True)
+    listener.add_argument("--fd", type=int, help="a listening Unix socket that this process inherited")
+    listener.add_argument("--uds", type=Path, help="the path of a Unix socket to create")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args(arguments)
+    return ApiServer(
+        given.target,
+        fd=given.fd,
+        uds=given.uds,
+        uds_permissions=0o600,
+        interface=Interfaces.WSGI,
+        workers=given.workers,
+        blocking_threads=given.threads,
+        respawn_failed_workers=True,
+        workers_kill_timeout=10,
+    )
+
+
+if __name__ == "__main__":
+    api_server().run()

@@ -1,0 +1,95 @@
+"""Sessions of the admin: what the database holds of one does not let anybody in."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from accounts import tasks
+from accounts.sessions import SessionStore, stored_key
+
+pytestmark = pytest.mark.django_db
+PAGE = "/admin/accounts/account/"
+
+
+@pytest.fixture
+def staff() -> Client:
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
+    return client
+
+
+def with_cookie(key: str) -> Any:
+    client = Client()
+    client.cookies["sessionid"] = key
+    return client.get(PAGE)
+
+
+def test_the_key_of_a_session_is_nowhere_in_the_database(staff: Client) -> None:
+    key = staff.cookies["sessionid"].value
+    assert staff.get(PAGE).status_code == 200
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f'SELECT * FROM "{table}"')
+            assert key not in str(cursor.fetchall())
+
+
+def test_what_the_table_holds_is_no_key(staff: Client) -> None:
+    stored = Session.objects.get().pk
+    assert with_cookie(staff.cookies["sessionid"].value).status_code == 200
+    assert with_cookie(stored).status_code == 302
+    assert with_cookie(stored_key(stored)).status_code == 302
+
+
+def test_a_session_ends_with_the_logout(staff: Client) -> None:
+    key = staff.cookies["sessionid"].value
+    staff.post("/admin/logout/")
+    assert with_cookie(key).status_code == 302
+    assert not Session.objects.exists()
+
+
+def test_a_changed_session_stays_one_row(staff: Client) -> None:
+    store = SessionStore(staff.cookies["sessionid"].value)
+    store["note"] = 1
+    store.save()
+    assert SessionStore(store.session_key)["note"] == 1
+    assert Session.objects.count() == 1
+    former = store.session_key
+    store.cycle_key()
+    assert SessionStore(former).get("note") is None
+    assert Session.objects.count() == 1
+
+
+def test_expired_sessions_are_not_found_and_are_removed(staff: Client) -> None:
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert staff.get(PAGE).status_code == 302
+    tasks.forget_expired_sessions()
+    assert not Session.objects.exists()
+
+
+def test_sessions_stored_under_their_own_keys_are_ended_by_the_migration(staff: Client) -> None:
+    import_module("accounts.migrations.0005_end_sessions").end_sessions(apps, None)
+    assert not Session.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_asynchronous_code_stores_hashes_too() -> None:
+    async def work() -> str:
+        store = SessionStore()
+        await store.aset("note", 1)
+        await store.asave()
+        assert await SessionStore(store.session_key).aget("note") == 1
+        return str(store.session_key)
+
+    key = asyncio.run(work())
+    assert Session.objects.get().pk == stored_key(key)

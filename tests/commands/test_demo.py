@@ -1,0 +1,78 @@
+"""The first workspace of `make run` and `make up`: made once, and never again after its owner deleted it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from supervise import demo
+
+CREDENTIALS = {"CLIENT_ID": "one", "CLIENT_SECRET": "s", "IMAGE": "localhost/tiny:1", "BASE_URL": "http://stub"}
+
+
+class Service:
+    """Answers as the API does, of the workspaces in `rows`; a new one gets the status `becomes`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.becomes = "running"
+        self.made = 0
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            self.made += 1
+            row = {"id": f"ws_{self.made}", "name": demo.NAME, "status": self.becomes}
+            self.rows[row["id"]] = row
+            return httpx.Response(202, json={"workspace": row})
+        if request.url.path == "/workspace":
+            return httpx.Response(200, json={"workspaces": list(self.rows.values())})
+        return httpx.Response(200, json={"workspace": self.rows[request.url.path.rpartition("/")[2]]})
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    made = Service()
+
+    @contextmanager
+    def client(credentials: Mapping[str, str]) -> Any:
+        with httpx.Client(base_url="http://stub", transport=httpx.MockTransport(made.answer)) as opened:
+            yield opened
+
+    monkeypatch.setattr(demo, "_client", client)
+    return made
+
+
+@pytest.fixture
+def up(service: Service, tmp_path: Path) -> Callable[..., dict[str, Any] | None]:
+    return lambda **changes: demo.first_workspace(CREDENTIALS | changes, tmp_path / "first-workspace")
+
+
+def test_it_is_made_once_and_found_again(service: Service, up: Callable[[], Any]) -> None:
+    assert up()["id"] == up()["id"] == "ws_1"
+    assert service.made == 1
+
+
+def test_one_that_its_owner_deleted_is_not_made_again(service: Service, up: Callable[[], Any]) -> None:
+    up()
+    service.rows.clear()
+    assert up() is None
+    assert service.made == 1
+
+
+def test_one_that_never_came_up_is_made_again(service: Service, up: Callable[[], Any]) -> None:
+    service.becomes = "failed"
+    with pytest.raises(demo.DemoError):
+        up()
+    service.becomes = "running"
+    assert up()["id"] == "ws_2"
+
+
+def test_the_client_of_another_database_gets_one_of_its_own(service: Service, up: Callable[..., Any]) -> None:
+    up()
+    service.rows.clear()
+    assert up(CLIENT_ID="two")["id"] == "ws_2"

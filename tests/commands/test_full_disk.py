@@ -1,0 +1,89 @@
+"""The supervisor on a disk that is full for a while: the real supervisor and launcher, stub processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from supervise import control
+from supervise.instance import Instance, load_instance
+from tests.commands.conftest import free_port, sleeping_process
+from tests.commands.test_supervise import is_alive, running, silent, start, wait_until
+from tests.small_disk import SmallDisk, small_disk
+
+pytestmark = pytest.mark.host
+
+# Prints a line of 4 KiB ten times a second: the log is written to, and rotated, all the time.
+TALKING = """
+import threading
+def talk():
+    while True:
+        print('x' * 4095, flush=True)
+        time.sleep(0.01)
+threading.Thread(target=talk, daemon=True).start()
+"""
+
+
+@pytest.fixture
+def disk(short_dir: Path) -> Iterator[SmallDisk]:
+    with small_disk(short_dir, 80) as mounted:
+        yield mounted
+
+
+@pytest.fixture
+def instance(disk: SmallDisk) -> Iterator[Instance]:
+    made = load_instance(disk.folder / "one", free_port())
+    yield made
+    disk.make_room()
+    control.stop(made, silent)
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_the_supervisor_outlasts_a_full_disk(
+    disk: SmallDisk, instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = start(instance, monkeypatch, sleeping_process("a", TALKING), sleeping_process("b"))
+    log = instance.log_dir / "a.log"
+    before = running(instance)
+    disk.fill()
+    at_full = size(log)
+    # What it logs then (deaths, starts) cannot be written, nor can what the processes print.
+    for name in ("a", "b"):
+        os.kill(before[name], signal.SIGKILL)
+    wait_until(lambda: all(running(instance).get(name, before[name]) != before[name] for name in ("a", "b")))
+    os.kill(running(instance)["b"], signal.SIGKILL)
+    assert size(log) <= at_full + 4096
+    assert supervisor.poll() is None
+    disk.make_room()
+    wait_until(lambda: size(log) > at_full + 40_960)
+    wait_until(lambda: set(running(instance)) == {"a", "b"})
+    assert "Lines before this one were lost" in log.read_text()
+    assert supervisor.poll() is None
+    assert control.stop(instance, silent)
+    assert not is_alive(supervisor.pid)
+
+
+def test_a_log_that_rotates_on_a_full_disk_is_written_again(
+    disk: SmallDisk, instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from supervise import configuration
+
+    monkeypatch.setattr(configuration, "_PROGRAM", configuration._PROGRAM.replace("= 10MB", "= 200KB"))
+    start(instance, monkeypatch, sleeping_process("a", TALKING))
+    log, older = instance.log_dir / "a.log", instance.log_dir / "a.log.1"
+    wait_until(lambda: older.exists())
+    # Small steps: the disk is full at many points of a rotation.
+    for _ in range(20):
+        disk.fill()
+        disk.make_room()
+    disk.fill()
+    disk.make_room()
+    written = older.stat().st_mtime_ns
+    wait_until(lambda: older.stat().st_mtime_ns != written and size(log) > 0)

@@ -1,0 +1,95 @@
+"""`make run` with every process of the platform; machines are the fake driver's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from supervise.instance import ROOT
+from tests.commands.conftest import free_port
+from tests.commands.test_supervise import wait_until
+
+START_SECONDS = 90
+
+
+class Run:
+    """A `make run`, and what it has printed."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        known = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORM_")}
+        settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_DISK_RESERVE_MB": "0"}
+        places = {"STATE": str(state), "PORT": str(free_port()), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "supervise", "run"],
+            cwd=ROOT,
+            env=known | settings | places,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip())
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
+        self._reader.join(10)
+
+    def heartbeats(self) -> str:
+        """The time of the host's last heartbeat; there is one every three seconds."""
+        with closing(sqlite3.connect(f"file:{self.state / 'db.sqlite3'}?mode=ro", uri=True)) as connection:
+            return str(connection.execute("SELECT last_seen_at FROM vmbackend_host").fetchone()[0])
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    # Short: socket paths have 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="mvm-", dir="/tmp"))
+    made = Run(folder / "s")
+    try:
+        wait_until(lambda: made.process.poll() is not None or '"second"' in "".join(made.lines), START_SECONDS)
+        assert made.process.poll() is None, "\n".join(made.lines)
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_addresses_are_the_last_that_is_printed(run: Run) -> None:
+    # In that time beat sends a task every second.
+    for _ in range(2):
+        seen = run.heartbeats()
+        wait_until(lambda seen=seen: run.heartbeats() != seen, START_SECONDS)
+    shown = [line for line in run.lines if line]
+    assert '"second"' in shown[-1], "\n".join(shown[-20:])
+    assert not [line for line in shown if line.startswith("beat")]
+
+
+def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:
+    """Sockets apart, which are in a folder of the owner's."""
+    passed_through = {run.state, *(run.state / name for name in ("machines", "libvirt", "cache"))}
+    made = {path: path.lstat().st_mode for path in (run.state, *run.state.rglob("*"))}
+    open_to_others = {path for path, mode in made.items() if stat.S_ISREG(mode) | stat.S_ISDIR(mode) and mode & 0o077}
+    assert open_to_others <= passed_through
+    assert (run.state / "db.sqlite3") in made

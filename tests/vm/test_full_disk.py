@@ -1,0 +1,154 @@
+"""The host's disk is full for a while: real processes and real machines on a small file system of their own.
+
+What fails then fails with a documented error, and afterwards everything is as before, by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.small_disk import SMALL_DISK, SmallDisk, small_disk
+from tests.vm.client import Api, until
+from tests.vm.instances import TestInstance, new_instance
+from tests.vm.onhost import machine_pids
+
+pytestmark = pytest.mark.vm
+
+DISK_MB, RESERVE_MB = 400, 64
+LARGE = {"metadata": {"text": "x" * 50_000}}
+# More than there will be room for.
+WRITE = "(dd if=/dev/urandom of=/large bs=1M count=100 && sync && md5sum </large >/sum) >/dev/null 2>&1 &"
+
+
+@pytest.fixture(scope="module")
+def disk() -> Iterator[SmallDisk]:
+    # Short: socket paths have 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix=SMALL_DISK, dir="/tmp"))
+    try:
+        with small_disk(folder, DISK_MB) as mounted:
+            yield mounted
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def instance(disk: SmallDisk) -> Iterator[TestInstance]:
+    with new_instance(parent=disk.folder, PLATFORM_DISK_RESERVE_MB=str(RESERVE_MB)) as made:
+        made.start()
+        yield made
+        disk.make_room()
+
+
+@pytest.fixture(scope="module")
+def api(instance: TestInstance) -> Api:
+    return instance.api()
+
+
+def test_a_full_disk_fails_with_documented_errors_and_leaves_nothing_behind(
+    instance: TestInstance, api: Api, disk: SmallDisk
+) -> None:
+    reserve = instance.state / "reserve"
+    writer, other, doomed = (api.create(disk_size_mb=160)["id"] for _ in range(3))
+    api.output(writer, "echo before >/kept && sync")
+    boot = api.output(writer, "cat /proc/sys/kernel/random/boot_id")
+    until(reserve.exists, 10, "the reserve is held")
+
+    disk.fill(leave_mb=RESERVE_MB - 10)
+    until(lambda: refused_for_the_disk(api), 20, "creates are refused")
+
+    # A machine that writes more than there is room for is paused; the others go on.
+    api.output(writer, WRITE)
+    until(lambda: waits(instance, writer), 60, "the machine that writes is paused")
+    assert api.output(other, "echo works") == "works"
+
+    # Another program takes the rest: the reserve is left for the platform itself.
+    disk.fill()
+    until(lambda: not reserve.exists(), 10, "the reserve is given up")
+    assert metadata_status(api, other) == 200
+    api.delete(doomed)
+
+    # And that, too; then every process dies while nothing can be written.
+    errors_are_documented(api, disk, writer, other)
+    former = instance.pids()
+    for pid in former.values():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not set(former.values()) & set(instance.pids().values()), 30, "the processes have ended")
+
+    disk.make_room()
+    all_is_as_before(instance, api, writer, other)
+    assert api.output(writer, "cat /proc/sys/kernel/random/boot_id /kept").split() == [boot, "before"]
+    until(reserve.exists, 30, "the reserve is held again")
+    api.delete_all()
+    assert machine_pids(instance) == {}
+    assert list(instance.state.glob("libvirt/log/qemu/*.log")) == []
+
+
+def refused_for_the_disk(api: Api) -> bool:
+    response = api.http.post("/workspace", json={})
+    assert (response.status_code, response.json()["code"]) == (503, "VM_UNAVAILABLE")
+    return response.json().get("details", {}).get("resource") == "disk_size_mb"
+
+
+def waits(instance: TestInstance, workspace_id: str) -> bool:
+    sql = "SELECT 1 FROM workspaces_activity WHERE event = 'disk_full' AND workspace_id = '{}'"
+    return bool(instance.query(sql.format(workspace_id)))
+
+
+def metadata_status(api: Api, workspace_id: str) -> int:
+    return api.http.put(f"/workspace/{workspace_id}/metadata", json=LARGE).status_code
+
+
+def errors_are_documented(api: Api, disk: SmallDisk, writer: str, other: str) -> None:
+    """Requests of every kind, while what processes give back is taken at once."""
+    requests = [
+        ("GET", f"/workspace/{writer}", None),
+        ("PUT", f"/workspace/{other}/metadata", LARGE),
+        ("POST", "/tokens", {"scope": "account"}),
+        ("POST", f"/workspace/{other}/stop", {}),
+        ("POST", f"/workspace/{other}/start", {}),
+        ("POST", "/workspace", {}),
+    ]
+    seen = set()
+    for _ in range(10):
+        for method, path, body in requests:
+            disk.fill()
+            response = api.http.request(method, path, json=body)
+            assert response.json()["success"] is (response.status_code < 400)
+            seen.add(
+                (
+                    method,
+                    path.replace(writer, "A").replace(other, "B"),
+                    response.status_code,
+                    response.json().get("code"),
+                )
+            )
+    failed = {row for row in seen if row[2] >= 500}
+    assert {(status, code) for _, _, status, code in failed} == {(503, "VM_UNAVAILABLE")}, seen
+    assert ("GET", "/workspace/A", 200, None) in seen
+    assert not [row for row in failed if row[0] == "GET"], seen
+
+
+def all_is_as_before(instance: TestInstance, api: Api, writer: str, other: str) -> None:
+    """By itself: processes, logs, the machine that waited, and what a new request needs."""
+    instance.wait_until_serving()
+    log = instance.instance.log_dir / "vmhost.log"
+    until(lambda: "are free again" in log.read_text(errors="replace"), 30, "the log is written")
+    until(lambda: complete(api, writer), 90, "the machine that waited has written all of it")
+    assert api.output(writer, "md5sum </large | cmp - /sum && echo same") == "same"
+    if api.settles(other)["status"] == "stopped":
+        api.power(other, "start")
+    assert api.output(other, "echo works") == "works"
+    assert metadata_status(api, other) == 200
+    api.delete(api.create()["id"])
+
+
+def complete(api: Api, workspace_id: str) -> bool:
+    response = api.http.post(f"/workspace/{workspace_id}/exec", json={"cmd": "cat /sum"})
+    return response.status_code == 200 and bool(response.json()["stdout"])

@@ -1,0 +1,52 @@
+"""Fixed entries for machines: neighbours of the host, and forwarding entries of the bridge.
+
+A machine's MAC address follows from its IP address, so the host never has to resolve it. A resolution that began while
+the machine slept, or that a guest on a busy host answers late, fails the first connections after a wake (EHOSTUNREACH).
+
+The bridge knows which tap a MAC address belongs to without having seen a frame of it. Otherwise it would flood frames
+to all guests: after a wake until the guest's first frame, and after five minutes of silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from vmbackend.libvirt.firewall import mac_for
+from vmbackend.libvirt.process import run_tool
+
+_NO_DEVICE, _NO_ENTRY = 1, 2  # exit codes of `ip`
+
+
+class Neighbours:
+    """Of one instance's bridge. Every method may be repeated. Raises BackendUnavailable."""
+
+    def __init__(self, bridge: str) -> None:
+        self._bridge = bridge
+
+    def add(self, ip: str) -> None:
+        run_tool(["ip", *self._entry(ip).split()])
+
+    def remove(self, ip: str) -> None:
+        run_tool(["ip", "neigh", "del", ip, "dev", self._bridge], ok=(0, _NO_DEVICE, _NO_ENTRY))
+
+    def replace_all(self, addresses: Collection[str]) -> None:
+        """Exactly these addresses; entries that exist stay. Without the bridge there are none."""
+        listed = run_tool(["ip", "-j", "neigh", "show", "dev", self._bridge, "nud", "permanent"])
+        existing = {str(entry["dst"]): str(entry.get("lladdr")) for entry in json.loads(listed or "[]")}
+        wanted = {ip: mac_for(ip) for ip in addresses}
+        lines = [f"neigh del {ip} dev {self._bridge}" for ip in existing.keys() - wanted.keys()]
+        lines += [self._entry(ip) for ip, mac in wanted.items() if existing.get(ip) != mac]
+        if lines:
+            run_tool(["ip", "-force", "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+    def configure_tap(self, tap: str, ip: str) -> None:
+        """Let frames for the address, and no other unicast, leave by this tap; frames from it reach the host only."""
+        lines = [
+            f"link set dev {tap} isolated on flood off",
+            f"fdb replace {mac_for(ip)} dev {tap} master static",
+        ]
+        run_tool(["bridge", "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+    def _entry(self, ip: str) -> str:
+        return f"neigh replace {ip} lladdr {mac_for(ip)} dev {self._bridge} nud permanent"
