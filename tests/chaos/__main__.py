@@ -40,7 +40,7 @@ def main() -> int:
             report.add_log_errors(world.instance.instance.log_dir)
             if given.logs:
                 shutil.copytree(world.instance.instance.log_dir, given.logs, dirs_exist_ok=True)
-    report.say(report.summary())
+            report.say(report.summary())
     return 1 if report.violations else 0
 
 
