@@ -53,7 +53,7 @@ class CheckTarget:
 def check_host(target: CheckTarget) -> Iterator[Finding]:
     """Run every check of the host, fast ones first. A check that fails to run is a finding, never an error."""
     checks: list[Callable[[CheckTarget], Finding]] = [
-        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _memory, _disk),
+        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _confinement, _memory, _disk),
         *(_kit, _kernel, _kvm),
     ]
     for check in checks:
@@ -115,6 +115,9 @@ def _dnsmasq(_: CheckTarget) -> Finding:
         return Finding("dnsmasq", False, "built without nftset support", "apt-get install dnsmasq-base")
     command = ["ss", "-Hlntu", "sport = :53"]
     listeners = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.split()
+    usage = subprocess.run(["dnsmasq", "--help"], capture_output=True, text=True, check=False, timeout=10).stdout
+    if "--max-tcp-connections" not in usage:
+        return Finding("dnsmasq", False, "older than 2.90", "apt-get install --only-upgrade dnsmasq-base")
     if {"0.0.0.0:53", "*:53"} & set(listeners):
         fix = "configure that server to listen on specific addresses"
         return Finding("dnsmasq", False, "another DNS server listens on port 53 of all addresses", fix)
@@ -134,6 +137,23 @@ def _bridge(_: CheckTarget) -> Finding:
 def _tun(_: CheckTarget) -> Finding:
     with Path("/dev/net/tun").open("rb+", buffering=0):
         return Finding("tun", True, "/dev/net/tun opens", "modprobe tun")
+
+
+def _confinement(_: CheckTarget) -> Finding:
+    """Runs a tool as those run that read images and disks of users."""
+    from vmbackend.tool_confinement import Confinement, confined_command
+
+    fix = "apt-get install bubblewrap util-linux; sysctl user.max_user_namespaces (must not be 0)"
+    try:
+        with confined_command(["true"], Confinement()) as (command, descriptors):
+            done = subprocess.run(
+                command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20
+            )
+    except (BackendError, OSError) as error:
+        return Finding("confinement", False, str(error), fix)
+    if done.returncode == 0:
+        return Finding("confinement", True, "tools that read images and disks of users run confined")
+    return Finding("confinement", False, done.stderr.strip()[:200], fix)
 
 
 def _memory(_: CheckTarget) -> Finding:

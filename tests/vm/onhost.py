@@ -89,7 +89,7 @@ def resolvers(instance: TestInstance) -> frozenset[str]:
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
-            if match := re.search(rf"--conf-file={instance.state}/machines/(\w+)/resolver.conf", arguments):
+            if match := re.search(rf"--conf-file={instance.state}/machines/(\w+)/resolver/resolver.conf", arguments):
                 found.add(match.group(1))
     return frozenset(found)
 

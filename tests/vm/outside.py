@@ -14,7 +14,7 @@ from tests.vm.client import until
 
 PORT, OTHER_PORT = 7000, 7001
 # Sends each caller the address that it sees of it. Names are its own address; `ip-10-1-2-3.any.name` is 10.1.2.3, and
-# a name below `tunnel.test` carries the data that a guest sends out.
+# a name below `tunnel.test` carries the data that a guest sends out; names below `silent.test` get no answer.
 SERVER = f"""
 import re, socket, socketserver, struct, sys, threading
 class SendAddress(socketserver.BaseRequestHandler):
@@ -34,6 +34,8 @@ def answer(asked):
 class Dns(socketserver.BaseRequestHandler):
     def handle(self):
         data, sock = self.request
+        if b"silent" in data:
+            return
         sock.sendto(answer(data), self.client_address)
 for port in ({PORT}, {OTHER_PORT}):
     threading.Thread(target=socketserver.ThreadingTCPServer(("0.0.0.0", port), SendAddress).serve_forever).start()

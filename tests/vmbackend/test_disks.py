@@ -29,6 +29,7 @@ def test_a_new_disk_is_sparse_private_and_formatted(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["data.raw"]
 
 
+@pytest.mark.host
 def test_a_disk_grows_and_its_file_system_with_it(tmp_path):
     disk = tmp_path / "data.raw"
     disks.create_disk(disk, 64)
@@ -36,6 +37,7 @@ def test_a_disk_grows_and_its_file_system_with_it(tmp_path):
     assert _filesystem_mb(disk) == disks.disk_size_mb(disk) == 256
 
 
+@pytest.mark.host
 def test_growing_continues_after_a_crash_between_file_and_file_system(tmp_path):
     disk = tmp_path / "data.raw"
     disks.create_disk(disk, 64)
@@ -44,6 +46,7 @@ def test_growing_continues_after_a_crash_between_file_and_file_system(tmp_path):
     assert _filesystem_mb(disk) == 256
 
 
+@pytest.mark.host
 def test_a_disk_never_shrinks(tmp_path):
     disk = tmp_path / "data.raw"
     disks.create_disk(disk, 256)
@@ -51,6 +54,7 @@ def test_a_disk_never_shrinks(tmp_path):
     assert disks.disk_size_mb(disk) == 256
 
 
+@pytest.mark.host
 def test_growing_a_disk_without_a_file_system_is_refused(tmp_path):
     disk = tmp_path / "data.raw"
     disk.write_bytes(b"\0" * disks.MIB)

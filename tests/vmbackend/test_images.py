@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import struct
 import tarfile
 import time
 from pathlib import Path
@@ -55,6 +57,32 @@ def test_modes_owners_links_and_attributes_are_preserved(store: ImageStore, root
     assert os.getxattr(out / "program", "user.note") == b"unchanged"
     assert status.st_ino == (out / "again").stat().st_ino
     assert (out / "dangling").readlink() == Path("/nowhere")
+
+
+def test_file_capabilities_and_any_owner_are_preserved_and_no_device_is_made(
+    store: ImageStore, rootfs: Path, tmp_path: Path
+) -> None:
+    """Owners above 65,535 come from packages that were made under directory accounts."""
+    program = rootfs / "program"
+    program.write_bytes(b"#!")
+    os.chown(program, 1516583083, 2147483000)
+    raw_network = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
+    os.setxattr(program, "security.capability", raw_network)
+    closed = rootfs / "closed"
+    closed.mkdir()
+    (closed / "secret").write_text("x")
+    (closed / "secret").chmod(0)
+    closed.chmod(0)
+    os.mknod(rootfs / "disk", 0o600 | stat.S_IFBLK, os.makedev(254, 0))
+    add_directory_image(tmp_path / "oci", "localhost/tiny", rootfs, ImageConfig())
+    out = unpack(pull(store, "localhost/tiny"), tmp_path / "out")
+    status = (out / "program").stat()
+    assert (status.st_uid, status.st_gid) == (1516583083, 2147483000)
+    assert os.getxattr(out / "program", "security.capability") == raw_network
+    assert (out / "closed").stat().st_mode & 0o777 == 0
+    assert (out / "closed/secret").read_text() == "x"
+    assert stat.S_ISREG((out / "disk").stat().st_mode)
+    assert (out / "disk").stat().st_size == 0
 
 
 def test_a_ready_image_is_returned_at_once(store: ImageStore, rootfs: Path, tmp_path: Path) -> None:

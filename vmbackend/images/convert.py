@@ -12,12 +12,16 @@ from typing import Any
 from vmbackend.errors import CapacityExceeded, ImageBroken, ImageError
 from vmbackend.images.layout import sync_directory, write_synced
 from vmbackend.images.limits import UsageLimit, check_free_space, image_too_large, tree_bytes
-from vmbackend.images.process import CompletedTool, run_tool
+from vmbackend.images.process import CompletedTool, run_confined_tool
 from vmbackend.images.registry import Source, download_image, fetch_config, layer_bytes
 from vmbackend.images.types import ImageConfig, ImageSettings, Job
+from vmbackend.tool_confinement import Confinement, give_to_tools
 
 log = logging.getLogger(__name__)
-SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet"]
+SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet", "-mem", "512M"]
+# Over files of the ids of the user namespace: owners, modes, file capabilities, folders that their owner cannot write.
+_UNPACK_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "setfcap")
+_PACK_CAPABILITIES = ("dac_read_search",)
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
 
@@ -33,7 +37,7 @@ def convert_image(
     if packed > settings.max_unpacked_bytes:
         raise image_too_large(settings)
     check_free_space(scratch, packed * (1 + TYPICAL_RATIO), settings)
-    config = fetch_config(source, settings, job, scratch)
+    config = fetch_config(source, settings, job)
     job.report_progress(5, "Downloading the image.")
 
     def downloaded(used: int) -> None:
@@ -49,6 +53,7 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
     rootfs = scratch / "rootfs"
     rootfs.mkdir()
     rootfs.chmod(0o755)  # the guest's root folder, where the image has no entry for it
+    give_to_tools(rootfs)
 
     def unpacked(used: int) -> None:
         share = min(1.0, used / max(1, packed * TYPICAL_RATIO))
@@ -56,16 +61,13 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
 
     job.report_progress(50, "Unpacking the image.")
     limit = UsageLimit(rootfs, settings.max_unpacked_bytes, settings, unpacked)
-    argv: list[str | Path] = [
-        "umoci",
-        "--log=error",
-        "raw",
-        "unpack",
-        "--image",
-        f"{scratch / 'oci'}:image",
-        rootfs,
-    ]
-    finished = run_tool(argv, job=job, tmp=scratch, tick=limit.check_usage, max_file_bytes=settings.max_unpacked_bytes)
+    confinement = Confinement(
+        readable=((scratch / "oci", "/oci"),), writable=((rootfs, "/rootfs"),), capabilities=_UNPACK_CAPABILITIES
+    )
+    argv = ["umoci", "--log=error", "raw", "unpack", "--image", "/oci:image", "/rootfs"]
+    finished = run_confined_tool(
+        argv, confinement, job=job, tick=limit.check_usage, max_file_bytes=settings.max_unpacked_bytes
+    )
     if finished.returncode != 0:
         raise _failed(finished, "The image's layers could not be unpacked.")
     if tree_bytes(rootfs) > settings.max_unpacked_bytes:
@@ -75,15 +77,25 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
 
 def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
     job.report_progress(80, "Writing the base disk.")
-    target = scratch / "rootfs.squashfs"
+    packed = scratch / "packed"
+    packed.mkdir(mode=0o700)
+    give_to_tools(packed)
 
     def tick() -> None:
         check_free_space(scratch, 0, settings)
 
-    finished = run_tool(["mksquashfs", scratch / "rootfs", target, *SQUASHFS_OPTIONS], job=job, tmp=scratch, tick=tick)
+    confinement = Confinement(
+        readable=((scratch / "rootfs", "/rootfs"),), writable=((packed, "/packed"),), capabilities=_PACK_CAPABILITIES
+    )
+    argv = ["mksquashfs", "/rootfs", "/packed/rootfs.squashfs", *SQUASHFS_OPTIONS]
+    finished = run_confined_tool(argv, confinement, job=job, tick=tick)
     if finished.returncode != 0:
         raise _failed(finished, "The image's base disk could not be written.")
-    with target.open("rb+") as handle:
+    target = scratch / "rootfs.squashfs"
+    (packed / target.name).rename(target)
+    with target.open("rb") as handle:
+        os.fchown(handle.fileno(), os.geteuid(), os.getegid())
+        os.fchmod(handle.fileno(), 0o644)
         os.fsync(handle.fileno())
 
 

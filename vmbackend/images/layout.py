@@ -70,10 +70,11 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_view(view: Path, layout: Path, digest: str) -> None:
-    """Write a layout with one entry, tagged `image`, over the blobs of another; later tags do not affect it.
+def write_view(view: Path, layout: Path, digest: str, *, inside: str) -> tuple[tuple[Path, str], ...]:
+    """Write a layout with one entry, tagged `image`, for the blobs of another; later tags do not affect it.
 
-    Raises ImageBroken if the manifest is missing or invalid JSON.
+    Returns what a confined tool must see to find it at the path `inside`: (path of the host, path inside). Raises
+    ImageBroken if the manifest is missing or invalid JSON.
     """
     manifest = blob_path(layout, digest)
     try:
@@ -83,10 +84,7 @@ def write_view(view: Path, layout: Path, digest: str) -> None:
         media_type = OCI_MANIFEST  # umoci omits the field, and creates no lists
     except (OSError, ValueError, TypeError) as error:
         raise ImageBroken("The local image store is damaged.") from error
-    view.mkdir(exist_ok=True)
-    blobs = view / "blobs"
-    blobs.unlink(missing_ok=True)
-    blobs.symlink_to((layout / "blobs").resolve())
+    (view / "blobs").mkdir(parents=True, exist_ok=True)
     entry = {
         "mediaType": media_type,
         "digest": digest,
@@ -94,6 +92,20 @@ def write_view(view: Path, layout: Path, digest: str) -> None:
         "annotations": {REF_NAME: "image"},
     }
     _write_layout(view, [entry])
+    blobs = (layout / "blobs").resolve()
+    _let_others_read(view)
+    _let_others_read(blobs)
+    return (view, inside), (blobs, f"{inside}/blobs")
+
+
+def _let_others_read(folder: Path) -> None:
+    """For confined tools, which are another user; no other one reaches the folder through those above it."""
+    for path, _, names in os.walk(folder):
+        Path(path).chmod(0o755)
+        for name in names:
+            file = Path(path, name)
+            if not file.is_symlink() and file.stat().st_mode & 0o444 != 0o444:
+                file.chmod(0o644)
 
 
 def _write_layout(layout: Path, entries: list[Descriptor]) -> None:

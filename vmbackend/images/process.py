@@ -6,28 +6,23 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.images.types import Job
+from vmbackend.tool_confinement import PROGRAMS, Confinement, confined_command
 
 POLL_SECONDS = 0.1
 MAX_STDERR = 64 << 10
 # The inherited environment. HOME is replaced: a credential file in it would be used without being configured.
-_PASSED_ON = [
-    "PATH",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-]
+_PASSED_ON = ["PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]
+# Of a confined tool. Proxies are the business of its network.
+_PASSED_ON_CONFINED = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
+_PATH_INSIDE = "/usr/sbin:/usr/bin:/sbin:/bin"
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +60,66 @@ def run_tool(
     tmp: Path,
     tick: Callable[[], None] | None = None,
     max_stdout: int = 64 << 10,
+) -> CompletedTool:
+    """Run a tool on the platform's own input to its end, with this process's rights.
+
+    `tick` is called about every 0.1 s and may raise, like `job.check_cancelled()`. On any exception the tool is killed
+    and reaped first. If this process or thread dies, the kernel kills the tool. `tmp` is its HOME and directory for
+    temporary files. Raises BackendUnavailable if it is not installed.
+    """
+    _require_program(argv[0])
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | _environment(str(tmp))
+    command = ["setpriv", "--pdeathsig", "KILL", "--", *map(str, argv)]
+    return _run(command, environment, (), job=job, tick=tick, max_stdout=max_stdout)
+
+
+def run_confined_tool(
+    argv: Sequence[str | Path],
+    confinement: Confinement,
+    *,
+    job: Job,
+    environment: Mapping[str, str] | None = None,
+    tick: Callable[[], None] | None = None,
+    max_stdout: int = 64 << 10,
     max_file_bytes: int | None = None,
 ) -> CompletedTool:
-    """Run a tool to its end; `tick` is called about every 0.1 s and may raise, like `job.check_cancelled()`.
+    """As `run_tool`, for input of others: the tool reaches only what `confinement` says.
 
-    On any exception the tool is killed and reaped first. If this process or thread dies, the kernel kills the tool.
-    `tmp` is its HOME and directory for temporary files. Raises BackendUnavailable if it is not installed.
+    When this returns or raises, no process of the tool writes any more. Raises BackendUnavailable.
     """
-    limits = ["prlimit", f"--fsize={max_file_bytes}", "--"] if max_file_bytes else []
-    command = ["setpriv", "--pdeathsig", "KILL", "--", *limits, *map(str, argv)]
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    environment |= {"HOME": str(tmp), "TMPDIR": str(tmp), "XDG_RUNTIME_DIR": str(tmp), "LC_ALL": "C.UTF-8"}
-    if shutil.which(str(argv[0])) is None:
-        raise BackendUnavailable(f"The host lacks the program {argv[0]}; run the doctor command.")
+    for program in (argv[0], *PROGRAMS):
+        _require_program(program)
+    inherited = {name: os.environ[name] for name in _PASSED_ON_CONFINED if name in os.environ}
+    inside = inherited | _environment("/tmp") | {"PATH": _PATH_INSIDE, **(environment or {})}  # noqa: S108
+    with confined_command(argv, confinement, max_file_bytes=max_file_bytes) as (command, descriptors):
+        return _run(command, inside, descriptors, job=job, tick=tick, max_stdout=max_stdout)
+
+
+def _environment(tmp: str) -> dict[str, str]:
+    return {"HOME": tmp, "TMPDIR": tmp, "XDG_RUNTIME_DIR": tmp, "LC_ALL": "C.UTF-8"}
+
+
+def _require_program(program: str | Path) -> None:
+    if shutil.which(str(program)) is None:
+        raise BackendUnavailable(f"The host lacks the program {program}; run the doctor command.")
+
+
+def _run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    descriptors: Sequence[int],
+    *,
+    job: Job,
+    tick: Callable[[], None] | None,
+    max_stdout: int,
+) -> CompletedTool:
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
+        pass_fds=descriptors,
         start_new_session=True,
         # What the tools make is the content of guests, whose modes must not depend on those of the platform's files.
         umask=0o022,
@@ -97,8 +133,9 @@ def run_tool(
         if process.returncode is None:
             process.kill()
             process.wait()
-        out.join(5)
-        err.join(5)
+        # A confined tool is killed by the kernel just after the process that was waited for: its pipes say when.
+        out.join(_END_SECONDS)
+        err.join(_END_SECONDS)
     return CompletedTool(process.returncode, bytes(out.data), err.data.decode(errors="replace"), out.truncated)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,12 @@ from vmbackend.errors import (
     ImageUnreachable,
     ImageWrongPlatform,
 )
-from vmbackend.images.addresses import require_public
 from vmbackend.images.limits import UsageLimit
-from vmbackend.images.process import CompletedTool, run_tool
+from vmbackend.images.process import CompletedTool, run_confined_tool
+from vmbackend.images.pull_network import pull_network
 from vmbackend.images.reference import Reference
 from vmbackend.images.types import ImageSettings, Job
+from vmbackend.tool_confinement import Confinement, give_to_tools
 
 log = logging.getLogger(__name__)
 MAX_DOCUMENT = 4 << 20  # bytes of a manifest or configuration
@@ -34,51 +38,60 @@ _PRIVATE = re.compile(r"unauthorized|denied|authentication required|forbidden|in
 _ABSENT = re.compile(r"manifest unknown|name unknown|not found|repository name not known|\b404\b", re.I)
 _LIMITED = re.compile(r"toomanyrequests|too many requests|\b429\b", re.I)
 _FULL = re.compile(r"no space left on device|disk quota exceeded", re.I)
-_TLS = re.compile(r"x509|tls:|gave HTTP response to HTTPS", re.I)
 _CORRUPT = re.compile(
     r"digest did not match|does not match|digest mismatch|unexpected size|gzip|invalid manifest", re.I
 )
-_NETWORK = re.compile(
-    r"no such host|connection refused|timeout|timed out|reset by peer|unreachable|EOF|no route|dial tcp", re.I
+# Of the host, for the registries' certificates and what the administrator configured for every container tool.
+_HOST_FILES = tuple(
+    map(Path, ("/etc/ssl", "/etc/ca-certificates", "/etc/pki", "/etc/containers", "/etc/docker/certs.d"))
 )
+_HOSTS = b"127.0.0.1 localhost\n"
+_AUTH_FILE = "/run/auth.json"
+# Go frees more often above it; the hard limit is the confinement's.
+_GO_MEMORY = "768MiB"
+_MAX_AUTH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where skopeo reads an image from, the options it needs, and the reference for messages."""
+    """Where skopeo reads an image from, the options it needs, and the reference for messages.
+
+    `registry`: the one that it asks; None for the local store, which `mounts` (host path, path inside) shows to it.
+    """
 
     location: str
     options: tuple[str, ...]  # of `copy`, prefixed with --src-; `inspect` takes them without
     reference: Reference
+    registry: str | None = None
+    mounts: tuple[tuple[Path, str], ...] = ()
 
     def inspect_options(self) -> list[str]:
         return [option.replace("--src-", "--", 1) for option in self.options]
 
 
 def registry_source(reference: Reference, settings: ImageSettings, digest: str | None = None) -> Source:
-    """The source of a reference in a registry, by `digest` if given. Raises ImageUnreachable."""
+    """The source of a reference in a registry, by `digest` if given."""
     domain = settings.registry_mirrors.get(reference.domain, reference.domain)
-    require_public(domain, settings)
     pinned = digest or reference.digest
     suffix = f"@{pinned}" if pinned else f":{reference.tag}"
-    options = [f"--src-authfile={settings.auth_file}" if settings.auth_file else "--src-no-creds"]
+    options = [f"--src-authfile={_AUTH_FILE}" if settings.auth_file else "--src-no-creds"]
     if domain in settings.insecure_registries:
         options.append("--src-tls-verify=false")
-    return Source(f"docker://{domain}/{reference.path}{suffix}", tuple(options), reference)
+    return Source(f"docker://{domain}/{reference.path}{suffix}", tuple(options), reference, domain)
 
 
-def fetch_manifest(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> tuple[str, dict[str, Any]]:
+def fetch_manifest(source: Source, settings: ImageSettings, job: Job) -> tuple[str, dict[str, Any]]:
     """Digest and content of the source's manifest or manifest list. Raises ImageError and its subclasses."""
-    raw = _inspect(source, settings, job, tmp, what="--raw")
+    raw = _inspect(source, settings, job, what="--raw")
     manifest = _json(raw)
     if str(manifest.get("mediaType", "")).startswith(_OLD_MANIFEST) or manifest.get("schemaVersion") != 2:
         raise ImageBroken(f"The image {source.reference} has an unsupported old format.")
     return f"sha256:{hashlib.sha256(raw).hexdigest()}", manifest
 
 
-def fetch_config(source: Source, settings: ImageSettings, job: Job, tmp: Path) -> dict[str, Any]:
+def fetch_config(source: Source, settings: ImageSettings, job: Job) -> dict[str, Any]:
     """The image's configuration. Raises ImageWrongPlatform for another platform."""
-    config = _json(_inspect(source, settings, job, tmp, what="--config"))
+    config = _json(_inspect(source, settings, job, what="--config"))
     found = f"{config.get('os')}/{config.get('architecture')}"
     if found != f"linux/{settings.arch}":
         raise _wrong_platform(source.reference, [found], settings.arch)
@@ -109,7 +122,7 @@ def layer_bytes(manifest: dict[str, Any]) -> int:
 
 
 def download_image(source: Source, layout: Path, settings: ImageSettings, job: Job, limit: UsageLimit) -> None:
-    """Copy the image into the layout directory as `image`, layers as gzip (umoci reads no zstd).
+    """Copy the image into the new layout directory as `image`, layers as gzip (umoci reads no zstd).
 
     Raises ImageUnreachable after `pull_timeout` and whatever `limit` raises.
     """
@@ -119,11 +132,54 @@ def download_image(source: Source, layout: Path, settings: ImageSettings, job: J
     def tick() -> None:
         limit.check_usage()
         if time.monotonic() > until:
-            raise _unreachable(source.reference, "took too long to send the image")
+            raise _unreachable(source.reference)
 
-    finished = run_tool([*argv, f"oci:{layout}:image"], job=job, tmp=limit.directory, tick=tick)
+    layout.mkdir(mode=0o700)
+    give_to_tools(layout)
+    finished = _run_skopeo([*argv, "oci:/oci:image"], source, settings, job, tick, writable=((layout, "/oci"),))
     if finished.returncode != 0:
         raise translate_error(finished, source.reference)
+
+
+def _run_skopeo(
+    argv: list[str],
+    source: Source,
+    settings: ImageSettings,
+    job: Job,
+    tick: Callable[[], None],
+    *,
+    writable: tuple[tuple[Path, str], ...] = (),
+    max_stdout: int = 64 << 10,
+) -> CompletedTool:
+    confinement = Confinement(
+        readable=source.mounts,
+        readable_if_present=(*_HOST_FILES, *_certificate_paths()),
+        writable=writable,
+        files=_files(settings),
+    )
+    run = partial(run_confined_tool, argv, job=job, tick=tick, max_stdout=max_stdout)
+    if source.registry is None:
+        return run(confinement)
+    with pull_network(source.registry, settings.listed_registries) as network:
+        environment = {"GOMEMLIMIT": _GO_MEMORY, **network.environment()}
+        return run(replace(confinement, network=network.descriptor), environment=environment)
+
+
+def _files(settings: ImageSettings) -> dict[str, bytes]:
+    """Raises ImageUnreachable if the file of credentials cannot be read."""
+    if settings.auth_file is None:
+        return {"/etc/hosts": _HOSTS}
+    try:
+        return {"/etc/hosts": _HOSTS, _AUTH_FILE: settings.auth_file.read_bytes()[:_MAX_AUTH_BYTES]}
+    except OSError as error:
+        log.error("the file of registry credentials cannot be read: %s", error)
+        raise ImageUnreachable("The platform's credentials for registries cannot be read.") from error
+
+
+def _certificate_paths() -> list[Path]:
+    """Where the operator's environment has further certificates."""
+    listed = ":".join(os.environ.get(name, "") for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    return [Path(path) for path in listed.split(":") if path.startswith("/")]
 
 
 def checked_digest(value: object) -> str:
@@ -140,7 +196,7 @@ def translate_error(finished: CompletedTool, reference: Reference) -> ImageError
     for pattern, error in _meanings(reference):
         if pattern.search(output):
             return error
-    return _unreachable(reference, "answered with an error")
+    return _unreachable(reference)
 
 
 def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | CapacityExceeded]]:
@@ -149,24 +205,22 @@ def _meanings(reference: Reference) -> list[tuple[re.Pattern[str], ImageError | 
     private = f"{host} does not provide {reference}: it may be private, or the name may be wrong."
     return [
         (_FULL, CapacityExceeded("The host has no disk space left for this image.")),
-        (_LIMITED, _unreachable(reference, "limits the rate of requests")),
+        (_LIMITED, ImageUnreachable(f"{host} limits the rate of requests; {reference} was not fetched.")),
         (_PRIVATE, ImageNotFound(private)),
-        (_TLS, _unreachable(reference, "failed TLS verification")),
-        (_NETWORK, _unreachable(reference, "did not answer")),
         (_ABSENT, ImageNotFound(f"{host} has no image {reference}.")),
         (_CORRUPT, ImageBroken(f"The data that {host} sent for {reference} is damaged.")),
     ]
 
 
-def _inspect(source: Source, settings: ImageSettings, job: Job, tmp: Path, *, what: str) -> bytes:
+def _inspect(source: Source, settings: ImageSettings, job: Job, *, what: str) -> bytes:
     until = time.monotonic() + settings.registry_timeout
 
     def tick() -> None:
         if time.monotonic() > until:
-            raise _unreachable(source.reference, "did not answer in time")
+            raise _unreachable(source.reference)
 
     argv = ["skopeo", "inspect", what, *source.inspect_options(), source.location]
-    finished = run_tool(argv, job=job, tmp=tmp, tick=tick, max_stdout=MAX_DOCUMENT)
+    finished = _run_skopeo(argv, source, settings, job, tick, max_stdout=MAX_DOCUMENT)
     if finished.returncode != 0:
         raise translate_error(finished, source.reference)
     if finished.truncated:
@@ -190,9 +244,14 @@ def _objects(value: object) -> list[dict[str, Any]]:
     return value
 
 
-def _unreachable(reference: Reference, why: str) -> ImageUnreachable:
-    place = "The local image store" if reference.is_local else f"The registry {reference.domain}"
-    return ImageUnreachable(f"{place} {why}; {reference} was not fetched.")
+def _unreachable(reference: Reference) -> ImageUnreachable:
+    """One message for everything between this host and an answer: it would otherwise tell what runs on which port."""
+    if reference.is_local:
+        return ImageUnreachable(f"The local image store could not be read; {reference} was not fetched.")
+    return ImageUnreachable(
+        f"The registry {reference.domain} gave no usable answer; {reference} was not fetched. A registry must answer "
+        "in time, at a public address, with a valid certificate; the platform's operator can allow others by a setting."
+    )
 
 
 def _wrong_platform(reference: Reference, offered: list[str], arch: str) -> ImageWrongPlatform:

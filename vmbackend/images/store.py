@@ -120,7 +120,7 @@ class ImageStore:
         if reference.is_local:
             return self._resolve_local(reference)
         source = registry_source(reference, self.settings)
-        return fetch_manifest(source, self.settings, job, self._scratch)[0]
+        return fetch_manifest(source, self.settings, job)[0]
 
     def _resolve_local(self, reference: Reference) -> str:
         if self.settings.local_store is None:
@@ -161,19 +161,19 @@ class ImageStore:
     def _pinned(self, reference: Reference, digest: str, scratch: Path, job: Job) -> tuple[Source, dict[str, Any]]:
         """The source of this platform's image in `digest`, and its manifest."""
         source = self._source(reference, digest, scratch)
-        _, manifest = fetch_manifest(source, self.settings, job, scratch)
+        _, manifest = fetch_manifest(source, self.settings, job)
         inner = platform_digest(manifest, self.settings, reference)
         if inner is None:
             return source, manifest
         source = self._source(reference, inner, scratch)
-        return source, fetch_manifest(source, self.settings, job, scratch)[1]
+        return source, fetch_manifest(source, self.settings, job)[1]
 
     def _source(self, reference: Reference, digest: str, scratch: Path) -> Source:
         if not reference.is_local or self.settings.local_store is None:
             return registry_source(reference, self.settings, digest)
         view = scratch / "source"
-        write_view(view, self.settings.local_store, digest)
-        return Source(f"oci:{view}:image", (), reference)
+        mounts = write_view(view, self.settings.local_store, digest, inside="/source")
+        return Source("oci:/source:image", (), reference, mounts=mounts)
 
     def _clear(self, hexed: str) -> None:
         """Remove stale scratch of this digest, whose lock is held, and an entry of another architecture."""

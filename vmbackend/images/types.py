@@ -35,6 +35,11 @@ class ImageSettings:
     evict_grace: float = 600.0  # seconds after its last use in which an image is not evicted
     local_store: Path | None = None  # OCI layout directory of `localhost/...` names
 
+    @property
+    def listed_registries(self) -> frozenset[str]:
+        """The registries that may be on any address, as the settings spell them."""
+        return frozenset([*self.insecure_registries, *self.private_registries, *self.registry_mirrors.values()])
+
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:

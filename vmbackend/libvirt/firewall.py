@@ -3,10 +3,16 @@
 Two tables, both named `mvm_<instance>`:
 
 * `bridge`: a frame from a tap passes only if (tap, MAC, IPv4 address) is an element of `guests`, for ARP as for IPv4.
-  Everything else that a guest may send (IPv6, spoofed addresses, other protocols) is dropped.
+  Everything else that a guest may send (IPv6, spoofed addresses, other protocols) is dropped. A frame to a tap passes
+  only if it is addressed to that guest, an ARP question only if it asks for that guest's address: what the bridge
+  floods (broadcasts, addresses that it has forgotten) shows guests nothing of each other.
 * `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; no routed
   traffic comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to
   the resolver on the bridge's address.
+
+What guests share is bounded for each: connections and other flows that the host tracks (`flows`), TCP connections to a
+resolver (`dns_tcp`), which has few places for them, and DNS queries in a second (`asking`): one that is not answered
+occupies a place of the resolver for ten seconds.
 
 A machine's policy is up to four chains and two sets, found by its address in the maps `out_of`, `dns_of`, `ask_of` and
 `in_of`, so the cost per packet does not depend on the number of machines:
@@ -34,8 +40,12 @@ from vmbackend.policy import PRIVATE_NETWORKS, NetworkPolicy
 # Maximum DNS time to live for guests; a learned address is allowed for one to two times as long.
 NAME_SECONDS = 60
 SSH_PORT = 22
-# Limit per guest, so that one guest cannot starve the others of the resolver.
-_QUERIES_PER_SECOND = 200
+# Limits per guest. Unanswered queries: at most QUERY_BURST + 10 * QUERIES_PER_SECOND at once (`resolver.py`).
+QUERIES_PER_SECOND = 50
+QUERY_BURST = 300
+DNS_CONNECTIONS = 4
+# Of nf_conntrack_max, which is 65536 on a host with 4 GiB of memory and 262144 from 8 GiB on.
+FLOWS = 4096
 _KINDS = ("out", "dns", "ask", "in")
 
 
@@ -107,9 +117,13 @@ class Firewall:
         """The element of `guests`."""
         return f'"{self._tap_prefix}{self.slot(ip)}" . {mac_for(ip)} . {ip}'
 
+    def _addressed_element(self, ip: str) -> str:
+        return f'"{self._tap_prefix}{self.slot(ip)}" . {ip}'
+
     def _memberships(self, port: NetworkPort) -> list[tuple[str, str]]:
         table = f"inet {self.table}"
         found = [(f"bridge {self.table} guests", f'{self.guest_element(port.ip)} comment "{port.machine_id}"')]
+        found.append((f"bridge {self.table} addressed", self._addressed_element(port.ip)))
         if port.policy.reaches_out:
             found.append((f"{table} outward", port.ip))
         if port.policy.allow_internet:
@@ -119,7 +133,12 @@ class Firewall:
     def _clear(self, ip: str) -> list[str]:
         """Remove the memberships; create chains and sets, flush the chains."""
         slot, table, lines = self.slot(ip), f"inet {self.table}", list[str]()
-        keys = {f"bridge {self.table} guests": self.guest_element(ip), f"{table} outward": ip, f"{table} internet": ip}
+        keys = {
+            f"bridge {self.table} guests": self.guest_element(ip),
+            f"bridge {self.table} addressed": self._addressed_element(ip),
+            f"{table} outward": ip,
+            f"{table} internet": ip,
+        }
         for kind in _KINDS:
             chain = f"{kind}_{slot}"
             lines += [f"add chain {table} {chain}", f"flush chain {table} {chain}"]
@@ -158,11 +177,21 @@ table bridge {self.table} {{
   set guests {{
     type ifname . ether_addr . ipv4_addr
   }}
+  set addressed {{
+    type ifname . ipv4_addr
+  }}
   chain from_guests {{
     type filter hook prerouting priority -300; policy accept;
     iifname != "{self._tap_prefix}*" accept
     ether type ip iifname . ether saddr . ip saddr @guests accept
     ether type arp iifname . ether saddr . arp saddr ip @guests iifname . arp saddr ether . arp saddr ip @guests accept
+    drop
+  }}
+  chain to_guests {{
+    type filter hook postrouting priority 0; policy accept;
+    oifname != "{self._tap_prefix}*" accept
+    ether type ip oifname . ether daddr . ip daddr @guests accept
+    ether type arp oifname . arp daddr ip @addressed accept
     drop
   }}
 }}"""
@@ -173,6 +202,8 @@ table inet {self.table} {{
   set internet {{ type ipv4_addr; }}
   set outward {{ type ipv4_addr; }}
   set asking {{ type ipv4_addr; size 65535; flags dynamic; timeout 10s; }}
+  set flows {{ type ipv4_addr; size 65535; flags dynamic; }}
+  set dns_tcp {{ type ipv4_addr; size 65535; flags dynamic; }}
   map out_of {{ type ipv4_addr : verdict; }}
   map dns_of {{ type ipv4_addr : verdict; }}
   map ask_of {{ type ipv4_addr : verdict; }}
@@ -196,6 +227,7 @@ table inet {self.table} {{
   chain out {{
     meta nfproto != ipv4 drop
     oifname "{self._bridge}" drop
+    ct state new add @flows {{ ip saddr ct count over {FLOWS} }} drop
     {f"ip daddr {{ {allowed} }} ip saddr vmap @out_of" if allowed else ""}
     ip daddr {{ {", ".join(private)} }} drop
     ip saddr vmap @out_of
@@ -207,6 +239,7 @@ table inet {self.table} {{
 
         A policy is evaluated for each packet in the original direction, so that established flows follow a new policy.
         """
+        limit = f"limit rate over {QUERIES_PER_SECOND}/second burst {QUERY_BURST} packets"
         return f"""
   chain input {{
     type filter hook input priority filter; policy accept;
@@ -219,7 +252,10 @@ table inet {self.table} {{
     drop
   }}
   chain questions {{
-    add @asking {{ ip saddr limit rate over {_QUERIES_PER_SECOND}/second burst {_QUERIES_PER_SECOND} packets }} drop
+    ct state new add @flows {{ ip saddr ct count over {FLOWS} }} drop
+    ct state new meta l4proto tcp add @dns_tcp {{ ip saddr ct count over {DNS_CONNECTIONS} }} reject with tcp reset
+    meta l4proto udp update @asking {{ ip saddr {limit} }} drop
+    ct state new meta l4proto tcp update @asking {{ ip saddr {limit} }} drop
     ip saddr @internet th dport 53 accept
     ip saddr vmap @ask_of
   }}

@@ -188,12 +188,10 @@ class Network:
 
     @property
     def _shared(self) -> Resolver:
-        return Resolver(self._settings.machines_dir / _SHARED / "resolver")
+        return Resolver(self._settings.machines_dir / _SHARED)
 
     def _start_shared(self) -> None:
-        shared = self._shared
-        shared.conf.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shared.start_shared(self._settings.gateway, self._settings.dns)
+        self._shared.start_shared(self._settings.gateway, self._settings.dns)
 
     def _resolver(self, machine_id: str) -> Resolver:
         return Resolver(MachineDir(self._settings.machines_dir, machine_id).resolver)

@@ -14,16 +14,29 @@ _NO_LOCALE = {"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 def run_tool(
-    command: Sequence[str], *, stdin: str | None = None, ok: Collection[int] = (0,), timeout: float = 60.0
+    command: Sequence[str],
+    *,
+    stdin: str | None = None,
+    ok: Collection[int] = (0,),
+    timeout: float = 60.0,
+    name: str = "",
+    descriptors: Sequence[int] = (),
 ) -> str:
-    """Run a tool and return its standard output; `timeout` in seconds.
+    """Run a tool and return its standard output; `timeout` in seconds. `name`: if the command only leads to the tool.
 
     Raises BackendUnavailable. The message names the tool only; the tool's output is logged.
     """
-    tool = command[0]
+    tool = name or command[0]
     try:
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=_NO_LOCALE, check=False
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=_NO_LOCALE,
+            check=False,
+            pass_fds=descriptors,
         )
     except FileNotFoundError:
         raise BackendUnavailable(f"The host lacks the program {tool}.") from None

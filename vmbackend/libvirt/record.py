@@ -9,7 +9,7 @@
                         boot.log       console output, of limited size
                         events.out console.out requests.out (and .in)   named pipes to QEMU
                         agent          QEMU's socket of the guest agent
-                        resolver.conf  with a policy for some names only: its dnsmasq; also its pid file
+                        resolver/      with a policy for some names only: configuration and pid file of its dnsmasq
 
 A directory without machine.json remains if the process dies during the first preparation: `delete` removes it.
 """

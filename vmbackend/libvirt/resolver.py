@@ -6,6 +6,10 @@ these names only, adds the addresses of the answers to the machine's sets (`fire
 otherwise. One per machine, because dnsmasq does not distinguish clients: with a common one, a guest could exfiltrate
 data in queries for a domain that another machine's policy allows.
 
+Guests' queries and strangers' answers are hostile input: each process is Debian's user `dnsmasq`, sees /usr and its own
+folder only, and has bounded memory. The common one keeps no capability; one with names keeps CAP_NET_ADMIN, without
+which it could not add to the firewall's sets.
+
 Used behaviour of dnsmasq: `server=/a.b/` matches the name and all names below it, and the longer `address=/*.a.b/`
 excludes those below it; `/*.a.b/` matches only those below; nothing is cached, because only upstream answers are added
 to the sets; without a cache `max-ttl` still limits the time to live of answers.
@@ -26,6 +30,7 @@ from pathlib import Path
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.process import run_tool
+from vmbackend.tool_confinement import confined_service
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +39,29 @@ DNS_PORT = 53
 _CONF = "--conf-file="
 _END_SECONDS = 2.0
 _TRIES = 3
+_USER = "dnsmasq"
+_CAPABILITIES = ("setuid", "setgid", "net_bind_service")  # dnsmasq drops them once it listens
+_MEMORY_BYTES = 128 << 20
+# Queries that wait for an answer: of a dozen guests at the firewall's limit for each.
+_MAX_QUERIES = 10_000
+_MAX_CONNECTIONS = 100
+_RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 class Resolver:
-    """One dnsmasq; `base` is the path of its files without their suffix."""
+    """One dnsmasq; `folder` has its files and nothing else, as it sees the folder."""
 
-    def __init__(self, base: Path) -> None:
-        self.conf = base.with_name(base.name + ".conf")
-        self._pid_file = base.with_name(base.name + ".pid")
+    def __init__(self, folder: Path) -> None:
+        self.conf = folder / "resolver.conf"
+        self._pid_file = folder / "resolver.pid"
 
     def start_shared(self, address: str, servers: Sequence[str]) -> None:
         """Run the guests' common resolver, restarted if its configuration changed. Raises BackendUnavailable."""
-        upstream = [f"server={server}" for server in servers] or ["resolv-file=/etc/resolv.conf"]
+        # Not dnsmasq's `resolv-file`: its folder would have to be visible. Called again at least every minute.
+        upstream = [f"server={server}" for server in servers or host_servers()]
         lines = [*self._common(address, DNS_PORT), *upstream, "cache-size=1000", "domain-needed", "bogus-priv"]
-        if servers:
-            lines.append("no-resolv")
-        self._apply_config("\n".join(lines) + "\n")
+        lines += ["no-resolv", f"dns-forward-max={_MAX_QUERIES}", f"max-tcp-connections={_MAX_CONNECTIONS}"]
+        self._apply_config("\n".join(lines) + "\n", _CAPABILITIES)
 
     def start_for_names(self, address: str, names: Sequence[str], sets: Sequence[str], max_ttl: int) -> int:
         """Run a resolver for these names that adds answers to `sets` ("inet#TABLE#SET"); returns its port.
@@ -59,7 +71,8 @@ class Resolver:
         for tries_left in reversed(range(_TRIES)):
             port = self._port() or _free_port(address)
             try:
-                self._apply_config(self._named_conf(address, port, names, sets, max_ttl))
+                conf = self._named_conf(address, port, names, sets, max_ttl)
+                self._apply_config(conf, (*_CAPABILITIES, "net_admin"))
                 return port
             except BackendUnavailable:  # most likely the port was taken since
                 self.stop()
@@ -89,17 +102,19 @@ class Resolver:
 
     def _common(self, address: str, port: int) -> list[str]:
         return [
-            *("user=nobody", "group=nogroup", "no-hosts", "bind-interfaces", "except-interface=lo", "filter-AAAA"),
+            *(f"user={_USER}", "group=nogroup", "no-hosts", "bind-interfaces", "except-interface=lo", "filter-AAAA"),
             *(f"port={port}", f"listen-address={address}", f"pid-file={self._pid_file}"),
         ]
 
-    def _apply_config(self, text: str) -> None:
+    def _apply_config(self, text: str, capabilities: Sequence[str]) -> None:
         if self._text() == text and self.is_running():
             return
         # In this order: a running process must never have an older configuration than the file.
         self.stop()
+        self.conf.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(self.conf, text.encode())
-        run_tool([PROGRAM, f"{_CONF}{self.conf}"])
+        command = [PROGRAM, f"{_CONF}{self.conf}"]
+        run_tool(confined_service(command, self.conf.parent, capabilities, memory_bytes=_MEMORY_BYTES))
 
     def _text(self) -> str:
         try:
@@ -117,6 +132,15 @@ class Resolver:
         except (OSError, ValueError):
             return None
         return pid if _conf_of(pid) == str(self.conf) else None
+
+
+def host_servers() -> list[str]:
+    """The servers that this host itself asks."""
+    try:
+        text = _RESOLV_CONF.read_text(errors="replace")
+    except OSError:
+        return []
+    return re.findall(r"^\s*nameserver\s+([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\s*(?:[#;].*)?$", text, re.MULTILINE)
 
 
 def stop_other_resolvers(folder: Path, keep: Collection[Path]) -> None:

@@ -168,12 +168,13 @@ def test_a_dead_resolver_is_restarted_and_orphaned_resolvers_are_stopped(
     orphan.create()
     Resolver(orphan.resolver).start_for_names(guest.gateway, ["x.test"], ["inet#none#none"], 60)
     Resolver(MachineDir(folder, "m5").resolver).stop()
-    Resolver(folder / ".network" / "resolver").stop()
+    Resolver(folder / ".network").stop()
     assert guest.resolve("api.example.com") in ("refused", NOTHING)
     NetworkMaintainer(network, lambda: machine_dirs(folder), lambda: None).maintain_once(0)
     assert guest.resolve("api.example.com") == world.address
     assert guest.reaches(world.address)
-    assert sorted(conf.parent.name for _, conf in _running(folder)) == [".network", "m5"]
+    running = {conf for _, conf in _running(folder)}
+    assert running == {folder / ".network" / "resolver.conf", MachineDir(folder, "m5").resolver / "resolver.conf"}
 
 
 def test_policies_of_several_guests_change_concurrently(network: Network, new_guest: Callable[[int], Guest]) -> None:
