@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
+from tests.vm.sleep_command import open_sleep_command
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 SIZE = 2 << 20
@@ -75,3 +77,32 @@ def test_nothing_counts_twice_when_vmhost_dies_and_a_machine_restarts(instance: 
     api.power(key, "restart")
     until(lambda: totals(api, key)["total_cpu_time_ns"] > counted, 60, "the new process is measured")
     assert totals(api, key)["total_cpu_time_ns"] <= counted + NS * 10 + process_time_ns(instance, key)
+
+
+@pytest.mark.rows
+def test_totals_never_decrease_whatever_ends_or_dies(instance: TestInstance, api: Api) -> None:
+    key = api.create()["id"]
+    shown = until(lambda: (seen := totals(api, key))["total_cpu_time_ns"] and seen, 30, "the machine is measured")
+
+    def look() -> None:
+        nonlocal shown
+        now = totals(api, key)
+        assert all(now[name] >= shown[name] for name in now), (shown, now)
+        shown = now
+
+    with open_sleep_command(instance.instance, instance.settings) as sleep_command:
+        sleep_command.sleep(key)
+        look()
+    api.power(key, "start")
+    look()
+    instance.kill("redis")
+    look()
+    instance.wait_until_running()
+    look()
+    os.kill(machine_pids(instance)[key], signal.SIGKILL)
+    instance.kill("vmhost")
+    look()
+    assert api.settles(key)["status"] == "stopped"
+    look()
+    row = instance.query(f"SELECT total_cpu_time_ns FROM workspaces_usage WHERE workspace_id = '{key}'")
+    assert 0 < row[0][0] <= shown["total_cpu_time_ns"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,6 +173,26 @@ def test_a_libvirt_error_is_raised_as_backend_unavailable(tmp_path: Path, monkey
     monkeypatch.setattr(connection, "domainListGetStats", broken)
     with pytest.raises(BackendUnavailable):
         make_meters(connection, tmp_path).samples(["one"])
+
+
+def test_a_call_that_a_machine_blocks_is_left_to_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meters, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(meters, "_BLOCKED_MAX", 2)
+    connection, answers = FakeConnection(one=RUNNING), threading.Event()
+    made, real = make_meters(connection, tmp_path), connection.domainListGetStats
+
+    def block(*arguments: Any) -> Any:
+        answers.wait(20)
+        return real(*arguments)
+
+    monkeypatch.setattr(connection, "domainListGetStats", block)
+    for reason in ("does not answer", "does not answer", "Too many"):
+        with pytest.raises(BackendUnavailable, match=reason):
+            made.samples(["one"])
+    answers.set()
+    for call in made._blocked:
+        call.result(10)
+    assert set(made.samples(["one"])) == {"one"}
 
 
 def test_a_new_process_has_a_new_generation(tmp_path: Path) -> None:

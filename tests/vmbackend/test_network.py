@@ -15,6 +15,7 @@ from vmbackend.libvirt import network as network_module
 from vmbackend.libvirt.firewall import NetworkPort, mac_for
 from vmbackend.libvirt.network import Network
 from vmbackend.policy import NetworkPolicy
+from vmbackend.uids import UidRange, default_first_uid
 
 pytest.importorskip("libvirt")
 from .libvirt_factory import free_subnet
@@ -36,6 +37,7 @@ def _settings(instance, folder):
         dns=("192.0.2.53",),
         machines_dir=folder,
         allowed_private=(),
+        uids=UidRange(default_first_uid(subnet), subnet),
     )
 
 
@@ -184,7 +186,7 @@ def test_a_connection_reaches_a_machine_that_never_said_where_it_is(network, gue
     """As after a wake on a busy host: the guest answers no ARP question in time, which is EHOSTUNREACH."""
     port = NetworkPort("m1", _ip(network, 5), OPEN)
     network.attach(port)
-    network.configure_tap(port.ip)
+    network.connect(port.ip)
     with _receiver("fe0001in") as receiver, socket.socket() as client:
         client.setblocking(False)
         client.connect_ex((port.ip, 22))
@@ -197,7 +199,7 @@ def test_frames_for_a_machine_reach_no_other(network, guest):
     port = NetworkPort("m1", _ip(network, 5), OPEN)
     network.attach(port)
     network.attach(NetworkPort("m2", _ip(network, 6), OPEN))
-    network.configure_tap(port.ip)
+    network.connect(port.ip)
     with _receiver("fe0001in") as receiver, socket.socket() as other, socket.socket() as own:
         for client, number in ((other, 6), (own, 5)):
             client.setblocking(False)
@@ -212,21 +214,27 @@ def _neighbours(network):
     return {line.split()[0] for line in listed.splitlines()}
 
 
-def test_neighbours_are_exactly_the_machines(network):
-    port, other = (NetworkPort(f"m{number}", _ip(network, number), OPEN) for number in (5, 6))
-    network.attach(port)
-    network.install([other])
-    assert _neighbours(network) == {other.ip}
-    network.attach(NetworkPort("m6", _ip(network, 7), OPEN), other)
-    assert _neighbours(network) == {_ip(network, 7)}
-    for _ in range(2):
-        network.detach(_ip(network, 7), "m6")
-    assert _neighbours(network) == set()
-
-
-def test_neighbours_that_the_kernel_removed_are_restored(network):
+def test_a_machine_is_a_neighbour_from_its_start_to_its_end(network, guest):
     port = NetworkPort("m1", _ip(network, 5), OPEN)
     network.attach(port)
+    assert _neighbours(network) == set()
+    for _ in range(2):
+        network.connect(port.ip)
+        assert _neighbours(network) == {port.ip}
+    network.remove_neighbour(port.ip)
+    assert _neighbours(network) == set()
+    network.add_neighbour(port.ip)
+    network.install([port, NetworkPort("m2", _ip(network, 6), OPEN)])  # the other has no process
+    assert _neighbours(network) == {port.ip}
+    for _ in range(2):
+        network.detach(port.ip, "m1")
+        assert _neighbours(network) == set()
+
+
+def test_neighbours_that_the_kernel_removed_are_restored(network, guest):
+    port = NetworkPort("m1", _ip(network, 5), OPEN)
+    network.attach(port)
+    network.connect(port.ip)
     _tool("ip", "link", "set", network.bridge, "down")
     _tool("ip", "link", "set", network.bridge, "up")
     assert _neighbours(network) == set()

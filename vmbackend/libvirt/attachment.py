@@ -37,7 +37,17 @@ class NetworkAttachment:
 
     def _connect(self, ip: str) -> None:
         if not self._disabled:
-            self._network.configure_tap(ip)
+            self._network.connect(ip)
+
+    def add_neighbour(self, record: Record | None) -> None:
+        """Before the CPUs of a paused machine run."""
+        if record is not None and not self._disabled:
+            self._network.add_neighbour(record.ip)
+
+    def remove_neighbour(self, record: Record | None) -> None:
+        """After the CPUs of a machine were stopped, or its process has ended."""
+        if record is not None and not self._disabled:
+            self._network.remove_neighbour(record.ip)
 
     def change_policy(self, machine_id: str, policy: NetworkPolicy) -> None:
         """As `Driver.set_network`."""

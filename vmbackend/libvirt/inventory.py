@@ -24,6 +24,10 @@ class HostInventory:
         """The machine's directory; it need not exist."""
         return MachineDir(self._settings.machines_dir, machine_id)
 
+    def record(self, machine_id: str) -> Record | None:
+        """The machine's record; None without one."""
+        return self.machine_dir(machine_id).read_record()
+
     def machine_dirs(self) -> list[MachineDir]:
         return list(machine_dirs(self._settings.machines_dir))
 

@@ -1,7 +1,9 @@
 """Fixed entries for machines: neighbours of the host, and forwarding entries of the bridge.
 
-A machine's MAC address follows from its IP address, so the host never has to resolve it. A resolution that began while
-the machine slept, or that a guest on a busy host answers late, fails the first connections after a wake (EHOSTUNREACH).
+A machine's MAC address follows from its IP address, so the host never has to resolve it while its CPUs run. A
+resolution that began while the machine slept, or that a guest on a busy host answers late, fails the first connections
+after a wake (EHOSTUNREACH). A machine that is paused, asleep or off has none: failed resolutions keep the host's TCP
+from doubling the times between its retransmissions, so that a connection that outlives a sleep goes on soon after it.
 
 The bridge knows which tap a MAC address belongs to without having seen a frame of it. Otherwise it would flood frames
 to all guests: after a wake until the guest's first frame, and after five minutes of silence.
@@ -30,13 +32,15 @@ class Neighbours:
     def remove(self, ip: str) -> None:
         run_tool(["ip", "neigh", "del", ip, "dev", self._bridge], ok=(0, _NO_DEVICE, _NO_ENTRY))
 
-    def replace_all(self, addresses: Collection[str]) -> None:
-        """Exactly these addresses; entries that exist stay. Without the bridge there are none."""
+    def addresses(self) -> set[str]:
+        """The addresses that have an entry."""
         listed = run_tool(["ip", "-j", "neigh", "show", "dev", self._bridge, "nud", "permanent"])
-        existing = {str(entry["dst"]): str(entry.get("lladdr")) for entry in json.loads(listed or "[]")}
-        wanted = {ip: mac_for(ip) for ip in addresses}
-        lines = [f"neigh del {ip} dev {self._bridge}" for ip in existing.keys() - wanted.keys()]
-        lines += [self._entry(ip) for ip, mac in wanted.items() if existing.get(ip) != mac]
+        return {str(entry["dst"]) for entry in json.loads(listed or "[]")}
+
+    def replace_all(self, addresses: Collection[str]) -> None:
+        """Exactly these addresses; their entries are never missing in between."""
+        lines = [f"neigh del {ip} dev {self._bridge}" for ip in self.addresses() - set(addresses)]
+        lines += [self._entry(ip) for ip in addresses]
         if lines:
             run_tool(["ip", "-force", "-batch", "-"], stdin="\n".join(lines) + "\n")
 

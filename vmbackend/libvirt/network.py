@@ -70,7 +70,7 @@ class Network:
             learned = [line for port in resolved if port.dns_port for line in self._learned(port.ip)]
             elements = [line for port in resolved for line in self._attach_rules(port, None)]
             self._nft([*self._firewall.table_rules(), *elements, *learned])
-            self._neighbours.replace_all([port.ip for port in resolved])
+            self._replace_neighbours(resolved)
             self.sync_resolvers(resolved)
         self._configure_taps({self.tap_for(port.ip): port.ip for port in resolved})
 
@@ -86,13 +86,28 @@ class Network:
                 self.install(ports)
 
     def restore_neighbours(self, ports: Sequence[NetworkPort]) -> None:
-        """Add missing neighbour entries: the kernel removes them when the bridge is set down."""
+        """Add the entries again if all are missing: the kernel removes them when the bridge is set down."""
         with self.lock:
-            self._neighbours.replace_all([port.ip for port in ports])
+            if not self._neighbours.addresses():
+                self._replace_neighbours(ports)
 
-    def configure_tap(self, ip: str) -> None:
-        """Configure the tap of a machine whose process exists, before its CPUs run."""
+    def _replace_neighbours(self, ports: Iterable[NetworkPort]) -> None:
+        taps = set(self.taps())
+        self._neighbours.replace_all([port.ip for port in ports if self.tap_for(port.ip) in taps])
+
+    def connect(self, ip: str) -> None:
+        """Make the entries of a machine whose process exists, before its CPUs run."""
         self._neighbours.configure_tap(self.tap_for(ip), ip)
+        self.add_neighbour(ip)
+
+    def add_neighbour(self, ip: str) -> None:
+        with self.lock:
+            self._neighbours.add(ip)
+
+    def remove_neighbour(self, ip: str) -> None:
+        """Of a machine whose CPUs do not run: connections to it fail after some seconds, instead of much later."""
+        with self.lock:
+            self._neighbours.remove(ip)
 
     def _configure_taps(self, addresses: dict[str, str]) -> None:
         """Configure the existing taps; one without a machine is isolated."""
@@ -114,7 +129,6 @@ class Network:
             self._nft([*moved, *self._attach_rules(resolved, former)])
             if former and former.ip != port.ip:
                 self._neighbours.remove(former.ip)
-            self._neighbours.add(port.ip)
             if not resolved.dns_port:
                 self._resolver(port.machine_id).stop()
 
