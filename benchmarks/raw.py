@@ -88,6 +88,7 @@ def raw_guest(instance: Instance, memory: int) -> Iterator[RawGuest]:
             id=MACHINE, image=image.digest, cpus=1, memory_mb=memory, disk_mb=512, ip="10.213.7.9", boot=Boot("raw")
         )
         driver.prepare(spec)
+        driver._confiner.access.give_files(driver._inventory.machine_dir(MACHINE), spec.ip)  # as `start` does
         # Not through the driver: libvirt's own handle.
         guest = RawGuest(
             driver._domains.find(driver._libvirt.connection, MACHINE), folder / "m" / MACHINE / "events.out"
@@ -114,6 +115,7 @@ def _settings(folder: Path) -> LibvirtSettings:
         subnet=SUBNET,
         kit_dir=settings.kit_dir,
         control_public_key=key.with_suffix(".pub").read_text().strip(),
+        images_dir=images,
         images=ImageStore(images, ImageSettings(local_store=images / "oci")),
         accel="kvm" if settings.accel == "kvm" else "qemu",
     )

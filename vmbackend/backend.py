@@ -67,6 +67,8 @@ def build_driver() -> Driver:
             kit_dir=env.kit_dir,
             control_public_key=control_key().with_suffix(".pub").read_text().strip(),
             images=image_store(),
+            images_dir=env.images_dir,
+            first_uid=env.machine_uid_first,
             memory_reserve_mb=env.memory_reserve_mb,
             disk_reserve_mb=env.disk_reserve_mb,
             accel=env.accel,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmbackend.errors import BackendError
+from vmbackend.uids import UidRange
 
 # The least that is useful.
 MEMORY_MB = 1024
@@ -48,12 +49,15 @@ class CheckTarget:
     kit_dir: Path
     state: Path
     libvirt_uri: str
+    instance: str
+    machines_dir: Path
+    uids: UidRange
 
 
 def check_host(target: CheckTarget) -> Iterator[Finding]:
     """Run every check of the host, fast ones first. A check that fails to run is a finding, never an error."""
     checks: list[Callable[[CheckTarget], Finding]] = [
-        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _confinement, _memory, _disk),
+        *(_root, _python, _packages, _libvirt, _nftables, _dnsmasq, _bridge, _tun, _tool_confinement, _memory, _disk),
         *(_kit, _kernel, _kvm),
     ]
     for check in checks:
@@ -62,6 +66,7 @@ def check_host(target: CheckTarget) -> Iterator[Finding]:
         except (OSError, subprocess.SubprocessError, BackendError, ImportError) as error:
             needed = check not in (_kernel, _kvm)  # emulation and Debian's kernel work, too
             yield Finding(check.__name__.strip("_"), False, f"the check failed: {error}", "make kit", needed)
+    yield from _confinement(target)
 
 
 def _root(target: CheckTarget) -> Finding:
@@ -139,7 +144,7 @@ def _tun(_: CheckTarget) -> Finding:
         return Finding("tun", True, "/dev/net/tun opens", "modprobe tun")
 
 
-def _confinement(_: CheckTarget) -> Finding:
+def _tool_confinement(_: CheckTarget) -> Finding:
     """Runs a tool as those run that read images and disks of users."""
     from vmbackend.tool_confinement import Confinement, confined_command
 
@@ -150,10 +155,10 @@ def _confinement(_: CheckTarget) -> Finding:
                 command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20
             )
     except (BackendError, OSError) as error:
-        return Finding("confinement", False, str(error), fix)
+        return Finding("tool confinement", False, str(error), fix)
     if done.returncode == 0:
-        return Finding("confinement", True, "tools that read images and disks of users run confined")
-    return Finding("confinement", False, done.stderr.strip()[:200], fix)
+        return Finding("tool confinement", True, "tools that read images and disks of users run confined")
+    return Finding("tool confinement", False, done.stderr.strip()[:200], fix)
 
 
 def _memory(_: CheckTarget) -> Finding:
@@ -197,6 +202,16 @@ def _kvm(target: CheckTarget) -> Finding:
         report = probe_kvm(find_kit(target.kit_dir).kernel, Path(folder))
     fix = "" if report.works else "enable (nested) virtualisation for this host; until then machines are emulated"
     return Finding("kvm", report.works, report.message, fix, needed=False)
+
+
+def _confinement(target: CheckTarget) -> Iterator[Finding]:
+    """The table of what confines machines: what this host offers, then what holds for those that run."""
+    from vmbackend.libvirt.confinement_report import host_lines, machine_lines
+
+    for line in host_lines(target.uids):
+        yield Finding(f"host: {line.name}", line.holds, line.found, line.fix, line.needed)
+    for line in machine_lines(target.instance, target.machines_dir, target.uids):
+        yield Finding(f"machines: {line.name}", line.holds, line.found, line.fix, line.needed)
 
 
 def check_caddy(program: Path) -> Finding:

@@ -29,6 +29,7 @@ from pydantic import (
 )
 
 from edge.address import PublicAddress
+from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"
 # Ignored, the former names of limits would silently become their defaults.
@@ -127,6 +128,12 @@ class Env(BaseModel):
     accel: Literal["auto", "kvm", "qemu"] = "auto"
     subnet: IPv4Network = Field(
         default=IPv4Network("10.200.0.0/20"), json_schema_extra={"default": "a free /20 of 10.128.0.0/9"}
+    )
+    machine_uid_first: int = _derived(
+        "1879048192 + the last three bytes of SUBNET",
+        lambda data: default_first_uid(data["subnet"]),
+        gt=0,
+        lt=1 << 31,
     )
     guest_dns: CommaSeparated = ()
     machines_dir: AbsolutePath = _derived("`STATE/machines`", lambda data: data["state"] / "machines")

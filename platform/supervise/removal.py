@@ -10,6 +10,7 @@ from pathlib import Path
 
 from supervise.instance import Instance
 from supervise.orphans import end_matching
+from vmbackend.libvirt.reach import MOUNTS, unmount_all
 
 
 def remove(instance: Instance, say: Callable[[str], None]) -> None:
@@ -25,6 +26,8 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
         subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
     for family, table in _tables(instance):
         subprocess.run(["nft", "delete", "table", family, table], check=False, capture_output=True)
+    # Before the folder: a mount of it elsewhere would keep its content.
+    unmount_all(instance.id)
     if instance.short != instance.state:
         instance.short.unlink(missing_ok=True)
     shutil.rmtree(instance.state)
@@ -32,7 +35,7 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
 
 
 def _is_machine_of(pid: int, instance: Instance) -> bool:
-    """A QEMU whose command line names a path inside this instance's state folder."""
+    """A QEMU whose command line names a path inside this instance's state folder, or inside a mount of it."""
     return _runs_in(pid, instance, "qemu-")
 
 
@@ -42,7 +45,7 @@ def _runs_in(pid: int, instance: Instance, program: str) -> bool:
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:
         return False
-    inside = (f"{instance.state}/", f"{instance.short}/")
+    inside = (f"{instance.state}/", f"{instance.short}/", f"{MOUNTS / instance.id}/")
     return name.startswith(program) and any(path in arguments for path in inside)
 
 

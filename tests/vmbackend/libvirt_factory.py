@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import IPv4Network
@@ -29,8 +30,10 @@ from tests.cache import CACHE, use_kit_dir
 from vmbackend.driver import Driver, MachineSpec
 from vmbackend.guest.kit import build_kit
 from vmbackend.guest.ssh import SSHGuestSession
+from vmbackend.libvirt.confinement_check import find_processes
 from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.network import Network
+from vmbackend.libvirt.reach import unmount_all
 from vmbackend.libvirt.settings import LibvirtSettings
 
 from .conftest import Harness
@@ -109,6 +112,8 @@ def free_subnet() -> IPv4Network:
 
 def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
     """Settings of a separate instance; `folder` contains its machines and the control key."""
+    # Otherwise it would be mounted elsewhere, and a process could not be found by its files. tests/vm does that.
+    folder.chmod(0o711)
     key = folder / "control"
     if not key.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -122,6 +127,7 @@ def make_settings(folder: Path, **changes: Any) -> LibvirtSettings:
         "kit_dir": kit_dir,
         "control_public_key": key.with_suffix(".pub").read_text().strip(),
         "images": _Images(busybox_image(CACHE)),
+        "images_dir": CACHE,
         "accel": "qemu",
     }
     return LibvirtSettings(**(fields | changes))
@@ -143,15 +149,14 @@ def qemu_pids(machines_dir: Path, machine_id: str = "") -> list[int]:
 
 def tear_down(settings: LibvirtSettings) -> None:
     """Remove the remains of an instance: its QEMUs, its network, its files."""
-    for pid in qemu_pids(settings.machines_dir):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    for process in find_processes(settings.instance, settings.machines_dir):
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 10
-    while qemu_pids(settings.machines_dir) and time.monotonic() < deadline:
+    while find_processes(settings.instance, settings.machines_dir) and time.monotonic() < deadline:
         time.sleep(0.05)
     Network(settings).uninstall()
+    unmount_all(settings.instance)
     shutil.rmtree(settings.machines_dir.parent, ignore_errors=True)
 
 

@@ -11,15 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-QEMU_CONF = """\
-user = "root"
-group = "root"
-security_driver = "none"
-dynamic_ownership = 0
-remember_owner = 0
-namespaces = []
-stdio_handler = "file"
-"""
+from vmbackend.libvirt.connection import QEMU_CONF
+
 LIBVIRTD_CONF = """\
 unix_sock_dir = "{folder}"
 auth_unix_ro = "none"
@@ -34,15 +27,22 @@ exec libvirtd -f "$1/libvirtd.conf" -p "$1/libvirtd.pid"
 """
 
 
+def uri(folder: Path) -> str:
+    """With an explicit transport: an open embedded driver claims every plain qemu URI of its process."""
+    return f"qemu+unix:///system?socket={folder}/libvirt-sock"
+
+
 @contextmanager
-def running_libvirtd(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A system libvirtd: its URI and its process. It is killed at the end; the caller ends its machines."""
+def running_libvirtd(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The process of a system libvirtd. It is killed at the end; the caller ends its machines.
+
+    It sees the mounts of the host that exist when it starts.
+    """
     (folder / "qemu.conf").write_text(QEMU_CONF)
     (folder / "libvirtd.conf").write_text(LIBVIRTD_CONF.format(folder=folder))
     process = start(folder)
     try:
-        # With an explicit transport: an open embedded driver claims every plain qemu URI of its process.
-        yield f"qemu+unix:///system?socket={folder}/libvirt-sock", process
+        yield process
     finally:
         process.kill()
         process.wait()

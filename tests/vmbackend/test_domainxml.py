@@ -8,7 +8,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from vmbackend.libvirt.domainxml import DomainDefinition, domain_xml, machine_id_from_xml, vcpus_for
+from vmbackend.libvirt.domainxml import (
+    TRANSLATION_CACHE_MB,
+    DomainDefinition,
+    domain_xml,
+    machine_id_from_xml,
+    vcpus_for,
+)
 
 DEFINITION = DomainDefinition(
     name="mvm-abcdef-m1",
@@ -34,6 +40,7 @@ DEFINITION = DomainDefinition(
     events_pipe=Path("/m/m1/events"),
     requests_pipe=Path("/m/m1/requests"),
     console_pipe=Path("/m/m1/console"),
+    label="+1879048197:+1879048197",
 )
 
 
@@ -97,3 +104,25 @@ def test_firmware_is_the_configured_file_or_the_hypervisors_default():
 @pytest.mark.parametrize(("cpus", "whole"), [(0.1, 1), (1.0, 1), (1.5, 2), (4.0, 4)])
 def test_fractions_of_a_cpu_are_rounded_up(cpus, whole):
     assert vcpus_for(cpus) == whole
+
+
+def test_the_process_runs_as_the_machines_own_user_and_its_files_keep_their_owners():
+    (label,) = _parsed().findall("seclabel")
+    assert (label.get("model"), label.get("type"), label.get("relabel")) == ("dac", "static", "no")
+    assert label.findtext("label") == "+1879048197:+1879048197"
+    assert _parsed(label=None).find("seclabel") is None
+
+
+def test_a_core_dump_does_not_contain_the_guests_memory():
+    assert _parsed().find("memory").get("dumpCore") == "off"
+
+
+def test_the_cache_of_emulation_is_limited_and_a_machine_with_kvm_has_none():
+    cache = _parsed().find("features/tcg/tb-cache")
+    assert (cache.get("unit"), cache.text) == ("MiB", str(TRANSLATION_CACHE_MB))
+    assert _parsed(domain_type="kvm").find("features/tcg") is None
+
+
+def test_there_is_no_display_and_no_tpm():
+    kinds = {device.tag for device in _parsed().findall("devices/*")}
+    assert not kinds & {"graphics", "video", "tpm", "sound", "hostdev"}

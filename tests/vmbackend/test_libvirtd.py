@@ -14,6 +14,8 @@ from tests.vmbackend import libvirt_factory as factory
 from tests.vmbackend import libvirtd
 from vmbackend.driver import Boot, Event, MachineSpec, MachineState
 from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.confinement import Confinement
+from vmbackend.libvirt.confinement_check import find_processes, read_confinement
 from vmbackend.libvirt.driver import LibvirtDriver
 
 pytestmark = pytest.mark.vm
@@ -27,9 +29,10 @@ def folder() -> Iterator[Path]:
 
 
 def test_a_machine_survives_a_killed_libvirtd(folder: Path) -> None:
-    with libvirtd.running_libvirtd(folder) as (uri, daemon):
-        settings = factory.make_settings(folder, uri=uri)
-        factory.remove_if_killed(settings)
+    settings = factory.make_settings(folder, uri=libvirtd.uri(folder))
+    factory.remove_if_killed(settings)
+    Confinement(settings).open(kvm=False)
+    with libvirtd.running_libvirtd(folder) as daemon:
         driver = LibvirtDriver(settings)
         events: list[Event] = []
         try:
@@ -43,6 +46,9 @@ def test_a_machine_survives_a_killed_libvirtd(folder: Path) -> None:
             driver.start("ws_one")
             driver.wait_ready("ws_one", 90)
             pids = factory.qemu_pids(settings.machines_dir)
+            (process,) = find_processes(settings.instance, settings.machines_dir)
+            lines = read_confinement(process, settings.uids)
+            assert {line.name for line in lines if not line.holds} <= {"AppArmor"}
             before = driver.samples(["ws_one"])["ws_one"]
             daemon.kill()
             daemon.wait()

@@ -15,6 +15,7 @@ from vmbackend.libvirt import network as network_module
 from vmbackend.libvirt.firewall import NetworkPort, mac_for
 from vmbackend.libvirt.network import Network
 from vmbackend.policy import NetworkPolicy
+from vmbackend.uids import UidRange, default_first_uid
 
 pytest.importorskip("libvirt")
 from .libvirt_factory import free_subnet
@@ -36,6 +37,7 @@ def _settings(instance, folder):
         dns=("192.0.2.53",),
         machines_dir=folder,
         allowed_private=(),
+        uids=UidRange(default_first_uid(subnet), subnet),
     )
 
 

@@ -17,19 +17,27 @@ import libvirt
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import reaper
 from vmbackend.libvirt.process import run_tool
+from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
 
 log = logging.getLogger(__name__)
 
-# For an embedded libvirt only: the qemu.conf of a daemon is left to its administrator.
-_QEMU_CONF = """\
+# For an embedded libvirt only: the qemu.conf of a daemon is left to its administrator (docs/operations.md).
+# `user` is for probing QEMU's capabilities; every machine has a user of its own by its definition. `security_driver`
+# switches off AppArmor and SELinux, not users.
+QEMU_CONF = """\
 user = "root"
 group = "root"
 security_driver = "none"
 dynamic_ownership = 0
 remember_owner = 0
-namespaces = []
+namespaces = [ "mount" ]
+cgroup_device_acl = [ "/dev/null", "/dev/zero", "/dev/urandom", "/dev/kvm" ]
+seccomp_sandbox = 1
+max_core = 0
+max_processes = 1024
+max_files = 2048
 stdio_handler = "file"
 """
 _KEEPALIVE_SECONDS = 5
@@ -40,7 +48,7 @@ _REOPEN_SECONDS = 2.0
 # its root until then.
 _process_lock = threading.Lock()
 _loop_started = False
-_embedded: tuple[Path, IO[str]] | None = None
+_embedded: tuple[Path, Path, IO[str]] | None = None  # root, the path of it that machines reach, lock
 # Opening and closing an embedded libvirt about ten times in one process exhausts its table of drivers, so its only
 # connection is kept and reused by later drivers of the process.
 _embedded_connection: Any = None
@@ -75,7 +83,7 @@ class LibvirtConnection:
         _start_event_loop()
         root = self._settings.embed_root
         if root is not None:
-            _claim_root(root, self._settings.busy_root_seconds)
+            _claim_root(root, self._settings.instance, self._settings.busy_root_seconds)
         self._closed.clear()
         self._connect()
 
@@ -132,8 +140,9 @@ def _open(settings: LibvirtSettings) -> Any:
     if settings.embed_root is None:
         return libvirt.open(settings.uri)
     with _process_lock:
-        if _embedded_connection is None:
-            _embedded_connection = libvirt.open(settings.uri)
+        if _embedded_connection is None and _embedded is not None:
+            # Machines read the key of their secrets below the root.
+            _embedded_connection = libvirt.open(f"qemu:///embed?root={_embedded[1]}")
         return _embedded_connection
 
 
@@ -172,7 +181,7 @@ def _run_event_loop() -> None:
             log.exception("libvirt event loop")
 
 
-def _claim_root(root: Path, timeout: float) -> None:
+def _claim_root(root: Path, instance: str, timeout: float) -> None:
     """Lock and set up `root` for this process. Opening a root in use would break libvirt for the process's lifetime."""
     global _embedded  # noqa: PLW0603
     with _process_lock:
@@ -181,12 +190,16 @@ def _claim_root(root: Path, timeout: float) -> None:
                 raise BackendUnavailable("This process already uses another embedded libvirt root.")
             return
         _ensure_account()
-        (root / "etc").mkdir(parents=True, exist_ok=True)
+        for folder in (root / "etc", root / "lib" / "qemu"):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (root / "lib", root / "lib" / "qemu"):
+            folder.chmod(folder.stat().st_mode & 0o777 | 0o001)
         lock = _lock_root(root, time.monotonic() + timeout)
-        (root / "etc" / "qemu.conf").write_text(_QEMU_CONF)
-        remove_unfinished_starts(root)
+        (root / "etc" / "qemu.conf").write_text(QEMU_CONF)
+        reachable = reachable_directory(root, instance, "libvirt")
+        remove_unfinished_starts(root, {root, reachable})
         reaper.start_reaper()
-        _embedded = (root, lock)
+        _embedded = (root, reachable, lock)
 
 
 def _lock_root(root: Path, deadline: float) -> IO[str]:

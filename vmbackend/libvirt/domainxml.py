@@ -17,6 +17,9 @@ AGENT_PORT = "org.qemu.guest_agent.0"
 EVENTS_PORT = "org.microvm.events.0"
 REQUESTS_PORT = "org.microvm.requests.0"
 
+# Of translated code, under emulation.
+TRANSLATION_CACHE_MB = 512
+
 QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
 ET.register_namespace("mvm", NAMESPACE)
 ET.register_namespace("qemu", QEMU)
@@ -49,6 +52,7 @@ class DomainDefinition:
     events_pipe: Path
     requests_pipe: Path
     console_pipe: Path
+    label: str | None  # `+uid:+gid` of its process; None: that of the hypervisor's configuration
 
 
 def vcpus_for(cpus: float) -> int:
@@ -64,12 +68,15 @@ def domain_xml(d: DomainDefinition) -> str:
     _text(domain, "uuid", d.uuid)
     metadata = ET.SubElement(domain, "metadata")
     ET.SubElement(metadata, f"{{{NAMESPACE}}}machine", instance=d.instance, id=d.machine_id)
-    _text(domain, "memory", str(d.memory_mb), unit="MiB")
+    # A core dump, should the host write one, does not contain the guest's memory.
+    _text(domain, "memory", str(d.memory_mb), unit="MiB", dumpCore="off")
     _text(domain, "vcpu", str(d.vcpus), placement="static")
     _boot(domain, d)
     _behaviour(domain, d)
     if d.domain_type != "test":
         _devices(domain, d)
+        if d.label is not None:
+            add_label(domain, d.label)
         _capabilities(domain)
     return ET.tostring(domain, encoding="unicode")
 
@@ -81,6 +88,12 @@ def _capabilities(domain: ET.Element) -> None:
     """
     capabilities = ET.SubElement(domain, f"{{{QEMU}}}capabilities")
     ET.SubElement(capabilities, f"{{{QEMU}}}del", capability="cpu-unavailable-features")
+
+
+def add_label(domain: ET.Element, label: str) -> None:
+    """Run the domain's process as this user. libvirt changes the owner of no file: the driver has done it."""
+    element = ET.SubElement(domain, "seclabel", type="static", model="dac", relabel="no")
+    _text(element, "label", label)
 
 
 def machine_id_from_xml(xml: str, instance: str) -> str | None:
@@ -116,6 +129,9 @@ def _behaviour(domain: ET.Element, d: DomainDefinition) -> None:
     features = ET.SubElement(domain, "features")
     ET.SubElement(features, "acpi")
     ET.SubElement(features, "apic")
+    if d.domain_type == "qemu":
+        # Bounds what emulation needs besides the guest's memory; by default an eighth of the host's, at most 1 GiB.
+        _text(ET.SubElement(features, "tcg"), "tb-cache", str(TRANSLATION_CACHE_MB), unit="MiB")
     if d.domain_type == "kvm":
         # Migratable: features that cannot be migrated (an invariant TSC) prevent QEMU from saving the machine's
         # memory, too.

@@ -46,6 +46,7 @@ from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.resync import resync_clock_and_entropy
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.starting import Confiner
 from vmbackend.libvirt.watch import EventWatcher
 from vmbackend.policy import NetworkPolicy
 from vmbackend.samples import GuestDisk, Sample
@@ -70,7 +71,9 @@ class LibvirtDriver(Driver):
         self._power = Power(settings, self._libvirt, self._events, self._saved_state)
         self._inventory = HostInventory(settings, self._network, self._saved_state)
         self._attachment = NetworkAttachment(self._network, self._inventory, disabled=settings.is_test)
-        self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state)
+        self._confiner = Confiner(settings)
+        access = self._confiner.access
+        self._provisioner = Provisioner(settings, self._network, self._domains, self._saved_state, access)
         self._qemu_logs = QemuLogs(settings)
         self._maintainer = NetworkMaintainer(self._network, self._inventory.machine_dirs, self._qemu_logs.limit_sizes)
         self._meters = Meters(self._libvirt, self._domains, self._inventory.machine_dir)
@@ -79,6 +82,7 @@ class LibvirtDriver(Driver):
         self._settings.check()
         self._settings.machines_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._provisioner.domain_type = self._domain_type()
+        self._confiner.open(self._provisioner.domain_type)
         self._events.start(on_event)
         try:
             # Before libvirt, which may end a machine that was powering off, and with it the content of its pipes.
@@ -103,8 +107,9 @@ class LibvirtDriver(Driver):
         self._events.stop()
 
     def uninstall(self) -> None:
-        """Remove bridge, taps and firewall tables. For tear-down: running machines lose their network."""
+        """Remove bridge, taps, firewall tables and mounts. For tear-down: running machines lose their network."""
         self._network.uninstall()
+        self._confiner.uninstall()
 
     def capacity(self) -> Capacity:
         return capacity(self._settings, accelerated=self._provisioner.domain_type == "kvm")
@@ -125,11 +130,13 @@ class LibvirtDriver(Driver):
             # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
             port.attach()
             port.connect()
+            self._confiner.limit(record, target)
             self._saved_state.drop_loaded_memory(files)
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        self._power.start(target, files, port, asleep=state is MachineState.ASLEEP)
+        hooks = self._confiner.hooks(files, record, port)
+        self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -169,6 +176,7 @@ class LibvirtDriver(Driver):
         self._saved_state.drop_all(files)
         self._attachment.detach(machine_id, files.read_record())
         self._events.remove_run(machine_id)
+        self._confiner.remove_groups(machine_id)
         # Before the directory: without it nothing of the machine would be an orphan any more.
         self._qemu_logs.remove(machine_id)
         _remove(files)

@@ -237,9 +237,13 @@ table inet {self.table} {{
     def _host_chains(self) -> str:
         """Between machines and this host.
 
+        A machine's process needs no socket of this host: its frames come from its tap. One that a guest took over would
+        otherwise reach what listens on this host, and other guests.
+
         A policy is evaluated for each packet in the original direction, so that established flows follow a new policy.
         """
         limit = f"limit rate over {QUERIES_PER_SECOND}/second burst {QUERY_BURST} packets"
+        machines = self._settings.uids.machines
         return f"""
   chain input {{
     type filter hook input priority filter; policy accept;
@@ -261,6 +265,7 @@ table inet {self.table} {{
   }}
   chain output {{
     type filter hook output priority filter; policy accept;
+    meta skuid {machines[0]}-{machines[-1]} drop
     oifname "{self._bridge}" ip daddr vmap @in_of
   }}"""
 

@@ -15,11 +15,11 @@ from vmbackend.errors import BackendError, SavedMemoryUnusable
 from vmbackend.libvirt import domain
 from vmbackend.libvirt.connection import LibvirtConnection
 from vmbackend.libvirt.events import Events
-from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.saved_memory import SavedMemory
 from vmbackend.libvirt.saved_state import SavedStateManager
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.starting import StartHooks
 
 log = logging.getLogger(__name__)
 
@@ -40,31 +40,32 @@ class Power:
         self._saved_state = saved_state
         self._quota_works = True
 
-    def start(self, target: Any, files: MachineDir, port: MachinePort, *, asleep: bool) -> None:
+    def start(self, target: Any, files: MachineDir, hooks: StartHooks, *, asleep: bool) -> None:
         """Cold start, or restore of saved memory.
 
-        The machine is attached to its network and connected before its CPUs run. Raises SavedMemoryUnusable,
-        BackendUnavailable and the errors of `port`.
+        The machine is attached to its network, connected and limited before its CPUs run. Raises SavedMemoryUnusable,
+        BackendUnavailable and the errors of `hooks.port`.
         """
         self._events.begin_start(files, wake=asleep)
         try:
             if asleep:
-                self._saved_state.restore_memory(self._libvirt.connection, target, files, port)
+                self._saved_state.restore_memory(self._libvirt.connection, target, files, hooks)
             else:
                 SavedMemory(files).drop()  # partial, of a save during which the process died
-                self._start(target, port)
+                self._start(target, hooks)
         except BaseException as error:
             self._roll_back_start(target, files, asleep=asleep and not isinstance(error, SavedMemoryUnusable))
             raise
 
-    def _start(self, target: Any, port: MachinePort) -> None:
+    def _start(self, target: Any, hooks: StartHooks) -> None:
         """Start process and network concurrently. A death in between leaves a paused machine that never ran."""
         flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED  # not supported by the mock
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(port.attach)
+            attaching = executor.submit(hooks.port.attach)
             domain.start_domain(target, flags)
         attaching.result()
-        port.connect()
+        hooks.port.connect()
+        hooks.limit(target)
         domain.resume_domain(target)
 
     def press_power_button(self, target: Any, machine_id: str, grace: float) -> bool:

@@ -13,6 +13,7 @@ from vmbackend.errors import BackendUnavailable, ImageNotFound, InvalidMachineSt
 from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, encode_config, generate_host_key
 from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.libvirt import disks, domain
+from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.domainxml import DomainDefinition, domain_xml, vcpus_for
 from vmbackend.libvirt.firewall import mac_for
@@ -33,12 +34,18 @@ class Provisioner:
     """Creates and updates one instance's machines. `domain_type` is set when the driver opens."""
 
     def __init__(
-        self, settings: LibvirtSettings, network: Network, domains: domain.Domains, saved_state: SavedStateManager
+        self,
+        settings: LibvirtSettings,
+        network: Network,
+        domains: domain.Domains,
+        saved_state: SavedStateManager,
+        confinement: Confinement,
     ) -> None:
         self._settings = settings
         self._saved_state = saved_state
         self._network = network
         self._domains = domains
+        self._confinement = confinement
         self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
 
     def prepare(self, connection: Any, spec: MachineSpec) -> MachineIdentity:
@@ -131,7 +138,7 @@ class Provisioner:
 
     def _definition(self, spec: MachineSpec, files: MachineDir, image: StoredImage) -> DomainDefinition:
         instance = self._settings.instance
-        kit = find_kit(self._settings.kit_dir)
+        kit, confinement = find_kit(self._settings.kit_dir), self._confinement
         return DomainDefinition(
             name=domain.name_for(instance, spec.id),
             uuid=domain.uuid_for(instance, spec.id),
@@ -141,21 +148,22 @@ class Provisioner:
             vcpus=vcpus_for(spec.cpus),
             memory_mb=spec.memory_mb,
             firmware=FIRMWARE if FIRMWARE.exists() else None,
-            kernel=kit.kernel,
-            initrd=kit.initrd,
+            kernel=confinement.readable_file(kit.kernel),
+            initrd=confinement.readable_file(kit.initrd),
             kernel_args=KERNEL_ARGS,
             fw_cfg_name=FW_CFG_NAME,
-            fw_cfg_file=files.config,
-            base_disk=image.rootfs,
-            data_disk=files.data_disk,
+            fw_cfg_file=confinement.path_for(files.config),
+            base_disk=confinement.readable_file(image.rootfs),
+            data_disk=confinement.path_for(files.data_disk),
             direct_io=disks.direct_io_works(files.path),
             bridge=self._network.bridge,
             tap=self._network.tap_for(spec.ip),
             mac=mac_for(spec.ip),
-            agent_socket=files.agent_socket,
-            events_pipe=files.events_pipe,
-            requests_pipe=files.requests_pipe,
-            console_pipe=files.console_pipe,
+            agent_socket=confinement.path_for(files.agent_socket),
+            events_pipe=confinement.path_for(files.events_pipe),
+            requests_pipe=confinement.path_for(files.requests_pipe),
+            console_pipe=confinement.path_for(files.console_pipe),
+            label=confinement.label(spec.ip),
         )
 
     def _undo(self, connection: Any, spec: MachineSpec, files: MachineDir) -> None:

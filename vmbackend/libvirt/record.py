@@ -11,7 +11,8 @@
                         agent          QEMU's socket of the guest agent
                         resolver/      with a policy for some names only: configuration and pid file of its dnsmasq
 
-A directory without machine.json remains if the process dies during the first preparation: `delete` removes it.
+`confinement.py` says who may read what. A directory without machine.json remains if the process dies during the first
+preparation: `delete` removes it.
 """
 
 from __future__ import annotations
@@ -88,11 +89,14 @@ class MachineDir:
         self.resolver = self.path / "resolver"
         self.requests_pipe = self.path / "requests"
 
+    @property
+    def pipes(self) -> list[Path]:
+        return [self.path / name for name in _PIPES]
+
     def create(self) -> None:
         """Create the directory and the pipes. Idempotent."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in _PIPES:
-            pipe = self.path / name
+        for pipe in self.pipes:
             if not pipe.is_fifo():
                 pipe.unlink(missing_ok=True)
                 os.mkfifo(pipe, 0o600)

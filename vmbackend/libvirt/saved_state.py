@@ -20,10 +20,10 @@ import libvirt
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendError, BackendUnavailable, CapacityExceeded, SavedMemoryUnusable
 from vmbackend.libvirt import disks, domain
-from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory, managed_image
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.starting import StartHooks
 
 log = logging.getLogger(__name__)
 
@@ -60,31 +60,32 @@ class SavedStateManager:
             raise
         memory.write_checksum()
 
-    def restore_memory(self, connection: Any, target: Any, files: MachineDir, port: MachinePort) -> None:
+    def restore_memory(self, connection: Any, target: Any, files: MachineDir, hooks: StartHooks) -> None:
         """Restore the memory and let the CPUs continue. As `Driver.start` of a sleeping machine.
 
-        The machine is attached to its network concurrently with the restore, and connected before the CPUs continue; if
-        that raises, the machine sleeps as before.
+        The machine is attached to its network concurrently with the restore, and connected and limited before the CPUs
+        continue; if that raises, the machine sleeps as before.
         """
         memory = SavedMemory(files)
         if not memory.is_complete:
-            port.attach()
-            _restore_managed(target)
-            port.connect()
+            hooks.port.attach()
+            _restore_managed(target, hooks)
+            hooks.port.connect()
             return
         with ThreadPoolExecutor(1) as executor:
-            attaching = executor.submit(port.attach)
-            loaded = self._load(connection, target, memory)
+            attaching = executor.submit(hooks.port.attach)
+            loaded = self._load(connection, memory, hooks)
         if not loaded:
             domain.destroy_domain(target)
             memory.drop()
             raise SavedMemoryUnusable(_UNUSABLE)
         try:
             attaching.result()
-            port.connect()
+            hooks.port.connect()
         except BaseException:
             domain.destroy_domain(target)
             raise
+        hooks.limit(target)
         memory.drop()
         domain.resume_domain(target)
 
@@ -153,7 +154,7 @@ class SavedStateManager:
         if state in (MachineState.RUNNING, MachineState.PAUSED) or not memory.is_complete:
             memory.drop()
 
-    def _load(self, connection: Any, target: Any, memory: SavedMemory) -> bool:
+    def _load(self, connection: Any, memory: SavedMemory, hooks: StartHooks) -> bool:
         """Restore and verify the memory concurrently; returns whether both succeeded.
 
         Valid memory that did not load is retried: the process may have been killed in between, and the late event of
@@ -162,8 +163,9 @@ class SavedStateManager:
         with ThreadPoolExecutor(1) as checking:
             valid = checking.submit(memory.matches_checksum)
             flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
+            xml = _confined_xml(connection, memory, hooks)
             try:
-                loaded = _restore(connection, memory, flags)
+                loaded = _restore(connection, memory, xml, flags)
             except BackendUnavailable:
                 # libvirt reports some effects of a corrupt file as a system error.
                 if valid.result():
@@ -173,14 +175,23 @@ class SavedStateManager:
                 if loaded or not valid.result():
                     break
                 time.sleep(pause)
-                loaded = _restore(connection, memory, flags)
+                loaded = _restore(connection, memory, xml, flags)
             return loaded and valid.result()
 
 
-def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
+def _confined_xml(connection: Any, memory: SavedMemory, hooks: StartHooks) -> str | None:
+    """See `Confinement.confined_xml`. None also for a file that libvirt cannot read: then the restore fails."""
+    try:
+        xml = connection.saveImageGetXMLDesc(str(memory.path), libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
+    except (libvirt.libvirtError, SystemError):
+        return None
+    return hooks.confined_xml(xml)
+
+
+def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) -> bool:
     """False if the hypervisor failed to load it. Raises BackendUnavailable if the hypervisor was not reached."""
     try:
-        connection.restoreFlags(str(memory.path), None, flags)
+        connection.restoreFlags(str(memory.path), xml, flags)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
             with domain.translate_errors("wake"):
@@ -194,11 +205,14 @@ def _restore(connection: Any, memory: SavedMemory, flags: int) -> bool:
     return True
 
 
-def _restore_managed(target: Any) -> None:
+def _restore_managed(target: Any, hooks: StartHooks) -> None:
     """Restore a managed image. libvirt silently starts cold if its header is unreadable, so that is checked first."""
     try:
-        target.managedSaveGetXMLDesc(0)
+        xml = hooks.confined_xml(target.managedSaveGetXMLDesc(libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
+        if xml is not None:
+            target.managedSaveDefineXML(xml)
         target.create()
+        hooks.limit(target)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
             with domain.translate_errors("wake"):

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from vmbackend.errors import BackendUnavailable
+from vmbackend.uids import UidRange, default_first_uid
 
 # Unix socket addresses hold 107 bytes. libvirt adds at most 56 to the root (`/lib/qemu/domain-NNNNN-` + 20 of the
 # name + `/monitor.sock`), the driver at most 47 to the machines' directory (`/` + 40 of the id + `/agent`).
@@ -42,6 +43,8 @@ class LibvirtSettings:
     kit_dir: Path
     control_public_key: str
     images: Images
+    images_dir: Path | None = None  # where `images` keeps its files; None: machines reach them as they are
+    first_uid: int | None = None  # of the range of `uids`; None: derived from the subnet
     dns: tuple[str, ...] = ()  # upstream DNS servers; none: those of the host's /etc/resolv.conf
     allowed_private: tuple[str, ...] = ()  # private networks that policies may allow
     memory_reserve_mb: int = 512
@@ -71,6 +74,12 @@ class LibvirtSettings:
     def is_test(self) -> bool:
         """libvirt's mock hypervisor, which has definitions and states, but no process, network or channel."""
         return urlsplit(self.uri).scheme == "test"
+
+    @property
+    def uids(self) -> UidRange:
+        """The users of the machines' processes."""
+        first = self.first_uid if self.first_uid is not None else default_first_uid(self.subnet)
+        return UidRange(first, self.subnet)
 
     @property
     def gateway(self) -> str:

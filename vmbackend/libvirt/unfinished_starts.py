@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -22,12 +22,15 @@ log = logging.getLogger(__name__)
 _KILL_SECONDS = 5.0
 
 
-def remove_unfinished_starts(root: Path) -> None:
-    """Remove them below an embedded root that this process owns and has not opened yet. Idempotent."""
+def remove_unfinished_starts(root: Path, paths: Collection[Path]) -> None:
+    """Remove them below an embedded root that this process owns and has not opened yet. Idempotent.
+
+    `paths`: the root as machines may have it in their command lines.
+    """
     for status in sorted((root / "run" / "qemu").glob("*.xml")):
         if not _has_no_pid(status):
             continue
-        if not _end_processes(root, status.stem):
+        if not _end_processes(paths, status.stem):
             log.error("the unfinished start of %s stays: its process does not end", status.stem)
             continue
         log.warning("the unfinished start of %s is removed", status.stem)
@@ -43,10 +46,10 @@ def _has_no_pid(status: Path) -> bool:
     return state.tag == "domstatus" and state.get("pid", "0") == "0"
 
 
-def _end_processes(root: Path, name: str) -> bool:
+def _end_processes(roots: Collection[Path], name: str) -> bool:
     """Kill the QEMUs of this domain; returns whether none is left."""
     deadline = time.monotonic() + _KILL_SECONDS
-    while pids := list(_processes(root, name)):
+    while pids := list(_processes(roots, name)):
         if time.monotonic() > deadline:
             return False
         for pid in pids:
@@ -56,12 +59,13 @@ def _end_processes(root: Path, name: str) -> bool:
     return True
 
 
-def _processes(root: Path, name: str) -> Iterator[int]:
-    """QEMUs of this root with this domain's name. A process that has ended has no command line."""
-    folder = os.fsencode(root / "lib" / "qemu") + b"/"
+def _processes(roots: Collection[Path], name: str) -> Iterator[int]:
+    """QEMUs of these roots with this domain's name. A process that has ended has no command line."""
+    folders = [os.fsencode(root / "lib" / "qemu") + b"/" for root in roots]
     guest = f"guest={name},".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if any(word.startswith(guest) for word in words) and any(folder in word for word in words):
+            ours = any(folder in word for word in words for folder in folders)
+            if ours and any(word.startswith(guest) for word in words):
                 yield int(entry.name)

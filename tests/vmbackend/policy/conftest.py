@@ -14,6 +14,7 @@ from tests.vmbackend.policy.guests import INSTANCE, Guest, namespaces
 from vmbackend.libvirt.firewall import mac_for
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.record import MachineDir
+from vmbackend.uids import UidRange, default_first_uid
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,7 @@ def network(tmp_path: Path, world: Outside) -> Iterator[Network]:
         gateway=str(subnet.network_address + 1),
         dns=(world.address,),
         allowed_private=(),
+        uids=UidRange(default_first_uid(subnet), subnet),
         machines_dir=tmp_path / "machines",
     )
     made = Network(settings)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
 from vmbackend.hostcheck import CheckTarget, Finding, check_caddy, check_host, check_port
+from vmbackend.uids import UidRange
 
 
 class Command(BaseCommand):
@@ -40,9 +41,9 @@ class Command(BaseCommand):
     def _print_finding(self, finding: Finding) -> None:
         status = "ok" if finding.found else ("MISSING" if finding.needed else "absent")
         style = self.style.SUCCESS if finding.found else self.style.ERROR if finding.needed else self.style.WARNING
-        self.stdout.write(f"{style(f'{status:<8}')} {finding.name:<14} {finding.message}")
+        self.stdout.write(f"{style(f'{status:<8}')} {finding.name:<34} {finding.message}")
         if not finding.found and finding.fix:
-            self.stdout.write(f"{'':<24}fix: {finding.fix}")
+            self.stdout.write(f"{'':<44}fix: {finding.fix}")
 
 
 def _findings() -> Iterator[Finding]:
@@ -52,9 +53,21 @@ def _findings() -> Iterator[Finding]:
     yield check_caddy(Path(sys.executable).with_name("caddy"))
     yield check_port(settings.ENV.port, ours=answers)
     if settings.ENV.vm_backend == "libvirt":
-        root = Path(settings.ROOT)
-        yield from check_host(CheckTarget(root, settings.ENV.kit_dir, Path(settings.STATE), settings.ENV.libvirt_uri))
+        yield from check_host(_target())
         yield _default_image()
+
+
+def _target() -> CheckTarget:
+    env = settings.ENV
+    return CheckTarget(
+        root=Path(settings.ROOT),
+        kit_dir=env.kit_dir,
+        state=Path(settings.STATE),
+        libvirt_uri=env.libvirt_uri,
+        instance=env.instance,
+        machines_dir=env.machines_dir,
+        uids=UidRange(env.machine_uid_first, env.subnet),
+    )
 
 
 def _database() -> Finding:

@@ -1,0 +1,157 @@
+"""Limits of a machine's process by control groups: memory, processes, and its share of CPU and disk.
+
+They are applied while its CPUs are stopped, before they run for the first time or again, and they last as long as the
+process. Weights are set by libvirt, the others in the machine's group itself: libvirt has no setting for the number of
+processes (with cgroup v1 not even a group), and would save a limit of memory with the memory, from which a host without
+CAP_SYS_RESOURCE could not restore it (libvirt raises the limit of locked memory first).
+
+A limit that the host does not support is logged once, and `make doctor` shows it; machines run without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from vmbackend.libvirt.confinement import processes_of
+from vmbackend.libvirt.domain import name_for
+from vmbackend.libvirt.domainxml import TRANSLATION_CACHE_MB, vcpus_for
+from vmbackend.libvirt.record import Record
+from vmbackend.libvirt.settings import LibvirtSettings
+
+log = logging.getLogger(__name__)
+
+CGROUPS = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+# What a process needs besides its guest's memory and translated code; the measurements are in the decisions.
+_OVERHEAD_MB, _OVERHEAD_VCPU_MB = 256, 8
+# QEMU's own threads and at most 64 for disk requests; the virtual CPUs come on top.
+_THREADS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLimits:
+    """The limits of one machine. Weights are relative to those of other machines, by the number of CPUs."""
+
+    memory_mb: int
+    pids: int
+    cpu_weight: int
+    io_weight: int
+
+
+def limits_for(cpus: float, memory_mb: int, *, emulated: bool) -> MachineLimits:
+    """The limits of a machine of this size."""
+    vcpus = vcpus_for(cpus)
+    overhead = _OVERHEAD_MB + _OVERHEAD_VCPU_MB * vcpus + (TRANSLATION_CACHE_MB if emulated else 0)
+    return MachineLimits(
+        memory_mb=memory_mb + overhead,
+        pids=_THREADS + vcpus,
+        cpu_weight=_between(2, int(cpus * (100 if is_unified() else 1024)), 10_000),
+        io_weight=_between(100, int(cpus * 100), 1000),
+    )
+
+
+class Limits:
+    """Applies limits to one instance's machines."""
+
+    def __init__(self, settings: LibvirtSettings) -> None:
+        self._uids = settings.uids
+        self._instance = settings.instance
+        self._disabled = settings.is_test
+        self._missing: set[str] = set()
+
+    def apply(self, target: Any, record: Record, *, emulated: bool) -> None:
+        """Limit the process of a machine whose CPUs are stopped. Never fails."""
+        if self._disabled:
+            return
+        limits = limits_for(record.cpus, record.memory_mb, emulated=emulated)
+        live = libvirt.VIR_DOMAIN_AFFECT_LIVE
+        self._try("memory", lambda: self._limit_memory(record, limits.memory_mb))
+        self._try("processes", lambda: self._limit_processes(record, limits.pids))
+        self._try("CPU weights", lambda: target.setSchedulerParametersFlags({"cpu_shares": limits.cpu_weight}, live))
+        self._try("I/O weights", lambda: target.setBlkioParameters({"weight": limits.io_weight}, live))
+
+    def remove_groups(self, machine_id: str = "") -> None:
+        """Remove the groups of machines without a process: of one machine, or of all. Idempotent."""
+        wanted = _group_name(name_for(self._instance, machine_id))
+        for group in CGROUPS.glob("pids/machine*/*"):
+            if wanted in group.name.replace("\\x2d", "-"):
+                with suppress(OSError):
+                    group.rmdir()  # refused while a process is in it
+
+    def _limit_memory(self, record: Record, megabytes: int) -> None:
+        file = "memory.max" if is_unified() else "memory.limit_in_bytes"
+        for _, group in self._groups(record, "memory"):
+            (group / file).write_text(f"{megabytes << 20}\n")
+
+    def _limit_processes(self, record: Record, limit: int) -> None:
+        for pid, group in self._groups(record, "pids"):
+            if not is_unified():
+                group.mkdir(parents=True, exist_ok=True)
+            elif not (group / "pids.max").exists():
+                (group.parent / "cgroup.subtree_control").write_text("+pids\n")
+            (group / "pids.max").write_text(f"{limit}\n")
+            if not is_unified():
+                (group / "cgroup.procs").write_text(f"{pid}\n")
+
+    def _groups(self, record: Record, controller: str) -> list[tuple[int, Path]]:
+        """The machine's processes, with their groups. Raises OSError if there are none."""
+        pids = processes_of(self._uids.machine(record.ip))
+        found = [(pid, group) for pid in pids if (group := machine_group(pid, controller)) is not None]
+        if not found:
+            raise OSError("the machine has no control group")
+        return found
+
+    def _try(self, what: str, apply: Callable[[], object]) -> None:
+        try:
+            apply()
+        except (libvirt.libvirtError, OSError) as error:
+            log.debug("limit of %s: %s", what, error)
+            if what not in self._missing:
+                self._missing.add(what)
+                log.warning("this host's control groups do not support limits of %s: machines run without", what)
+
+
+def machine_group(pid: int, controller: str) -> Path | None:
+    """The directory of a machine's control group; that of `pids` need not exist with cgroup v1.
+
+    None if libvirt has made no group for it. Raises OSError if the process ended.
+    """
+    wanted = "memory" if controller == "pids" else controller
+    for row in (_PROC / str(pid) / "cgroup").read_text().splitlines():
+        _, controllers, path = row.split(":", 2)
+        parts = path.strip("/").split("/")
+        # libvirt's own groups are below the machine's.
+        found = next((number for number, part in enumerate(parts) if is_machine_group(part)), None)
+        if found is None:
+            continue
+        if is_unified():
+            return CGROUPS.joinpath(*parts[: found + 1])
+        if wanted in controllers.split(","):
+            return CGROUPS.joinpath(controller, *parts[: found + 1])
+    return None
+
+
+def is_machine_group(name: str) -> bool:
+    """Whether libvirt made the group for a machine: by itself, or by systemd."""
+    return name.endswith(".libvirt-qemu") or (name.startswith("machine-qemu") and name.endswith(".scope"))
+
+
+def is_unified() -> bool:
+    """Whether the host has cgroup v2 only."""
+    return (CGROUPS / "cgroup.controllers").exists()
+
+
+def _group_name(domain: str) -> str:
+    """The part of a group's name that libvirt makes of the domain's: without what a host name cannot contain."""
+    return domain.replace("_", "")
+
+
+def _between(lowest: int, value: int, highest: int) -> int:
+    return max(lowest, min(value, highest))

@@ -1,0 +1,70 @@
+"""What happens around the start of a machine's process, whether it is cold or restores saved memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt.confinement import Confinement
+from vmbackend.libvirt.limits import Limits
+from vmbackend.libvirt.machine_port import MachinePort
+from vmbackend.libvirt.record import MachineDir, Record
+from vmbackend.libvirt.settings import LibvirtSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StartHooks:
+    """`port` is the machine's network. `limit` limits its process, before its CPUs run.
+
+    `confined_xml`: the XML of saved memory as it must be restored; None: as it was saved.
+    """
+
+    port: MachinePort
+    limit: Callable[[Any], None]
+    confined_xml: Callable[[str], str | None]
+
+
+class Confiner:
+    """Confines the processes of one instance's machines: their users, files and limits."""
+
+    def __init__(self, settings: LibvirtSettings) -> None:
+        self.access = Confinement(settings)
+        self._limits = Limits(settings)
+        self._emulated = False
+
+    def open(self, domain_type: str) -> None:
+        """Before libvirt is opened. Raises BackendUnavailable."""
+        self._emulated = domain_type == "qemu"
+        try:
+            self.access.open(kvm=domain_type == "kvm")
+        except OSError as error:
+            log.exception("confinement")
+            raise BackendUnavailable("The host's folders cannot be prepared for machines (is this root?).") from error
+        self._limits.remove_groups()
+
+    def hooks(self, files: MachineDir, record: Record, port: MachinePort) -> StartHooks:
+        """Give the machine its files, for a start that follows. Raises BackendUnavailable."""
+        self.access.give_files(files, record.ip)
+        return StartHooks(
+            port=port,
+            limit=partial(self.limit, record),
+            confined_xml=partial(self.access.confined_xml, ip=record.ip),
+        )
+
+    def limit(self, record: Record, target: Any) -> None:
+        """Limit a process whose CPUs are stopped. Never fails."""
+        self._limits.apply(target, record, emulated=self._emulated)
+
+    def remove_groups(self, machine_id: str) -> None:
+        """Remove what `limit` made, once the process has ended."""
+        self._limits.remove_groups(machine_id)
+
+    def uninstall(self) -> None:
+        """Remove the instance's mounts."""
+        self.access.uninstall()
