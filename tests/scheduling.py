@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-# Folder or file -> group. These make a network namespace whose addresses depend on an instance's id.
-GROUPS = {"tests/vm/test_network.py": "internet", "tests/vmbackend/policy/": "internet"}
+# Folder or file -> group. The first two make a network namespace whose addresses depend on an instance's id; those of
+# tests/served share an instance.
+GROUPS = {"tests/vm/test_network.py": "internet", "tests/vmbackend/policy/": "internet", "tests/served/": "served"}
 # A long file that comes last leaves the other cores idle.
 LONGEST_FIRST = (
     "tests/vm/test_faults.py",

@@ -44,7 +44,19 @@ class InfoObject(ResponseSerializer):
     status = s.ChoiceField(Status.choices)
     is_running = s.BooleanField()
     user_requested_stop = s.BooleanField()
+    health = s.ChoiceField(
+        ["ok", "unresponsive"],
+        allow_null=True,
+        help_text="`unresponsive`: the services of the running guest have not answered for a minute. Null where it "
+        "does not run.",
+    )
+    unresponsive_since = Timestamp(allow_null=True)
     error = Failure(allow_null=True, source="failure", help_text="Why the last operation failed, if it did.")
+
+    def read_health(self, row: Workspace) -> str | None:
+        if row.status != Status.RUNNING:
+            return None
+        return "unresponsive" if row.unresponsive_since else "ok"
 
 
 class AccessObject(ResponseSerializer):

@@ -26,7 +26,7 @@ def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] |
     nothing, where another one was first.
     """
     allowed = ALLOWED[to] if leaving is None else leaving & ALLOWED[to]
-    fields = {"ready": False, "updated_at": timezone.now(), **fields, "status": to}
+    fields = {"ready": False, "unresponsive_since": None, "updated_at": timezone.now(), **fields, "status": to}
     changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
     if not changed:
         raise TransitionLost(f"{workspace.pk} cannot become {to}")

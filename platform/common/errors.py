@@ -51,6 +51,12 @@ class InvalidJson(DomainError):
     message = "The body is not valid JSON."
 
 
+class BodyEndedEarly(InvalidJson):
+    """The connection ended before the body did; nothing was done (wire contract, section 1)."""
+
+    message = "The body ended early: it has fewer bytes than Content-Length says, or no last chunk. Send it again."
+
+
 class NotFound(DomainError):
     code = "not_found"
     status = 404

@@ -1,4 +1,6 @@
-"""The outermost middleware: request id, JSON for exceptions that no view handled, the body limit by Content-Length."""
+"""The outermost middleware: request id, JSON for exceptions that no view handled, bodies that are too large or that end
+early.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.conf import settings
 from django.core.exceptions import SuspiciousOperation
-from django.http import HttpRequest
+from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
 from common import errors
@@ -32,7 +35,7 @@ class ApiMiddleware:
         request_id = begin_request(request.headers.get("X-Request-ID"))
         if self.is_async:
             return self._async_call(request, request_id)
-        response = refusal(request) or self.get_response(request)
+        response = refusal(request) or refuse_incomplete_body(request) or self.get_response(request)
         response["X-Request-ID"] = request_id
         return response
 
@@ -55,6 +58,22 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
     except SuspiciousOperation as exc:
         return error_response(as_domain_error(exc))
     return refuse_large_body(request)
+
+
+def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
+    """400 where the connection ended before the body did, so that no view does less than the client asked for, or more.
+
+    For WSGI. The body is read here, as many views do not look at theirs. Under ASGI it is complete before any
+    middleware runs, or the request ends. Bodies of files, which may be larger than memory, are read by their view.
+    """
+    limit = body_limit(request.path, request.content_type or "")
+    if request.META.get("CONTENT_LENGTH", "") in ("", "0") or limit > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+        return None
+    try:
+        _ = request.body
+    except UnreadablePostError as exc:
+        return error_response(as_domain_error(exc))
+    return None
 
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, JsonResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
@@ -95,6 +95,7 @@ _TRANSLATIONS: tuple[tuple[Any, Callable[[Any], errors.DomainError]], ...] = (
     ((drf.UnsupportedMediaType, drf.NotAcceptable), lambda exc: errors.UnsupportedMediaType()),
     (drf.Throttled, lambda exc: errors.RateLimited(headers={"Retry-After": str(int(exc.wait or 1))})),
     (RequestDataTooBig, lambda exc: errors.PayloadTooLarge()),
+    (UnreadablePostError, lambda exc: errors.BodyEndedEarly()),
     (SuspiciousOperation, lambda exc: errors.ValidationError("The request is malformed.")),
 )
 

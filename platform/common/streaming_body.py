@@ -16,7 +16,7 @@ from django.conf import settings
 from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest
 
-from common.errors import DomainError
+from common.errors import BodyEndedEarly, DomainError
 
 RAW = "application/octet-stream"
 CHUNK_BYTES = 240 * 1024  # what one request to a guest's file server carries
@@ -40,12 +40,10 @@ class RequestStalled(DomainError):
     message = "The request body stalled."
 
 
-class ClientDisconnected(DomainError):
-    """The client closed the connection while its body was read; no client gets this response."""
-
-    code = "request_aborted"
-    status = 400
-    message = "The client disconnected."
+class ClientDisconnected(BodyEndedEarly):
+    """The client closed the connection while its body was read. The server has closed it too, so no client gets this
+    response.
+    """
 
 
 class StreamingBody:

@@ -31,7 +31,11 @@ def _use_django_logging(**kwargs: Any) -> None:
 
 @worker_init.connect
 def _open_host(**kwargs: Any) -> None:
-    """In vmhost: open the hypervisor. Where that fails the process ends, and its supervisor starts it again."""
+    """In vmhost: open the hypervisor. Where that fails the process ends, and its supervisor starts it again.
+
+    Whatever fails: Celery logs any exception of this handler but SystemExit and goes on, with a worker that takes the
+    host's tasks and can carry out none.
+    """
     from vmbackend.errors import BackendError
     from workspaces.host import process
 
@@ -40,6 +44,9 @@ def _open_host(**kwargs: Any) -> None:
             process.open_host()
         except BackendError as exc:
             logger.error("vmhost cannot start: %s", exc)
+            raise SystemExit(1) from exc
+        except Exception as exc:  # a full disk: of the database, of the state folder
+            logger.exception("vmhost cannot start")
             raise SystemExit(1) from exc
 
 

@@ -54,6 +54,7 @@ ADMIN_MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "config.page_policies.admin_policy",
     "accounts.login.answer_refused_logins",
 ]
 # The admin's middleware is there, in AdminOnlyMiddleware, where these checks do not look.

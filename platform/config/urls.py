@@ -2,10 +2,11 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
 from config.app_list import url_modules
 from config.health import healthz
+from config.page_policies import docs_page
 
 handler400 = "common.responses.bad_request"
 handler404 = "common.responses.not_found"
@@ -14,7 +15,8 @@ handler500 = "common.responses.server_error"
 urlpatterns = [
     path("healthz", healthz),
     path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
-    path("docs", SpectacularSwaggerView.as_view(url_name="openapi")),
+    # Its script is a file of its own, which the page's policy allows.
+    path("docs", docs_page(SpectacularSwaggerSplitView.as_view(url_name="openapi", url_self="/docs"))),
     path("admin/", admin.site.urls),
     *[path("", include(module)) for module in url_modules()],
 ]

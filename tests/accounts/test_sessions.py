@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
@@ -82,7 +82,6 @@ def test_sessions_stored_under_their_own_keys_are_ended_by_the_migration(staff: 
     assert not Session.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
 def test_asynchronous_code_stores_hashes_too() -> None:
     async def work() -> str:
         store = SessionStore()
@@ -91,5 +90,5 @@ def test_asynchronous_code_stores_hashes_too() -> None:
         assert await SessionStore(store.session_key).aget("note") == 1
         return str(store.session_key)
 
-    key = asyncio.run(work())
+    key = async_to_sync(work)()
     assert Session.objects.get().pk == stored_key(key)

@@ -34,11 +34,13 @@ def main() -> int:
         report.say(f"instance {world.instance.id} in {world.instance.state}")
         try:
             Run(world, seed=seed, seconds=given.minutes * 60, kinds=kinds).carry_out()
+        except (Exception, KeyboardInterrupt) as error:
+            report.record_check("the run comes to its end", [repr(error)])
         finally:
             report.add_log_errors(world.instance.instance.log_dir)
             if given.logs:
                 shutil.copytree(world.instance.instance.log_dir, given.logs, dirs_exist_ok=True)
-    report.say(report.summary())
+            report.say(report.summary())
     return 1 if report.violations else 0
 
 

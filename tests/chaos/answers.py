@@ -122,7 +122,7 @@ def documented_errors() -> dict[str, frozenset[int]]:
     for name, (_, code, _) in classes.items():
         if code and (status := _status_of(name, classes)):
             errors.setdefault(code, set()).add(status)
-    for code, status in re.findall(r'"code": "(\w+)"[^`]*` (\d{3})', TEMPLATE.read_text()):
+    for code, status in re.findall(r'import error (\w+) "[^"]*" (\d{3})', TEMPLATE.read_text()):
         errors.setdefault(code, set()).add(int(status))
     return {code: frozenset(statuses) for code, statuses in errors.items()}
 

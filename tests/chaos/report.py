@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-MOST_SHOWN = 60
+MOST_OF_ONE = 8  # violations of one invariant that are shown
+MOST_LOG_ERRORS = 20
 # The last line of a traceback.
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: .*)?$")
 
@@ -25,6 +26,7 @@ class Report:
         self.checks: Counter[str] = Counter()
         self.violations: list[str] = []
         self.log_errors: Counter[str] = Counter()
+        self.found: Counter[str] = Counter()
         self._known: set[str] = set()
         self._begun = time.monotonic()
         self._lock = threading.Lock()
@@ -50,15 +52,18 @@ class Report:
         with self._lock:
             self.checks[invariant] += checked
         for problem in problems:
-            self._violate(f"{invariant}: {problem}")
+            self._violate(invariant, f"{invariant}: {problem}")
 
-    def _violate(self, text: str) -> None:
+    def _violate(self, invariant: str, text: str) -> None:
         with self._lock:
             if text in self._known:
                 return
             self._known.add(text)
+            self.found[invariant] += 1
             self.violations.append(f"{self._seconds():7.1f} {text}")
-        self.say(f"VIOLATION {text}")
+            shown = self.found[invariant] <= MOST_OF_ONE
+        if shown:
+            self.say(f"VIOLATION {text}")
 
     def _seconds(self) -> float:
         return time.monotonic() - self._begun
@@ -82,9 +87,11 @@ class Report:
         lines += ["", f"checks: {self.checks.total()}"]
         lines += [f"  {count:6} {name}" for name, count in sorted(self.checks.items())]
         lines += ["", f"exceptions in the logs: {self.log_errors.total()}"]
-        lines += [f"  {count:6} {text}" for text, count in self.log_errors.most_common(MOST_SHOWN // 3)]
+        lines += [f"  {count:6} {text}" for text, count in self.log_errors.most_common(MOST_LOG_ERRORS)]
         lines += ["", f"violations: {len(self.violations)}"]
-        lines += [f"  {text}" for text in self.violations[:MOST_SHOWN]]
+        lines += [f"  {count:6} {name}" for name, count in self.found.most_common()]
+        for name in self.found:
+            lines += [f"  {text}" for text in self.violations if text[8:].startswith(f"{name}: ")][:MOST_OF_ONE]
         return "\n".join(lines)
 
     def _operation_rows(self) -> list[str]:

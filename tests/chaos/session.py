@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -21,6 +22,8 @@ from tests.chaos.report import Report
 TIMEOUT = httpx.Timeout(80, connect=5)
 # A quiet stream is left before its first heartbeat.
 STREAM_TIMEOUT = httpx.Timeout(6, connect=5)
+# After a request without an answer.
+WAIT_SECONDS = 0.3
 _numbers = itertools.count(1)
 
 
@@ -51,6 +54,7 @@ class Session:
             answer = Answer(response.status_code, response.content, dict(response.headers))
         except httpx.HTTPError:
             answer = Answer(0)
+            time.sleep(WAIT_SECONDS)
         self.check(name, sent, answer)
         return answer
 

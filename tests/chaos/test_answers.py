@@ -76,6 +76,7 @@ def test_the_documented_errors_are_those_of_the_classes_and_of_the_edge() -> Non
     errors = documented_errors()
     assert errors["guest_disk_full"] == errors["vm_missing"] == {409}  # a status that is inherited
     assert errors["service_unavailable"] == {503}
+    assert errors["payload_too_large"] == {413}
     assert "backend_unavailable" not in errors
 
 

@@ -200,24 +200,27 @@ class TestInstance:
 
 
 @contextmanager
-def new_instance(parent: Path = Path("/tmp"), **settings: str) -> Iterator[TestInstance]:
-    """An instance that is not started yet; removed at the end, however the run ends."""
+def new_instance(parent: Path = Path("/tmp"), *, images: bool = True, **settings: str) -> Iterator[TestInstance]:
+    """An instance that is not started yet, in a folder of `parent`; removed at the end, however the run ends. `images`:
+    with those of the tests in its local store.
+    """
     # Short: socket paths have 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="mvi-", dir=parent))
     try:
-        with instance_in(folder, **settings) as made:
+        with instance_in(folder, images=images, **settings) as made:
             yield made
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def instance_in(folder: Path, **settings: str) -> Iterator[TestInstance]:
+def instance_in(folder: Path, *, images: bool = True, **settings: str) -> Iterator[TestInstance]:
     """The same in a folder of the caller's, who removes it; where the run is killed, it is removed and unmounted."""
     with _watched(folder):
         made = TestInstance(folder, **settings)
         try:
-            add_images(made.settings.images_dir / "oci", folder)
+            if images:
+                add_images(made.settings.images_dir / "oci", folder)
             yield made
         finally:
             made.remove()

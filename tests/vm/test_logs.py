@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -100,8 +101,12 @@ def test_a_log_is_followed_through_rotation_and_through_the_death_of_the_streams
     assert listed["counter.log.1"] > 500_000
     assert sum(size for name, size in listed.items() if name.startswith("counter")) <= 4_000_000
     assert len(lines(api, made, "counter", 2000)) > 900
-    raw = api.http.get(f"/workspace/{made}/logs/file/counter.log.1")
+    path = f"/workspace/{made}/logs/file/counter.log.1"
+    raw = api.http.get(path, headers={"Accept": "text/plain"})
     assert (raw.status_code, len(raw.content)) == (200, listed["counter.log.1"])
+    part = api.http.get(path, headers={"Accept": "text/plain", "Range": "bytes=-100"})
+    assert (part.status_code, part.content) == (206, raw.content[-100:])
+    assert api.call("GET", path)["content"].encode() == raw.content
 
 
 def test_a_guest_that_talks_without_end_fills_no_disk_and_breaks_no_stream(instance: TestInstance, api: Api) -> None:
@@ -148,6 +153,10 @@ def test_logs_are_cleared_under_open_streams(instance: TestInstance, api: Api) -
 def test_the_main_programs_output_is_logged(api: Api) -> None:
     made = api.create(cmd=["sh", "-c", "echo out; echo err >&2; exec sleep 600"])["id"]
     until(lambda: lines(api, made, "cmd") == ["out", "err"], 20, "both streams are in the log")
+    entries = api.call("GET", f"/workspace/{made}/logs", params={"source": "cmd"})["logs"]
+    assert [entry["stream"] for entry in entries] == ["stdout", "stderr"]
+    ages = [time.time() - datetime.fromisoformat(entry["timestamp"]).timestamp() for entry in entries]
+    assert all(-5 < age < 120 for age in ages), "the times of the guest's logger"
     with stream(api, f"/workspace/{made}/logs/stream/cmd") as found:
         assert [next(found).data["line"] for _ in range(2)] == ["out", "err"]
     api.power(made, "stop")

@@ -102,7 +102,7 @@ def test_totals_never_decrease_whatever_ends_or_dies(instance: TestInstance, api
     os.kill(machine_pids(instance)[key], signal.SIGKILL)
     instance.kill("vmhost")
     look()
-    assert api.settles(key)["status"] == "stopped"
+    until(lambda: api.get(key)["status"] == "stopped", 60, "the death is seen")
     look()
     row = instance.query(f"SELECT total_cpu_time_ns FROM workspaces_usage WHERE workspace_id = '{key}'")
     assert 0 < row[0][0] <= shown["total_cpu_time_ns"]

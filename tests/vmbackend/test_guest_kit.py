@@ -175,19 +175,22 @@ def test_the_exit_of_the_main_process_is_reported_and_powers_off(start: Start) -
     machine.close()
     again = start()
     assert again.line() == "ready"
-    assert run(again, "cat /var/log/workspace/cmd.log") == [(0, "secret\n1000\n/home/dev\n")]
+    assert run(again, harness.log_text("cmd")) == [(0, "secret\n1000\n/home/dev\n")]
     assert "recovery" not in again.console()
 
 
 def test_output_just_before_the_exit_of_the_main_process_is_logged(start: Start) -> None:
-    """The pipe is full when the process exits: the machine must read it before it powers off."""
+    """The pipe is full when the process exits: the machine must read it before it powers off.
+
+    The line becomes eight records, each with a prefix of 40 bytes.
+    """
     machine = start(cmd=("sh", "-c", "head -c 60000 /dev/zero; echo last"))
     assert [machine.line(), machine.line()] == ["ready", "exit 0 0"]
     machine.wait_off()
     machine.close()
     again = start()
     assert again.line() == "ready"
-    assert run(again, "stat -c %s /var/log/workspace/cmd.log") == [(0, "60005\n")]
+    assert run(again, "stat -c %s /var/log/workspace/cmd.log") == [(0, f"{60004 + 8 * (40 + 1)}\n")]
 
 
 def test_a_main_process_ended_by_a_signal_has_a_code_above_128(start: Start) -> None:
@@ -204,7 +207,7 @@ def test_a_main_process_that_cannot_start_exits_with_127(start: Start) -> None:
 def test_the_main_process_gets_sigterm_at_the_power_button(start: Start) -> None:
     machine = start(cmd=("sh", "-c", "trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.1; done"))
     assert machine.line() == "ready"
-    wait_for_output(machine, "cat /var/log/workspace/cmd.log", "up\n")
+    wait_for_output(machine, harness.log_text("cmd"), "up\n")
     machine.qmp("system_powerdown")
     assert machine.line() == "exit 9 0"
     assert machine.wait_off() < 5

@@ -83,6 +83,27 @@ class TestEvents:
         assert [event.kind for event in reported] == [EventKind.READY, EventKind.MAIN_EXITED, EventKind.STOPPED]
         assert Events(4096).last_run(files)[0] == Status(ready=True, exit_code=3)
 
+    def test_a_guest_that_repeats_itself_is_heard_once(self, channels, files, reported, monkeypatch):
+        written = []
+        store = MachineDir.write_status
+
+        def write_status(directory, status):
+            written.append(status)
+            store(directory, status)
+
+        monkeypatch.setattr(MachineDir, "write_status", write_status)
+        channels.begin_start(files, wake=False)
+        channels.report_started("m1")
+        before = len(written)
+        self._write_pipe(files, b"ready\n" * 2000 + b"exit 7 0\n" + b"exit 8 0\nready\n" * 2000)
+        channels.report_stopped("m1", StopReason.SHUTDOWN)
+        _wait_until(lambda: not files.read_status().running)
+        assert [(event.kind, event.exit_code) for event in reported[:2]] == [
+            (EventKind.READY, None), (EventKind.MAIN_EXITED, 7),
+        ]  # fmt: skip
+        assert len(reported) == 3
+        assert len(written) - before == 3
+
     @pytest.mark.host
     def test_what_a_guest_reports_counts_although_a_full_disk_cannot_store_it(self, channels, files, short, reported):
         with small_disk(short, 1) as disk:

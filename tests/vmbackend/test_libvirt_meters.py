@@ -238,9 +238,13 @@ def test_invalid_file_system_info_raises_guest_unreachable(
         make_meters(FakeConnection(one=RUNNING), tmp_path).guest_disk("one", 1)
 
 
+FSINFO = '{"return": [{"mountpoint": "/run/kit/data", "used-bytes": 5, "total-bytes": 10}]}'
+
+
 @pytest.mark.parametrize(
-    "answer", ["", "{", "[]", "7", '{"return": ' + "[" * 100_000, '{"return": ' + "9" * 5000 + "}"],
-    ids=["empty", "half", "list", "number", "deep", "long"],
+    "answer",
+    ["", "{", "[]", "7", '{"return": ' + "[" * 100_000, '{"return": ' + "9" * 5000 + "}", FSINFO + " " * 65536],
+    ids=["empty", "half", "list", "number", "deep", "long number", "long"],
 )  # fmt: skip
 def test_an_invalid_agent_reply_raises_guest_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,8 @@ def test_a_workload_gets_its_environment_directory_and_user(start: Start) -> Non
             working_dir="/home",
         )
     )
-    wait_for_output(machine, "cat /var/log/workspace/own.log", "machine own guest-1\n1000\n/tmp\nbad\n")
-    wait_for_output(machine, "cat /var/log/workspace/plain.1-x_.log", "machine machine guest-1\n12\n/home\nbad\n")
+    wait_for_output(machine, harness.log_text("own"), "machine own guest-1\n1000\n/tmp\nbad\n")
+    wait_for_output(machine, harness.log_text("plain.1-x_"), "machine machine guest-1\n12\n/home\nbad\n")
     assert "bad" not in machine.console()
 
 
@@ -101,9 +102,9 @@ def test_workloads_that_cannot_start_do_not_affect_the_machine(start: Start, wai
         )
     )
     assert time.monotonic() - begun < 15
-    wait_for_output(machine, "cat /var/log/workspace/good.log", "here\n")
+    wait_for_output(machine, harness.log_text("good"), "here\n")
     time.sleep(2)
-    logs = [run(machine, f"cat /var/log/workspace/{name}.log")[0][1] for name in ("program", "user", "directory")]
+    logs = [run(machine, harness.log_text(name))[0][1] for name in ("program", "user", "directory")]
     assert logs[0].count("guest: cannot start /not/there") >= 2
     assert logs[1].count("guest: no such user: nobody-here") >= 2
     assert logs[2] == "guest: cannot enter /not/there: No such file or directory\n"
@@ -113,7 +114,7 @@ def test_in_an_empty_image_workloads_fail_and_the_machine_keeps_running(start: S
     machine = wait_ready(start(empty_image, workloads=(Workload("web", ("web",)),), wait_for_init=True))
     wait_for_output(
         machine,
-        "/run/kit/bin/busybox head -n 1 /var/log/workspace/web.log",
+        f"{harness.log_text('web')} | /run/kit/bin/busybox head -n 1",
         "guest: cannot start web: No such file or directory\n",
     )
 
@@ -134,14 +135,12 @@ def test_workloads_get_sigterm_at_the_power_button(start: Start) -> None:
         script("resting", "exit 1", restart_delay=600),
     )
     machine = wait_ready(start(workloads=workloads, wait_for_init=True))
-    wait_for_output(machine, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log", "up\nup\n")
+    wait_for_output(machine, harness.log_text("polite", "polite-too"), "up\nup\n")
     machine.qmp("system_powerdown")
     assert machine.wait_off() < 3
     machine.close()
     again = wait_ready(start())
-    assert run(again, "cat /var/log/workspace/polite.log /var/log/workspace/polite-too.log")[0][1] == (
-        "up\nbye\nup\nbye\n"
-    )
+    assert run(again, harness.log_text("polite", "polite-too"))[0][1] == ("up\nbye\nup\nbye\n")
 
 
 def test_an_entrypoint_that_waits_for_its_restart_does_not_delay_power_off(start: Start) -> None:
@@ -163,7 +162,7 @@ def test_the_exit_of_the_main_process_ends_the_workloads(start: Start) -> None:
     assert machine.line() == "exit 4 0"
     assert machine.wait_off() < 5
     machine.close()
-    assert run(wait_ready(start()), "cat /var/log/workspace/other.log")[0][1] == "bye\n"
+    assert run(wait_ready(start()), harness.log_text("other"))[0][1] == "bye\n"
 
 
 def test_logs_of_a_chatty_workload_are_rotated(start: Start) -> None:
@@ -230,14 +229,43 @@ def test_logs_of_earlier_starts_stay_or_go(start: Start) -> None:
         "cmd": ("sh", "-c", f"echo main; {FOREVER}"),
         "workloads": (script("kits", "echo one; exec sleep 999"), script("own", "echo one", log_path="/root/own.log")),
     }
-    names = "/var/log/workspace/cmd.log /var/log/workspace/kits.log /root/own.log"
     for keep, wanted in ((True, "main\none\none\n"), (True, "main\nmain\none\none\none\none\n")):
         machine = wait_ready(start(keep_logs=keep, **boot))
-        wait_for_output(machine, f"cat {names}", wanted)
+        wait_for_output(machine, f"{harness.log_text('cmd', 'kits')} /root/own.log", wanted)
         run(machine, "echo old > /var/log/workspace/boring; echo old > /root/own.log.2; /run/kit/bin/busybox sync")
         machine.qmp("system_powerdown")
         machine.wait_off()
         machine.close()
     machine = wait_ready(start(keep_logs=False, **boot))
-    wait_for_output(machine, f"cat {names}", "main\none\none\n")
+    wait_for_output(machine, f"{harness.log_text('cmd', 'kits')} /root/own.log", "main\none\none\n")
     assert run(machine, "ls /root; ls /var/log/workspace")[0][1] == "own.log\ncmd.log\nkits.log\n"
+
+
+def test_each_line_of_a_log_is_a_record_with_time_and_stream(start: Start) -> None:
+    script = "printf '%s' 'Name: '; sleep 1.5; echo bob; echo bad >&2; printf no >&2; exit 0"
+    begun = time.time()
+    machine = start(cmd=("sh", "-c", script))
+    assert [machine.line(), machine.line()] == ["ready", "exit 0 0"]
+    machine.wait_off()
+    machine.close()
+    again = wait_ready(start())
+    written = run(again, "cat /var/log/workspace/cmd.log")[0][1]
+    records = [line.split(" ", 3) for line in written.splitlines()]
+    assert [record[1:] for record in records if record[1] == "stdout"] == [
+        ["stdout", "P", "Name: "],
+        ["stdout", "F", "bob"],
+    ]
+    assert [record[1:] for record in records if record[1] == "stderr"] == [
+        ["stderr", "F", "bad"],
+        ["stderr", "P", "no"],
+    ]
+    times = [record[0] for record in records]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", found) for found in times)
+    assert times == sorted(times)
+    first = datetime.fromisoformat(f"{times[0][:23]}+00:00").timestamp()
+    assert begun - 2 < first < time.time() + 2
+
+
+def test_a_program_without_root_may_open_its_standard_error(start: Start) -> None:
+    machine = wait_ready(start(cmd=("sh", "-c", "echo bad > /dev/stderr; exec sleep 999"), user="dev"))
+    wait_for_output(machine, harness.log_text("cmd"), "bad\n")

@@ -21,6 +21,12 @@ from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.ssh import SSHGuestSession
 
 
+def log_text(*names: str) -> str:
+    """The command that prints the texts of the records in these logs. A line without blanks is printed as it is."""
+    paths = " ".join(f"/var/log/workspace/{name}.log" for name in names)
+    return f"/run/kit/bin/busybox cut -d' ' -f4- {paths}"
+
+
 @dataclass
 class Machine:
     """A running QEMU. `close` kills it in any state."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from tests.callers import Caller
@@ -14,10 +15,12 @@ from tests.workspaces.faults.injected import Scene
 from tests.workspaces.workspace_states import make
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, InvalidMachineState
+from workspaces.host import engine, process
 from workspaces.host.reconcile.operations import expire_operations
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.workspace import Mode, TtlAction
+from workspaces.operations import queue
 from workspaces.power import services as power
 from workspaces.reinstall import services as reinstall
 from workspaces.resources import services as resources
@@ -39,6 +42,28 @@ def test_a_failed_creation_that_cannot_be_destroyed_can_still_be_tried_again(api
     assert api.delete(f"/workspace/{made}/lifecycle").status_code == 503
     assert Workspace.objects.get(pk=made).status == "failed"
     assert api.post(f"/workspace/{made}/provisioning/retry").status_code == 202
+
+
+@pytest.mark.parametrize("step", [0, -1], ids=["first", "last"])
+def test_an_operation_that_a_full_disk_interrupts_is_carried_out_once_there_is_room(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    made = make(api, vmhost, Status.RUNNING)
+    full_at, record_step = engine.KINDS["stop"].steps[step][0], queue.record_step
+
+    def record_on_full_disk(operation: Operation, name: str) -> None:
+        if name == full_at and operation.attempt == 1:
+            raise OperationalError("database or disk is full")
+        record_step(operation, name)
+
+    monkeypatch.setattr(queue, "record_step", record_on_full_disk)
+    power.workspace_stop(workspace=Workspace.objects.get(pk=made), actor="owner")
+    vmhost.settle()
+    assert Workspace.objects.get(pk=made).status == "stopping"
+    process.reconcile(vmhost.runtime)
+    vmhost.settle()
+    assert Workspace.objects.get(pk=made).status == "stopped"
+    assert vmhost.driver.state(made) is MachineState.OFF
 
 
 def test_a_destroy_past_its_deadline_leaves_a_failed_creation_failed(api: Caller, vmhost: FakeHost) -> None:

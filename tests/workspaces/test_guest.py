@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.utils import timezone
 
 from tests.callers import Caller
@@ -158,9 +160,13 @@ def test_logs_of_a_stopped_workspace_are_there_and_of_a_machine_that_never_was_e
 def test_a_guest_that_goes_away_in_a_call_is_reported_as_what_became_of_it(
     api: Caller, made: str, monkeypatch: pytest.MonkeyPatch, route: str, now: Status | None, status: int, code: str
 ) -> None:
-    async def away(*args: Any, **more: Any) -> None:
+    def change() -> None:
         row = Workspace.objects.filter(pk=made)
-        await (row.adelete() if now is None else row.aupdate(status=now))
+        _ = row.delete() if now is None else row.update(status=now)
+        connections.close_all()
+
+    async def away(*args: Any, **more: Any) -> None:
+        await asyncio.to_thread(change)
         raise GuestUnreachable("The connection was lost.")
 
     for name in ("execute", "list_directory", "sync"):

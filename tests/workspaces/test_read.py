@@ -227,7 +227,8 @@ def test_an_operation_in_progress_is_readable(api: Caller, vmhost: FakeHost) -> 
     vmhost.release_tasks()
     vmhost.settle()
     assert shown()["info"] == {
-        "status": "stopped", "is_running": False, "user_requested_stop": True, "error": None,
+        "status": "stopped", "is_running": False, "user_requested_stop": True, "health": None,
+        "unresponsive_since": None, "error": None,
     }  # fmt: skip
     vmhost.hold_tasks()
     workspace_start(workspace=Workspace.objects.get(pk=made), actor="test")

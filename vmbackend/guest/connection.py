@@ -14,6 +14,8 @@ import asyncssh
 from vmbackend.errors import GuestUnreachable
 
 from .session import GuestAddress
+from .ssh_limits import CpuBudget, connect_guest
+from .ssh_process import GuestProcess
 from .translate import translate_errors
 
 # Part of every image with a terminal database.
@@ -61,6 +63,7 @@ class Connection:
         private_key: Path,
         settings: ConnectionSettings,
         login_limit: asyncio.Semaphore | None = None,
+        budget: CpuBudget | None = None,
     ) -> None:
         self._address = address
         self._private_key = private_key
@@ -68,6 +71,7 @@ class Connection:
         self._connection: asyncssh.SSHClientConnection | None = None
         self._connecting = asyncio.Lock()
         self._login_limit = login_limit or asyncio.Semaphore(1)
+        self._budget = budget or CpuBudget()
 
     async def close(self) -> None:
         """Close the connection. The next channel opens a new one."""
@@ -131,21 +135,20 @@ class Connection:
         with translate_errors():
             host_key = asyncssh.import_public_key(self._address.host_key)
             async with asyncio.timeout(settings.connect_timeout):
-                return await asyncssh.connect(
+                return await connect_guest(
                     self._address.ip,
                     self._address.port,
+                    self._budget,
                     username="root",
                     client_keys=[str(self._private_key)],
                     # Only the key of this machine: addresses are reused.
                     known_hosts=([host_key], [], []),
-                    server_host_key_algs=["ssh-ed25519"],
                     preferred_auth="publickey",
                     # The host user's SSH configuration and agent must not be used with a hostile guest.
                     config=None,
                     agent_path=None,
                     keepalive_interval=settings.keepalive_interval,
                     keepalive_count_max=settings.keepalive_count,
-                    compression_algs=None,
                 )
 
 
@@ -157,7 +160,7 @@ class _Opened:
 
     def __call__(self) -> asyncssh.SSHClientProcess[bytes]:
         self.called = True
-        return asyncssh.SSHClientProcess()
+        return GuestProcess()
 
 
 class CommandConnections:
@@ -168,9 +171,11 @@ class CommandConnections:
     of 100 did.
     """
 
-    def __init__(self, address: GuestAddress, private_key: Path, settings: ConnectionSettings) -> None:
+    def __init__(
+        self, address: GuestAddress, private_key: Path, settings: ConnectionSettings, budget: CpuBudget
+    ) -> None:
         # dropbear resets a sixth connection that has not logged in yet.
-        self._arguments = (address, private_key, settings, asyncio.Semaphore(2))
+        self._arguments = (address, private_key, settings, asyncio.Semaphore(2), budget)
         self._free = asyncio.Semaphore(settings.max_channels)
         self._reserved = asyncio.Semaphore(settings.reserved_channels)
         self._idle: list[Connection] = []

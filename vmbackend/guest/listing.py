@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from posixpath import join
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import asyncssh
 
@@ -21,12 +21,14 @@ from vmbackend.errors import GuestPathInvalid, GuestPathNotFound
 
 from .session import Entry
 from .sftp import FileChannel
+from .sftp_client import decode_attributes
 
 T = TypeVar("T")
 R = TypeVar("R")
 Names = Callable[[str], Awaitable[bytes]]
 
 _MAX_PATH = 4096  # Linux's PATH_MAX
+_MAX_NAME = 255  # and NAME_MAX
 # Up to this many entries a single scan of the directory is fastest.
 SMALL_DIRECTORY = 1000
 _AT_ONCE = 16
@@ -43,15 +45,12 @@ def check_path(path: str) -> None:
 
 def make_entry(name: str, path: str, found: asyncssh.SFTPAttrs) -> Entry:
     """The entry of these attributes; those that the server omits count as zero."""
-    mode = found.permissions or 0
-    return Entry(
-        name=name,
-        path=path,
-        type=_TYPES.get(stat.S_IFMT(mode), "other"),
-        size=found.size or 0,
-        mode=stat.S_IMODE(mode),
-        modified=float(found.mtime or 0),
-    )
+    return _entry(name, path, found.permissions or 0, found.size or 0, found.mtime or 0)
+
+
+def _entry(name: str, path: str, mode: int, size: int, modified: int) -> Entry:
+    kind = _TYPES.get(stat.S_IFMT(mode), "other")
+    return Entry(name=name, path=path, type=kind, size=size, mode=stat.S_IMODE(mode), modified=float(modified))
 
 
 async def list_directory(
@@ -69,34 +68,35 @@ async def list_directory(
         entries = await _stat_names(files, path, chosen)
     else:
         chosen, more = _page(found, limit, after)
-        entries = [found[name] for name in chosen]
+        entries = [_listed_entry(path, name, found[name]) for name in chosen]
     client = await files.client()
     return await _map_concurrently(entries, lambda one: _with_target(files, client, one)), more
 
 
-async def _scan(files: FileChannel, path: str) -> dict[str, Entry] | None:
-    """All entries, or None if there are more than SMALL_DIRECTORY."""
-    client = await files.client()
-    found: dict[str, Entry] = {}
+def _listed_entry(path: str, name: str, encoded: bytes) -> Entry:
+    found = decode_attributes(encoded)
+    return _entry(name, join(path, name), found.mode, found.size, found.modified)
+
+
+async def _scan(files: FileChannel, path: str) -> dict[str, bytes] | None:
+    """The encoded attributes of all entries by name, or None if there are more than SMALL_DIRECTORY."""
+    found: dict[str, bytes] = {}
     seen = 0
-    names = cast("AsyncIterator[asyncssh.SFTPName]", client.scandir(path))
-    async with aclosing(names):  # type: ignore[type-var]
-        while True:
-            try:
-                one = await files.request(anext(names), path)
-            except StopAsyncIteration:
-                return found
-            seen += 1
+    async with aclosing(files.scan(path)) as batches:
+        async for batch in batches:
+            seen += len(batch.names)
             if seen > SMALL_DIRECTORY + 2:  # with `.` and `..`
                 return None
-            name = str(one.filename)
-            if _is_name(name):
-                found[name] = make_entry(name, join(path, name), one.attrs)
+            for encoded_name, attributes in zip(batch.names, batch.attributes, strict=True):
+                name = encoded_name.decode("utf-8", "surrogateescape")
+                if _is_name(name):
+                    found[name] = attributes
+    return found
 
 
 def _is_name(name: str) -> bool:
     """Whether it is a valid name; a hostile server may send others."""
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name and len(name) <= _MAX_NAME
 
 
 def _split(listed: bytes) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _split(listed: bytes) -> Iterator[str]:
         start = end + 1
 
 
-def _page(names: Iterator[str] | dict[str, Entry], limit: int, after: str) -> tuple[list[str], bool]:
+def _page(names: Iterator[str] | dict[str, bytes], limit: int, after: str) -> tuple[list[str], bool]:
     chosen = heapq.nsmallest(limit + 1, (name for name in names if name > after))
     return chosen[:limit], len(chosen) > limit
 

@@ -175,13 +175,15 @@ class GuestSession(ABC):
 
     @abstractmethod
     async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
-        """Write atomically: readers see the old file or the complete new one. Returns the size in bytes.
+        """Write atomically: readers see the old file or the complete new one. Returns the size in bytes once the file
+        and its name are on the disk.
 
         Missing parents are created and stay; an existing file's mode and owner are kept if `mode` is None, its other
         hard links keep the old content; through a symbolic link its target is written. On any failure the old file
-        stays and the partial one is removed, by the guest if this process or the connection died (if the guest itself
-        dies, a file with a name beginning `.partial-` stays). Raises GuestPathInvalid (a directory or anything else
-        that is not a regular file, a link with a missing target, a read-only file system), GuestDiskFull.
+        stays and the partial one is removed, by the guest if this process or the connection died, at its next start if
+        the guest itself died. Raises GuestPathInvalid (a directory or anything else
+        that is not a regular file, a link with a missing target, a read-only file system), GuestDiskFull. If the
+        channel fails after the rename, GuestUnreachable is raised and the new file may be there.
         """
 
     @abstractmethod

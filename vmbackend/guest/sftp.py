@@ -1,9 +1,7 @@
 """The file side of a guest session: SFTP over an exec channel that runs the kit's sftp-server.
 
 dropbear's `sftp` subsystem path is compiled in and does not exist in images, so asyncssh's
-`SSHClientConnection.start_sftp_client` cannot be used. Besides opening the subsystem it calls
-`asyncssh.sftp.start_sftp_client(connection, loop, errors, reader, writer, encoding, errors, version)`, which is called
-here with the streams of an exec channel (asyncssh 2.24; a test fails if that changes).
+`SSHClientConnection.start_sftp_client` cannot be used; `sftp_client.py` has the client for the streams of a channel.
 
 Partial files of writes are tracked inside the guest, as links in a directory per channel. The shell that runs the
 server removes the tracked files after the server has exited, which happens when its channel closes or this process
@@ -15,23 +13,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from posixpath import basename, join
 from typing import TypeVar
 
 import asyncssh
-from asyncssh.sftp import start_sftp_client
 
 from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
 
 from .commands import KitPaths
 from .connection import Channel, Connection
+from .sftp_client import LimitedSFTPHandler, ListedNames, start_sftp
 from .translate import UNREACHABLE, translate_errors
 
 T = TypeVar("T")
-# SFTP version 3 is what OpenSSH's server speaks.
-_VERSION = 3
 # $1 the server, $2 the tracking directory, $3 busybox. The signals of a closed connection must not prevent the
 # clean-up.
 _SERVE = """trap "" HUP INT PIPE TERM
@@ -54,6 +50,7 @@ class FileChannel:
         self._waits: list[float] = []
         self._timeout = request_timeout
         self._client: asyncssh.SFTPClient | None = None
+        self._handler: LimitedSFTPHandler | None = None
         self._channel: Channel | None = None
         self._starting = asyncio.Lock()
 
@@ -117,6 +114,20 @@ class FileChannel:
             with suppress(GuestUnreachable):
                 await self.request(handle.close(), path)
 
+    async def scan(self, path: str) -> AsyncGenerator[ListedNames, None]:
+        """The entries of a directory, in the batches of the server. Use it within `aclosing`."""
+        await self.client()
+        handler = self._handler
+        if handler is None:
+            raise GuestUnreachable(UNREACHABLE)
+        handle = await self.request(handler.opendir(path.encode("utf-8", "surrogateescape")), path)
+        try:
+            while (batch := await self.request(handler.list_names(handle), path)).names:
+                yield batch
+        finally:
+            with suppress(BackendError):
+                await self.request(handler.close(handle), path)
+
     @asynccontextmanager
     async def tracked_partial(self, partial: str) -> AsyncIterator[None]:
         """Within the block the guest removes `partial` if the channel ends. Best effort: the guest may fail to."""
@@ -140,15 +151,8 @@ class FileChannel:
         try:
             with translate_errors():
                 async with asyncio.timeout(self._timeout):
-                    client = await start_sftp_client(
-                        channel.connection,
-                        asyncio.get_running_loop(),
-                        "replace",
-                        channel.process.stdout,
-                        channel.process.stdin,
-                        "utf-8",
-                        "surrogateescape",
-                        _VERSION,
+                    client, self._handler = await start_sftp(
+                        channel.connection, channel.process.stdout, channel.process.stdin
                     )
         except BaseException:
             channel.close()

@@ -19,6 +19,7 @@ from .connection import CommandConnections, Connection, ConnectionSettings
 from .listing import check_path, make_entry
 from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
 from .sftp import FileChannel
+from .ssh_limits import CpuBudget
 from .terminal import open_terminal
 
 # Seconds beyond the guest's own deadline to wait for the helper's report of it.
@@ -45,12 +46,13 @@ class SSHGuestSession(GuestSession):
         kit: KitPaths | None = None,
     ) -> None:
         settings = settings or ConnectionSettings()
+        budget = CpuBudget()
         # dropbear resets a sixth connection that has not logged in yet.
-        self._own = (address, private_key, settings, asyncio.Semaphore(2))
+        self._own = (address, private_key, settings, asyncio.Semaphore(2), budget)
         self._start_timeout = settings.request_timeout
         self._kit = kit or KitPaths()
-        self._connection = Connection(address, private_key, settings)
-        self._commands = CommandConnections(address, private_key, settings)
+        self._connection = Connection(address, private_key, settings, budget=budget)
+        self._commands = CommandConnections(address, private_key, settings, budget)
         self._files = FileChannel(self._connection, self._kit, settings.request_timeout)
 
     async def execute(

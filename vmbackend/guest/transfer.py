@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from posixpath import basename, dirname, join
-from typing import Any
+from typing import Any, cast
 
 import asyncssh
 from asyncssh import FXF_CREAT, FXF_EXCL, FXF_READ, FXF_WRITE
 from asyncssh.constants import FXE_STATVFS_ST_RDONLY
 
-from vmbackend.errors import BackendError, GuestDiskFull, GuestPathInvalid, GuestPathNotFound
+from vmbackend.errors import BackendError, GuestDiskFull, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
 
 from .sftp import FileChannel
 from .translate import GuestPathExists, UnnamedFailure
@@ -41,7 +41,10 @@ async def read_file(files: FileChannel, path: str, offset: int, length: int | No
         _require_regular(await files.request(handle.stat(), path), path)
 
         async def fetch(position: int, size: int) -> bytes:
-            return await files.request(handle.read(size, position), path, DATA_SECONDS)
+            block = cast("bytes", await files.request(handle.read(size, position), path, DATA_SECONDS))
+            if len(block) > size:
+                raise GuestUnreachable("The machine's file server violates the protocol.")
+            return block
 
         end = None if length is None else offset + length
         blocks = _pipeline(fetch, offset, end)
@@ -94,7 +97,10 @@ async def _discard(tasks: Any) -> None:
 
 
 async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes], mode: int | None) -> int:
-    """Write to a partial file and rename; see GuestSession.write."""
+    """Write to a partial file and rename; see GuestSession.write.
+
+    When it returns, the file, its name and the names of new parents are on the disk.
+    """
     client = await files.client()
     target = await _final_path(files, client, path)
     before = await _existing(files, client, target)
@@ -102,9 +108,11 @@ async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes]
     partial = join(parent, PARTIAL + secrets.token_hex(8))
     async with files.tracked_partial(partial):
         try:
-            await make_parents(files, client, parent)
+            made = await make_parents(files, client, parent)
             size = await _write_partial(files, partial, chunks, _attributes(before, mode))
             await files.request(client.posix_rename(partial, target), path)
+            for directory in dict.fromkeys([parent, *map(dirname, made)]):
+                await _flush_directory(files, directory)
         except (UnnamedFailure, GuestPathNotFound) as error:
             # Determined before the partial file, which may be what fills the disk, is removed.
             reason = await _diagnose_failure(files, parent)
@@ -116,8 +124,10 @@ async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes]
     return size
 
 
-async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, directory: str) -> None:
-    """Create a directory and its parents. Raises GuestPathInvalid if a part is not a directory."""
+async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, directory: str) -> list[str]:
+    """Create a directory and its parents; returns those that did not exist. Raises GuestPathInvalid if a part is not a
+    directory.
+    """
     missing: list[str] = []
     while True:
         try:
@@ -138,6 +148,7 @@ async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, director
             await _require_directory(files, client, path)
         except GuestPathExists:
             await _require_directory(files, client, path)
+    return missing
 
 
 async def _require_directory(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> None:
@@ -197,9 +208,30 @@ async def _write_partial(
         size = await _send_chunks(files, handle, chunks, partial)
         for step in attributes:
             await files.request(handle.setstat(step), partial)
-        with suppress(GuestPathInvalid):  # a server without the extension; the rename is still atomic
-            await files.request(handle.fsync(), partial, DATA_SECONDS)
+        await _flush(files, handle, partial)
     return size
+
+
+async def _flush_directory(files: FileChannel, directory: str) -> None:
+    """Write a directory's entries to the disk.
+
+    `/.`: opening anything but a directory fails then; a pipe in its place would block the file server.
+    """
+    async with files.open_file(join(directory, "."), FXF_READ) as handle:
+        await _flush(files, handle, directory)
+
+
+async def _flush(files: FileChannel, handle: asyncssh.SFTPClientFile, path: str) -> None:
+    """Write a file or directory to the disk. Raises UnnamedFailure where the disk fails or is full.
+
+    File systems that cannot (virtual ones) and servers without the extension are no error.
+    """
+    try:
+        await files.request(handle.fsync(), path, DATA_SECONDS)
+    except UnnamedFailure:
+        raise
+    except GuestPathInvalid:
+        return
 
 
 async def _send_chunks(

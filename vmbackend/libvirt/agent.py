@@ -18,6 +18,8 @@ from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.libvirt.domain import translate_errors
 
 MAX_MESSAGE = 4096
+# Characters of an answer that is decoded; libvirt passes on up to 10 MiB, whose decoding would hold up all threads.
+MAX_ANSWER = 65536
 _PAUSE = 0.05  # seconds between two pings
 _SILENT = {libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_AGENT_UNSYNCED, libvirt.VIR_ERR_OPERATION_TIMEOUT}
 
@@ -42,6 +44,8 @@ def send_command(domain: Any, command: str, timeout: float, **arguments: object)
             raise GuestUnreachable("The machine's agent reported an error.") from error
         with translate_errors("query the agent of"):
             raise
+    if len(answer) > MAX_ANSWER:
+        raise GuestUnreachable("The machine's agent sent an answer that is too long.")
     try:
         return json.loads(answer).get("return")
     except (ValueError, AttributeError, RecursionError) as error:

@@ -222,11 +222,18 @@ class Events:
         return events
 
     def _parse_line(self, run: MachineRun, line: bytes) -> Event | None:
+        """Each kind counts once in a start: a hostile guest has room for ten thousand lines, and each takes a write of
+        the status and work of the receiver, which is the same for all machines.
+        """
         words = line.strip().split()
         if words == [b"ready"]:
+            if run.status.ready:
+                return None
             self._update_status(run, replace(run.status, ready=True))
             return Event(run.files.id, EventKind.READY)
         if len(words) >= 2 and words[0] == b"exit" and words[1].isdigit() and len(words[1]) <= 3:
+            if run.status.exit_code is not None:
+                return None
             code = int(words[1])
             self._update_status(run, replace(run.status, exit_code=code))
             return Event(run.files.id, EventKind.MAIN_EXITED, exit_code=code)

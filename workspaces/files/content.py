@@ -21,7 +21,7 @@ from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import Entry, GuestAddress, GuestSession
 from workspaces import errors
-from workspaces.files.conditions import Part, Validators, wanted_part
+from workspaces.conditions import Part, Validators, exactly_sized, wanted_part
 from workspaces.files.paths import checked_path, displayed_path, query_path
 from workspaces.files.serializers import FileWritten
 from workspaces.files.upload import CHUNK, read_upload
@@ -32,10 +32,6 @@ CALL_SECONDS = 30.0
 READ_SECONDS = 150.0  # for one chunk; the guest's disk may be busy with earlier writes
 WRITE_SECONDS = 600.0  # of a body that was received completely
 JSON = "application/json"
-
-
-class FileShrank(Exception):
-    """The response is cut off, which is how HTTP reports that announced bytes are missing."""
 
 
 async def read_file(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
@@ -77,7 +73,7 @@ async def _as_raw(request: HttpRequest, address: GuestAddress, path: str, entry:
     if known is None and request.method == "HEAD":
         known = HttpResponse(content_type=RAW, headers={"Content-Length": str(entry.size)})
     if known is None:
-        body = _exactly(await _opened(address, path, part), part.length or 0)
+        body = exactly_sized(await _opened(address, path, part), part.length or 0)
         known = StreamingHttpResponse(body, content_type=RAW, status=206 if part.partial else 200)
         known["Content-Length"] = str(part.length)
         if part.partial:
@@ -97,16 +93,6 @@ async def _opened(address: GuestAddress, path: str, part: Part) -> AsyncIterator
 async def _empty() -> AsyncIterator[bytes]:
     return
     yield b""
-
-
-async def _exactly(chunks: Any, size: int) -> AsyncIterator[bytes]:
-    """The announced number of bytes. Raises FileShrank if there are fewer."""
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            size -= len(chunk)
-            yield chunk
-    if size:
-        raise FileShrank(f"{size} bytes less than announced")
 
 
 async def _encoded(chunks: Any, path: str) -> AsyncIterator[bytes]:

@@ -21,6 +21,7 @@ from common.sse.replay import ReplayBuffer
 from vmbackend.bootlog import rotated_path
 from workspaces.logs.channels import log_channel
 from workspaces.logs.console_readers import readers_key, redis_time
+from workspaces.logs.lines import LogFormat
 from workspaces.logs.publish import LogPublisher
 from workspaces.logs.sources import BOOT, LogSource
 
@@ -34,7 +35,7 @@ class ConsoleFiles:
     """A console log's two files as a follower reads them. A file that cannot be read counts as missing."""
 
     oldest = 1
-    console = True
+    log_format = LogFormat.CONSOLE
 
     def __init__(self, path: Path) -> None:
         self._paths = (path, rotated_path(path))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db import transaction
 
+from common.database_errors import is_database_unavailable
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
 from workspaces.host.context import Cancelled, Context
@@ -100,7 +101,12 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
         if not queue.is_cancelled(operation):
             raise
         kind.cancelled(context)
-    except Exception:
+    except Exception as exc:
+        if is_database_unavailable(exc):
+            # Its failure could not be stored either. Nothing owns the claim from here on: reconcile queues another
+            # attempt, when the database takes it.
+            logger.warning("%s %s is interrupted by the database: %s", operation.kind, operation.pk, exc)
+            return
         logger.exception("%s %s failed unexpectedly", operation.kind, operation.pk)
         fail_operation(context, kind, "internal_error", "Something went wrong on our side.")
 

@@ -29,7 +29,7 @@ def log_events(changes: LogChanges, source: LogSource, *, live: bool) -> list[tu
     """The events of new lines. With `live`, a line without a time gets the current one: it was written just now."""
     now = iso(datetime.now(UTC)) if live else None
     gap = [(GAP, one_line({"gap": True}))] if changes.gap else []
-    entries = [log_entry(line, source.name, console=source.is_console, now=now) for line in changes.lines]
+    entries = [log_entry(line, source.name, now=now) for line in changes.lines]
     return gap + [(MESSAGE, one_line(entry)) for entry in entries]
 
 

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from workspaces.logs.lines import Line, split_lines, whole_characters, whole_lines
+from workspaces.logs.lines import Line, LogFormat, split_lines, whole_characters, whole_lines
 
 MARK_BYTES = 64
 # The most that one poll reads, and the most lines it returns. With four polls a second: 256 KiB, 2,000 lines.
@@ -27,13 +27,13 @@ PARTIAL_SECONDS = 1.0
 
 
 class LogFiles(Protocol):
-    """One log: the current file (age 0) and the older ones. The lines of a `console` begin with their times."""
+    """One log: the current file (age 0) and the older ones."""
 
     @property
     def oldest(self) -> int: ...
 
     @property
-    def console(self) -> bool: ...
+    def log_format(self) -> LogFormat: ...
 
     async def size(self, age: int) -> int | None:
         """In bytes; None if there is no such file."""
@@ -141,7 +141,7 @@ class Follower:
         return self._changes(data, _end(data), LogPosition())
 
     def _changes(self, data: bytes, end: int, position: LogPosition) -> LogChanges:
-        lines = split_lines(data[:end], console=self._files.console, inside=position.is_inside)
+        lines = split_lines(data[:end], self._files.log_format, inside=position.is_inside)
         return LogChanges(lines, position.after(data[:end]))
 
 
@@ -186,4 +186,4 @@ async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:
 
 def _lines_of(data: bytes, files: LogFiles, *, cut: bool) -> list[Line]:
     """The lines of a block. A block `cut` at any byte loses its first line, unless it is the only one."""
-    return split_lines(whole_lines(data) if cut else data, console=files.console, inside=cut and b"\n" not in data)
+    return split_lines(whole_lines(data) if cut else data, files.log_format, inside=cut and b"\n" not in data)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from enum import Enum
 from typing import Any, NamedTuple
 
 from vmbackend.bootlog import split_timestamp
@@ -11,27 +14,82 @@ from vmbackend.bootlog import split_timestamp
 MAX_LINE = 8192
 # The most that is read for one response, however many lines were requested.
 MAX_TAIL_BYTES = 1 << 20
+# A record of the guest's logger (vmbackend/guest/src/logger.c), in the format of CRI; P: the line goes on in the next
+# record of its stream.
+_RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})\d{6}Z (stdout|stderr) ([PF]) ")
+
+
+class LogFormat(Enum):
+    """How the lines of a log begin."""
+
+    PLAIN = "plain"  # the output of a program as it is
+    CONSOLE = "console"  # with the time at which the host read the line
+    RECORDS = "records"  # with time, stream and tag, written by the guest's logger
 
 
 class Line(NamedTuple):
-    """The text of one entry; `time` is its timestamp in a console's log."""
+    """The text of one entry, its time where the log has one, and its stream."""
 
     text: bytes
     time: str | None = None
+    stream: str = "stdout"
 
 
-def split_lines(data: bytes, *, console: bool = False, inside: bool = False) -> list[Line]:
+def split_lines(data: bytes, log_format: LogFormat, *, inside: bool = False) -> list[Line]:
     """Lines without their ends, in pieces of at most MAX_LINE bytes that have the time of their line; none is empty.
 
-    A console's lines begin with their times, except for the first if the data begins `inside` a line: the guest wrote
-    all of that, whatever it looks like.
+    If the data begins `inside` a line the first one is text only: a program wrote all of that, whatever it looks like.
     """
-    found: list[Line] = []
-    for line in data.split(b"\n"):
-        time, text = split_timestamp(line) if console and not inside else (None, line)
-        found += [Line(piece, time) for piece in _pieces(text.rstrip(b"\r"))]
-        inside = False
-    return found
+    first, *rest = data.split(b"\n")
+    stream = "console" if log_format is LogFormat.CONSOLE else "stdout"
+    lines = [Line(first, None, stream)] if inside else []
+    lines += _PARSERS[log_format](rest if inside else [first, *rest])
+    return [line._replace(text=piece) for line in lines for piece in _pieces(line.text.rstrip(b"\r"))]
+
+
+def _plain_lines(lines: Iterable[bytes]) -> list[Line]:
+    return [Line(line) for line in lines]
+
+
+def _console_lines(lines: Iterable[bytes]) -> list[Line]:
+    split = (split_timestamp(line) for line in lines)
+    return [Line(text, time, "console") for time, text in split]
+
+
+def _record_lines(lines: Iterable[bytes]) -> list[Line]:
+    """The lines of records. A part and what continues it are one line, with the time of the first."""
+    found: list[tuple[list[bytes], str | None, str]] = []
+    unfinished: dict[str, list[bytes]] = {}
+    for line in lines:
+        time, stream, tag, text = _parse_record(line)
+        if stream in unfinished and time is not None:
+            unfinished[stream].append(text)
+        else:
+            found.append(([text], time, stream))
+            unfinished[stream] = found[-1][0]
+        if tag != b"P":
+            del unfinished[stream]
+    return [Line(b"".join(texts), time, stream) for texts, time, stream in found]
+
+
+def _parse_record(line: bytes) -> tuple[str | None, str, bytes, bytes]:
+    """Time, stream, tag and text. A line that is no record (an older kit wrote it, or the guest's root) is text."""
+    match = _RECORD.match(line)
+    if match is None:
+        return None, "stdout", b"F", line
+    time = match[1].decode() + "Z"
+    try:
+        datetime.fromisoformat(time)
+    except ValueError:
+        return None, "stdout", b"F", line
+    return time, match[2].decode(), match[3], line[match.end() :]
+
+
+_PARSERS = {
+    LogFormat.PLAIN: _plain_lines,
+    LogFormat.CONSOLE: _console_lines,
+    LogFormat.RECORDS: _record_lines,
+}
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:
@@ -61,16 +119,13 @@ def whole_lines(data: bytes) -> bytes:
     return data.split(b"\n", 1)[-1]
 
 
-def log_entries(data: bytes, source: str, *, console: bool, last: int) -> list[dict[str, Any]]:
-    """The last entries of a block of a log. A console's lines have their times, a program's have none."""
-    lines = split_lines(data, console=console)[-last:] if last else []
-    return [log_entry(line, source, console=console) for line in lines]
+def log_entries(data: bytes, source: str, log_format: LogFormat, *, last: int) -> list[dict[str, Any]]:
+    """The last entries of a block of a log."""
+    lines = split_lines(data, log_format)[-last:] if last else []
+    return [log_entry(line, source) for line in lines]
 
 
-def log_entry(line: Line, source: str, *, console: bool, now: str | None = None) -> dict[str, Any]:
-    """Bytes that are not UTF-8 are replaced. A program's two streams share a log, so all of it is `stdout`.
-
-    `now`: the timestamp of a line without its own.
-    """
-    text, stream = line.text.decode("utf-8", errors="replace"), "console" if console else "stdout"
-    return {"line": text, "message": text, "timestamp": line.time or now, "stream": stream, "source": source}
+def log_entry(line: Line, source: str, *, now: str | None = None) -> dict[str, Any]:
+    """Bytes that are not UTF-8 are replaced. `now`: the timestamp of a line without its own."""
+    text = line.text.decode("utf-8", errors="replace")
+    return {"line": text, "message": text, "timestamp": line.time or now, "stream": line.stream, "source": source}

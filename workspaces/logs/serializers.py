@@ -30,10 +30,11 @@ class LogEntry(serializers.Serializer):
     message = serializers.CharField(help_text="The same text.")
     timestamp = serializers.DateTimeField(
         allow_null=True,
-        help_text="When the platform read the line; null if it was written before that (logs inside the guest).",
+        help_text="When the guest's logger read the line, of the console: when the host did. Null in a log at a "
+        "`log_path`; in an event stream the time at which the line was read there.",
     )
     stream = serializers.ChoiceField(
-        ["stdout", "stderr", "console"], help_text="A program's two streams share a log: stdout."
+        ["stdout", "stderr", "console"], help_text="In a log at a `log_path` the two streams are one: stdout."
     )
     source = serializers.CharField()  # type: ignore[assignment]  # the contract's name
 
@@ -57,6 +58,15 @@ class LogFileObject(serializers.Serializer):
     name = serializers.CharField()
     size = serializers.IntegerField(help_text="Bytes.")
     modified = EpochField()
+
+
+class LogFileResponse(Success):
+    name = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes of the file.")
+    content = serializers.CharField(
+        help_text="Its last MiB, from the start of a line. Bytes that are not UTF-8 are replaced."
+    )
+    truncated = serializers.BooleanField(help_text="Whether there was more.")
 
 
 class LogFilesResponse(Success):

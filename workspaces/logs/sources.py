@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from common.errors import NotFound
+from workspaces.logs.lines import LogFormat
 from workspaces.models import Workspace
 
 BOOT, CMD = "boot", "cmd"
@@ -15,20 +16,33 @@ OLD_FILES = 3
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """`path` in the guest; None for the console, whose log is on the host."""
+    """`path` in the guest; None for the console, whose log is on the host.
+
+    `chosen`: the path is its owner's choice, and the file has the output as it is.
+    """
 
     name: str
     path: str | None = None
+    chosen: bool = False
 
     @property
     def is_console(self) -> bool:
         return self.path is None
 
+    @property
+    def log_format(self) -> LogFormat:
+        """How its lines begin."""
+        if self.is_console:
+            return LogFormat.CONSOLE
+        return LogFormat.PLAIN if self.chosen else LogFormat.RECORDS
+
 
 def sources_of(workspace: Workspace) -> dict[str, LogSource]:
     """By name. A workload named `boot` or `cmd` does not replace these."""
     found = {
-        item["name"]: LogSource(item["name"], item.get("log_path") or f"{FOLDER}/{item['name']}.log")
+        item["name"]: LogSource(
+            item["name"], item.get("log_path") or f"{FOLDER}/{item['name']}.log", bool(item.get("log_path"))
+        )
         for item in workspace.workloads
     }
     return {**found, BOOT: LogSource(BOOT), CMD: LogSource(CMD, f"{FOLDER}/{CMD}.log")}

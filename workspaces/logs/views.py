@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.response import Response
 
 from accounts.actors import Actor
@@ -19,13 +18,14 @@ from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
 from vmbackend.guest.session import GuestAddress
-from workspaces.guests import call_guest, open_file
+from workspaces.guests import call_guest
 from workspaces.logs import guest_logs
 from workspaces.logs.channels import cleared_on_commit
 from workspaces.logs.console import NAMES, Console
+from workspaces.logs.download import log_file
 from workspaces.logs.guest_address import guest_log_address
 from workspaces.logs.lines import log_entries
-from workspaces.logs.serializers import LogFilesResponse, LogQuery, LogsResponse
+from workspaces.logs.serializers import LogFileResponse, LogFilesResponse, LogQuery, LogsResponse
 from workspaces.logs.sources import LogSource, find_source, sources_of
 from workspaces.requested import requested_workspace
 from workspaces.states import Status
@@ -34,7 +34,6 @@ CALL_SECONDS = 30.0
 CLEAR_SECONDS = 60.0
 # Without a machine there is no disk with logs on it.
 NO_DISK = frozenset({Status.QUEUED, Status.CREATING, Status.FAILED, Status.DESTROYED})
-PLAIN = "text/plain; charset=utf-8"
 
 
 class LogsViewSet(AsyncViewSet):
@@ -80,18 +79,32 @@ class LogFileViewSet(AsyncViewSet):
     http_method_names = ["get"]
 
     @extend_schema(
+        parameters=[
+            OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="Of the text: `bytes=0-999`."),
+        ],
         responses={
+            (200, "application/json"): LogFileResponse,
             (200, "text/plain"): OpenApiTypes.STR,
-            **refused({404: "`not_found`; `path_not_found`", 409: "`vm_not_running`"}),
-        }
+            206: OpenApiResponse(OpenApiTypes.STR, description="A range of the text."),
+            **refused(
+                {
+                    400: "`path_invalid`: not a regular file",
+                    404: "`not_found`; `path_not_found`",
+                    409: "`vm_not_running`",
+                    416: "`range_not_satisfiable`",
+                }
+            ),
+        },
     )
     async def retrieve(self, request: ApiRequest, workspace_id: str, name: str) -> HttpResponseBase:
-        """One log file as it is. Lines of the console begin with the time at which they were read."""
+        """One log file: its last MiB in JSON, or with `Accept: text/plain` all of it as it is, streamed, with ranges.
+
+        Each line of the console begins with the time at which the host read it. The logs of the main program and of
+        workloads without a `log_path` are in the format of the container runtime interface (CRI): time, stream, `F`
+        (`P`: the next record of the stream continues the line), and the text.
+        """
         place, path = await in_request_thread(_find_file, request.user, workspace_id, name)
-        if isinstance(place, Console):
-            return _plain(HttpResponse(await place.read(name), content_type=PLAIN))
-        body = await open_file(place, lambda session: session.read(path), CALL_SECONDS)
-        return _plain(StreamingHttpResponse(body, content_type=PLAIN))
+        return await log_file(self.http_request, place, name, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +159,7 @@ async def _clear(logs: AllLogs) -> None:
         await logs.console.clear()
 
 
-def _plain(response: HttpResponseBase) -> HttpResponseBase:
-    response["X-Content-Type-Options"] = "nosniff"
-    return response
-
-
 def _logs_body(data: bytes, source: LogSource, last: int) -> dict[str, object]:
-    logs = log_entries(data, source.name, console=source.is_console, last=last)
+    logs = log_entries(data, source.name, source.log_format, last=last)
     body: dict[str, object] = LogsResponse({"source": source.name, "logs": logs}).data
     return body

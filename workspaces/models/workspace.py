@@ -148,6 +148,8 @@ class Workspace(models.Model):
     ready = models.BooleanField(default=False)
     user_requested_stop = models.BooleanField(default=False)
     started_at = models.DateTimeField(null=True)
+    # Since when the guest's services have not answered; only in `running`, and only after a minute of it.
+    unresponsive_since = models.DateTimeField(null=True)
     error_code = models.CharField(max_length=64, blank=True, default="")
     error_message = models.TextField(blank=True, default="")
 

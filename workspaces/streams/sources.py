@@ -94,7 +94,7 @@ def guest_source(workspace_id: str, source: LogSource) -> Source:
         while True:
             address = await in_thread(_address, workspace_id)
             if address is not None:
-                files = GuestFiles(address, source.path or "")
+                files = GuestFiles(address, source)
                 await _follow(LogPublisher(replay, channel, source, files))
             await replay.extend_ttl(channel)
             if address is None:
@@ -129,11 +129,11 @@ class GuestFiles:
     """The files of a log inside a guest, for a follower."""
 
     oldest = OLD_FILES
-    console = False
 
-    def __init__(self, address: GuestAddress, path: str) -> None:
+    def __init__(self, address: GuestAddress, source: LogSource) -> None:
+        self.log_format = source.log_format
         self._address = address
-        self._path = path
+        self._path = source.path or ""
 
     async def size(self, age: int) -> int | None:
         path = rotated_name(self._path, age)

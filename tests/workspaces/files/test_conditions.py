@@ -14,7 +14,7 @@ from django.test import AsyncClient
 
 from tests.callers import Caller
 from tests.workspaces.files.calls import FILES, RAW, ask, write
-from workspaces.files.content import FileShrank
+from workspaces.conditions import FileShrank
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,7 +9,7 @@ import pytest
 
 from workspaces.logs import follow
 from workspaces.logs.follow import Follower, LogChanges, LogPosition, initial_position
-from workspaces.logs.lines import MAX_LINE
+from workspaces.logs.lines import MAX_LINE, LogFormat
 
 
 class Folder:
@@ -17,8 +17,8 @@ class Folder:
 
     oldest = 3
 
-    def __init__(self, folder: Path, *, console: bool = False) -> None:
-        self.console = console
+    def __init__(self, folder: Path, *, log_format: LogFormat = LogFormat.PLAIN) -> None:
+        self.log_format = log_format
         self.path = folder / "a.log"
         self.reads = 0
         self.largest = 0
@@ -204,7 +204,7 @@ TRUE = "2026-01-31T12:00:00.000Z"
 
 def test_the_rest_of_a_console_line_is_never_parsed_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "PARTIAL_SECONDS", 0.0)
-    log = Folder(tmp_path, console=True)
+    log = Folder(tmp_path, log_format=LogFormat.CONSOLE)
     follower, _ = begun(log)
     for part in (TRUE.encode() + b" login: ", FORGED + b"root\n"):
         log.write(part)
@@ -215,7 +215,7 @@ def test_the_rest_of_a_console_line_is_never_parsed_for_a_time(tmp_path: Path, m
 
 
 def test_a_console_line_that_is_seen_from_its_middle_has_no_time(tmp_path: Path) -> None:
-    log = Folder(tmp_path, console=True)
+    log = Folder(tmp_path, log_format=LogFormat.CONSOLE)
     log.write(b"z" * 1000 + (FORGED + b"x") * 10_000)
     changes = asyncio.run(initial_position(log))
     follower = Follower(log, changes.position)

@@ -17,7 +17,7 @@ from tests.vmbackend.test_guest_session import helper, local, ssh_pool
 from vmbackend.guest.pool import GuestPool
 from workspaces.logs import guest_logs
 from workspaces.logs.follow import Follower, initial_position
-from workspaces.logs.lines import log_entries
+from workspaces.logs.lines import LogFormat, log_entries
 from workspaces.logs.sources import LogSource
 from workspaces.streams import sources
 from workspaces.streams.sources import GuestFiles
@@ -40,7 +40,7 @@ class Guest:
     def tail(self, name: str, lines: int) -> list[str]:
         path = f"{self.folder}/{name}.log"
         data = self.pool.call(self.address, lambda session: guest_logs.tail(session, path, lines), 60)
-        return [entry["line"] for entry in log_entries(data, name, console=False, last=lines)]
+        return [entry["line"] for entry in log_entries(data, name, LogFormat.PLAIN, last=lines)]
 
     def names(self, *names: str) -> dict[str, int]:
         known = [self.source(name) for name in names]
@@ -138,7 +138,7 @@ def test_a_log_is_followed_while_it_is_written_and_rotated(guest: Guest) -> None
     logger = Logger(path, 1500)
 
     async def follow() -> list[int]:
-        files = GuestFiles(guest.address, str(path))
+        files = GuestFiles(guest.address, guest.source("cmd"))
         follower = Follower(files, (await initial_position(files)).position)
         logger.start()
         got: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tracemalloc
 from collections.abc import Callable
@@ -58,9 +59,12 @@ def shown(api: Caller, query: str = "") -> list[str]:
     return [entry["line"] for entry in answer.json()["logs"]]
 
 
-def download(api: Caller, name: str) -> tuple[Any, bytes]:
+def download(api: Caller, name: str, **headers: str) -> tuple[Any, bytes]:
+    """As text."""
+
     async def get() -> tuple[Any, bytes]:
-        answer: Any = await AsyncClient().get(f"{LOGS}/file/{name}", headers=api.headers)
+        wanted = {**api.headers, "Accept": "text/plain", **headers}
+        answer: Any = await AsyncClient().get(f"{LOGS}/file/{name}", headers=wanted)
         if not answer.streaming:
             return answer, answer.content
         return answer, b"".join([chunk async for chunk in answer.streaming_content])
@@ -85,6 +89,42 @@ def test_the_console_reaches_into_its_older_file(api: Caller, made: str) -> None
     path.with_name("boot.log.1").write_bytes(timestamp_prefix() + b"first ha")
     path.write_bytes(timestamp_prefix() + b"lf\n")
     assert shown(api) == ["first ha", "lf"]
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [("cmd", "/var/log/workspace/cmd.log"), ("web", "/var/log/workspace/web.log"), ("jobs", "/srv/out/jobs.txt")],
+)
+def test_lines_without_a_record_are_output(api: Caller, inside: Callable[[str], Path], source: str, path: str) -> None:
+    inside(path).write_text(
+        "2026-01-31T12:00:00Z stdout F other digits\n2026-99-31T12:00:00.000000000Z stderr F no time\n"
+    )
+    entries = api.get(f"{LOGS}?source={source}").json()["logs"]
+    assert [(entry["line"][:10], entry["timestamp"], entry["stream"]) for entry in entries] == [
+        ("2026-01-31", None, "stdout"),
+        ("2026-99-31", None, "stdout"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "stamped"),
+    [
+        ("cmd", "/var/log/workspace/cmd.log", True),
+        ("web", "/var/log/workspace/web.log", True),
+        ("jobs", "/srv/out/jobs.txt", False),
+    ],
+)
+def test_records_of_the_guests_logger_have_time_and_stream(
+    api: Caller, inside: Callable[[str], Path], source: str, path: str, stamped: bool
+) -> None:
+    record = "2026-01-31T12:00:00.123456789Z stderr F a b"
+    inside(path).write_text(f"{record}\n2026-01-31T12:00:01.000000000Z stdout F \n")
+    entries = api.get(f"{LOGS}?source={source}").json()["logs"]
+    if stamped:
+        (entry,) = entries
+        assert (entry["line"], entry["timestamp"], entry["stream"]) == ("a b", "2026-01-31T12:00:00.123Z", "stderr")
+    else:
+        assert (entries[0]["line"], entries[0]["timestamp"], entries[0]["stream"]) == (record, None, "stdout")
 
 
 @pytest.mark.parametrize(
@@ -180,6 +220,41 @@ def test_a_file_is_streamed_as_it_is(api: Caller, inside: Callable[[str], Path])
     assert answer["Content-Type"] == "text/plain; charset=utf-8"
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert download(api, "cmd.log")[1] == b""
+
+
+def test_a_range_of_a_file(api: Caller, made: str, inside: Callable[[str], Path]) -> None:
+    inside("/var/log/workspace/cmd.log").write_bytes(b"0123456789")
+    whole, _ = download(api, "cmd.log")
+    assert (whole["Content-Length"], whole["Accept-Ranges"]) == ("10", "bytes")
+    for name, size in (("cmd.log", 10), ("boot.log", console(made).stat().st_size)):
+        part, body = download(api, name, Range="bytes=2-4")
+        assert (part.status_code, len(body), part["Content-Range"]) == (206, 3, f"bytes 2-4/{size}")
+        last, body = download(api, name, Range="bytes=-4")
+        assert (last["Content-Range"], len(body)) == (f"bytes {size - 4}-{size - 1}/{size}", 4)
+        beyond, _ = download(api, name, Range=f"bytes={size}-")
+        assert (beyond.status_code, beyond.json()["code"]) == (416, "range_not_satisfiable")
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", "application/json, text/plain, */*", "text/html, */*"])
+def test_a_file_is_json_where_no_text_is_asked_for(
+    api: Caller, made: str, inside: Callable[[str], Path], accept: str
+) -> None:
+    inside("/var/log/workspace/cmd.log").write_bytes(b"one\n\xfftwo\n")
+    answer, body = download(api, "cmd.log", Accept=accept)
+    assert answer["Content-Type"] == "application/json"
+    assert json.loads(body) == {
+        "success": True, "name": "cmd.log", "size": 9, "content": "one\n\ufffdtwo\n", "truncated": False,
+    }  # fmt: skip
+    found = api.get(f"{LOGS}/file/boot.log").json()
+    assert (found["size"], found["content"]) == (console(made).stat().st_size, console(made).read_text())
+
+
+def test_json_has_the_last_mebibyte_from_the_start_of_a_line(api: Caller, inside: Callable[[str], Path]) -> None:
+    lines = [b"line %06d\n" % number for number in range(200_000)]
+    inside("/srv/out/jobs.txt").write_bytes(b"".join(lines))
+    found = api.get(f"{LOGS}/file/jobs.log").json()
+    assert (found["size"], found["truncated"]) == (sum(map(len, lines)), True)
+    assert found["content"].encode() == b"".join(lines[-((1 << 20) // len(lines[0])) :])
 
 
 def test_the_consoles_files_are_read_on_the_host(api: Caller, made: str) -> None:

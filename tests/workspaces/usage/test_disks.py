@@ -11,7 +11,15 @@ import pytest
 from vmbackend.errors import GuestUnreachable, InvalidMachineState
 from vmbackend.samples import GuestDisk
 from workspaces.host.metering import disks as asking
-from workspaces.host.metering.disks import EVERY_SECONDS, FIRST_SECONDS, MAX_SECONDS, THREADS, DiskMeter
+from workspaces.host.metering.disks import (
+    EVERY_SECONDS,
+    FIRST_SECONDS,
+    SILENT_SECONDS,
+    SILENT_THREADS,
+    THREADS,
+    UNRESPONSIVE_SECONDS,
+    DiskMeter,
+)
 
 
 class Guests:
@@ -93,7 +101,7 @@ def test_a_guest_that_does_not_answer_is_asked_less_and_less(disks: DiskMeter, g
         pauses.append(disks._interval["silent"])
     assert pauses == sorted(pauses)
     assert pauses[:2] == [2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
-    assert pauses[-1] == MAX_SECONDS
+    assert pauses[-1] == SILENT_SECONDS
     assert "silent" not in disks.latest
 
 
@@ -131,3 +139,44 @@ def test_a_fault_of_ours_ends_no_thread(disks: DiskMeter, guests: Guests, monkey
     disks.query_due(time.monotonic())
     settle(disks)
     assert disks._interval["one"] == asking.MAX_SECONDS
+
+
+def test_silent_guests_do_not_take_the_threads_of_those_that_answer(disks: DiskMeter, guests: Guests) -> None:
+    guests.silent = {f"silent{n}" for n in range(10)}
+    guests.let_go.set()
+    disks.machines = list(guests.silent)
+    disks.query_due(time.monotonic())
+    settle(disks)
+    guests.let_go.clear()
+    disks.machines = [*guests.silent, *(f"honest{n}" for n in range(20))]
+    disks.query_due(time.monotonic() + 1000)
+    until(lambda: len(disks.latest) == 20)
+    assert len(disks._in_progress) == 10
+    assert len([name for name in guests.asked if name in guests.silent]) == 10 + SILENT_THREADS
+
+
+def test_a_guest_that_has_not_answered_for_a_minute_is_reported_and_again_when_it_answers(
+    disks: DiskMeter, guests: Guests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(asking.time, "time", lambda: now[0])
+    guests.let_go.set()
+    disks.machines = ["one"]
+
+    def ask(at: float) -> list[tuple[str, float | None]]:
+        now[0] = at
+        disks.reports.clear()
+        disks.query_due(time.monotonic() + 10_000)
+        settle(disks)
+        return list(disks.reports)
+
+    assert ask(1000.0) == [("one", None)]
+    assert ask(1001.0) == []
+    guests.silent = {"one"}
+    assert ask(1002.0) == []
+    assert ask(1002.0 + UNRESPONSIVE_SECONDS - 1) == []
+    assert ask(1002.0 + UNRESPONSIVE_SECONDS) == [("one", 1002.0)]
+    assert ask(2000.0) == [("one", 1002.0)]
+    guests.silent = set()
+    assert ask(3000.0) == [("one", None)]
+    assert ask(3001.0) == []

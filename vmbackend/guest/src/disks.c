@@ -62,6 +62,7 @@ void mount_disks(void)
 	mount_disk("base", "/base", "squashfs", MS_RDONLY);
 	mount_disk("data", KIT "/data", "ext4", MS_NOATIME);
 	chmod(KIT "/data", 0700); /* the layers of the overlay are hidden from the guest's ordinary users */
+	mark_running();
 	if (!ensure_dir(KIT "/data/upper", 0755) || !ensure_dir(KIT "/data/work", 0700))
 		boot_fail("cannot prepare the writable disk: %s", strerror(errno));
 	if (mount("overlay", NEWROOT, "overlay", MS_NOATIME,

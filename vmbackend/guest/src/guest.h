@@ -2,6 +2,7 @@
 #ifndef GUEST_H
 #define GUEST_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -20,8 +21,12 @@ struct pollfd;
 #define HOST_KEY KIT "/host_key"
 #define STAGE_FILE KIT "/stage" /* the stage's process id */
 #define READY_FILE KIT "/ready" /* exists once `ready` was sent */
+#define UNCLEAN_FILE KIT "/unclean" /* exists if the former run did not end in order; its time is that of this start */
 #define SERVICES KIT "/service/"
 #define LOG_READING "reading" /* in a log's directory: the logger reads its pipe and ignores SIGTERM */
+#define LOG_ERRORS "errors"   /* beside it: the named pipe for standard error, where the log has records */
+#define OLD_LOGS 3
+#define LOG_NAME_SIZE (PATH_MAX + 8)
 #define WORKLOAD_PREFIX "w-" /* keeps a workload's service name apart from the kit's own */
 #define SSH_SERVER_NAME "user-ssh"
 #define SSH_PORT 22
@@ -109,6 +114,21 @@ const char *workload_name(bool of_log); /* derived from the working directory: t
 const char *workload_get(const char *name, const char *field, const char *otherwise);
 /* logger.c */
 void remove_logs(void);
+/* logfile.c */
+struct log_file {
+	const char *path;
+	int fd;          /* -1: not open */
+	long long retry; /* not opened again before */
+	bool stamped;    /* it has records, each on a line of its own */
+	bool cut;        /* its last record is incomplete */
+};
+void log_name(const char *path, int age, char *name); /* of the file rotated AGE times; NAME has LOG_NAME_SIZE bytes */
+/* Whole records, or any output. What cannot be written (disk full, directory removed) is dropped; the program continues. */
+void log_append(struct log_file *log, const char *data, size_t size);
+/* partials.c */
+void mark_running(void);    /* on the writable disk, while it is mounted */
+void mark_ended(void);      /* nothing is written any more */
+void remove_partials(void); /* in a child process, if the former run of the machine did not end in order */
 /* servers.c */
 int servers_maintain(void); /* starts or stops them as configured; returns milliseconds until the next call, or -1 */
 void server_ended(pid_t child);

@@ -65,6 +65,7 @@ void end_machine(int how)
 	wait_while(logs_run, LOGS_GRACE_MS); /* at most one pipe of output; longer only while a living process has it open */
 	kill(-1, SIGKILL);
 	wait_while(processes_left, REST_GRACE_MS);
+	mark_ended();
 	sync();
 	/* Read-only file systems need no recovery at the next start; where remounting fails the journal provides it. */
 	mount(NULL, NEWROOT, NULL, MS_REMOUNT | MS_RDONLY, NULL);

@@ -15,6 +15,7 @@
 
 struct program {
 	const char *user, *directory;
+	bool plain_log; /* without records: both streams are one */
 	char environment[KEY_SIZE]; /* key of the program's own variables; empty: none */
 	char **argv;
 };
@@ -46,11 +47,22 @@ static void add_environment(const char *key)
 		putenv((char *)pair);
 }
 
+/* Opened for reading, too: a program whose logger ended gets no broken pipe. */
+static void redirect_errors(const struct program *program)
+{
+	int errors = program->plain_log ? -1 : open("log/" LOG_ERRORS, O_RDWR | O_NONBLOCK);
+	if (errors >= 0)
+		fcntl(errors, F_SETFL, 0);
+	dup2(errors < 0 ? STDOUT_FILENO : errors, STDERR_FILENO);
+	if (errors > STDERR_FILENO)
+		close(errors);
+}
+
 static int start_program(const struct program *program)
 {
 	setsid();
 	set_oom("0");
-	dup2(STDOUT_FILENO, STDERR_FILENO);
+	redirect_errors(program);
 	mark_start();
 	enter_guest();
 	int input = open("/dev/null", O_RDONLY);
@@ -112,6 +124,7 @@ int workload_main(void)
 		die(EXIT_NOT_FOUND, "nothing to start");
 	program.user = workload_get(name, "user", config_get("user"));
 	program.directory = workload_get(name, "cwd", config_get("cwd"));
+	program.plain_log = *workload_get(name, "log", "");
 	snprintf(program.environment, sizeof program.environment, "workload:%s:env", name);
 	return start_program(&program);
 }

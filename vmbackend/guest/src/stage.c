@@ -73,6 +73,7 @@ static void announce(struct start *start)
 	log_boot("ready");
 	send_event("ready\n");
 	write_file(READY_FILE, "", 0, 0644);
+	remove_partials();
 }
 
 static bool advance_servers(struct start *start)

@@ -19,6 +19,7 @@ from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
 from vmbackend.samples import Sample
 from workspaces.host.metering.disks import DiskMeter
+from workspaces.host.metering.health import store_health
 from workspaces.host.metering.meter import Meter, MeterTarget, UsageDelta
 from workspaces.host.metering.roster import counted_samples, meter_targets
 from workspaces.host.metering.sample_publisher import SamplePublisher, SampleUpdate
@@ -105,6 +106,7 @@ class Sampler:
         """One round: which machines are up, their samples, the updates for readers; every tick the writes."""
         self._confirm_written()
         self._refresh()
+        self._store_health()
         now = self._monotonic()
         self._publish(self._measure(self._samples(), now), now)
         if now >= self._flush_at:
@@ -169,6 +171,19 @@ class Sampler:
             self._failures["database"].end()
         except DatabaseError as exc:
             self._failures["database"].begin(exc)
+
+    def _store_health(self) -> None:
+        """Without the database the reports wait."""
+        reports = list(self.disks.reports)
+        if not reports:
+            return
+        try:
+            store_health(reports)
+        except DatabaseError as exc:
+            self._failures["database"].begin(exc)
+            return
+        for _ in reports:
+            self.disks.reports.popleft()
 
     def _samples(self) -> dict[str, Sample]:
         try:

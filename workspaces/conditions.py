@@ -1,11 +1,13 @@
-"""Ranges and conditional requests: `Range`, `If-Range`, validators."""
+"""Ranges and conditional requests of files in a guest: `Range`, `If-Range`, validators, announced sizes."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -23,6 +25,10 @@ class RangeNotSatisfiable(DomainError):
     code = "range_not_satisfiable"
     status = 416
     message = "The range is outside of the file."
+
+
+class FileShrank(Exception):
+    """The response is cut off, which is how HTTP reports that announced bytes are missing."""
 
 
 class PreconditionFailed(DomainError):
@@ -72,14 +78,14 @@ class Validators:
         return if_range.strip() == self.etag or parse_http_date_safe(if_range) == self.modified
 
 
-def wanted_part(headers: Mapping[str, str], size: int, validators: Validators) -> Part:
+def wanted_part(headers: Mapping[str, str], size: int, validators: Validators | None) -> Part:
     """One range of bytes. More than one, or another unit, is served as the whole file, as HTTP allows.
 
-    Raises RangeNotSatisfiable.
+    Without `validators` an `If-Range` never matches. Raises RangeNotSatisfiable.
     """
     match = re.fullmatch(r"(?i:bytes)=(\d{0,18})-(\d{0,18})", (headers.get("Range") or "").strip())
     whole = Part(length=size)
-    if match is None or match.groups() == ("", "") or not validators.is_still(headers.get("If-Range")):
+    if match is None or match.groups() == ("", "") or not _is_still(validators, headers.get("If-Range")):
         return whole
     first, last = match.groups()
     if first and last and int(first) > int(last):
@@ -91,3 +97,17 @@ def wanted_part(headers: Mapping[str, str], size: int, validators: Validators) -
     if start > end or start >= size:
         raise RangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
     return Part(start, end - start + 1, partial=True)
+
+
+def _is_still(validators: Validators | None, if_range: str | None) -> bool:
+    return if_range is None if validators is None else validators.is_still(if_range)
+
+
+async def exactly_sized(chunks: Any, size: int) -> AsyncIterator[bytes]:
+    """The announced number of bytes. Raises FileShrank if there are fewer."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            size -= len(chunk)
+            yield chunk
+    if size:
+        raise FileShrank(f"{size} bytes less than announced")

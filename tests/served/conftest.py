@@ -1,0 +1,34 @@
+"""One whole instance with the fake driver: the real edge, api, streams and vmhost, and no machine.
+
+For what a client sees only through the real servers: bodies that end early, many requests at once, a browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.vm.client import Api
+from tests.vm.instances import TestInstance, new_instance
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[TestInstance]:
+    """All files of this folder share it (tests/scheduling.py)."""
+    with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_HOST_NAME="served") as made:
+        made.start()
+        yield made
+
+
+@pytest.fixture(scope="session")
+def client(served: TestInstance) -> Api:
+    return served.api()
+
+
+@pytest.fixture(scope="session")
+def box(client: Api) -> str:
+    """A running workspace."""
+    made: dict[str, Any] = client.create("localhost/tiny:1")
+    return str(made["id"])

@@ -1,0 +1,101 @@
+"""The documentation and the admin in a browser: they work, and their Content-Security-Policy refuses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from supervise.files import read_env_file
+from tests.served.conftest import TestInstance
+from tests.vm.browser import Browser, Page, browser
+
+SHOWN_SECONDS = 30.0
+# Reported by the browser for whatever the policy kept from being loaded or run.
+VIOLATIONS = "window.violations"
+RECORD = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", event => {
+    window.violations.push(event.violatedDirective + " " + event.blockedURI);
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as made:
+        yield made
+
+
+def opened(chromium: Browser, url: str) -> Page:
+    """The page, with its violations recorded from its first script on."""
+    page = chromium.open("about:blank")
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=RECORD)
+    navigate(page, url)
+    return page
+
+
+def navigate(page: Page, url: str) -> None:
+    page.call("Page.navigate", url=url)
+    shows(page, f"location.href === {url!r} && document.readyState === 'complete'")
+
+
+def shows(page: Page, condition: str) -> None:
+    until = time.monotonic() + SHOWN_SECONDS
+    while not page.value(f"!!({condition})"):
+        assert time.monotonic() < until, (condition, page.value("document.body.innerText")[:2000])
+        time.sleep(0.1)
+
+
+def test_the_documentation_shows_the_routes(served: TestInstance, chromium: Browser) -> None:
+    page = opened(chromium, f"{served.settings.base_url}/docs")
+    shows(page, "document.querySelectorAll('.opblock').length > 20")
+    assert page.value("document.body.innerText").count("/workspace") > 20
+    # A route is unfolded by the page's own script.
+    page.value("document.querySelector('.opblock-summary-control').click()")
+    shows(page, "document.querySelector('.opblock-body')")
+    assert page.value(VIOLATIONS) == []
+    assert_local(page, served)
+
+
+def test_the_admin_is_logged_in_to_and_used(served: TestInstance, chromium: Browser) -> None:
+    known = read_env_file(served.instance.credentials_file)
+    page = opened(chromium, f"{served.settings.base_url}/admin/login/?next=/admin/accounts/account/")
+    assert page.value(VIOLATIONS) == []
+    fields = {"username": known["ADMIN_USER"], "password": known["ADMIN_PASSWORD"]}
+    for name, value in fields.items():
+        page.value(f"document.querySelector('[name={name}]').value = {value!r}")
+    page.value("document.querySelector('#login-form').requestSubmit()")
+    shows(page, "location.pathname === '/admin/accounts/account/' && document.readyState === 'complete'")
+    shows(page, "document.querySelector('#result_list')")
+    # Alpine has run: what it hides until then is shown.
+    shows(page, "window.Alpine && !document.documentElement.hasAttribute('x-cloak')")
+    assert page.value(VIOLATIONS) == []
+    navigate(page, f"{served.settings.base_url}/admin/accounts/credential/add/")
+    # The account is chosen in a select2 field, whose choices are fetched.
+    shows(page, "document.querySelector('.select2-selection')")
+    assert page.value(VIOLATIONS) == []
+    assert_local(page, served)
+
+
+def assert_local(page: Page, served: TestInstance) -> None:
+    loaded: list[str] = page.value("performance.getEntriesByType('resource').map(e => e.name)")
+    assert len(loaded) > 3
+    assert {urlsplit(url).netloc for url in loaded if not url.startswith("data:")} == {
+        urlsplit(served.settings.base_url).netloc
+    }
+
+
+@pytest.mark.parametrize("path", ["/docs", "/docs?script=", "/admin/login/", "/admin/"])
+def test_pages_may_not_be_framed_and_load_nothing_from_elsewhere(served: TestInstance, path: str) -> None:
+    headers = httpx.get(served.settings.base_url + path).headers
+    policy: dict[str, Any] = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
+    assert (headers["x-frame-options"], policy["frame-ancestors"]) == ("DENY", "'none'")
+    assert policy["default-src"] in ("'none'", "'self'")
+    assert "unsafe-inline" not in policy["script-src"]
+    assert not [source for source in policy.values() if "http" in source or "*" in source]
+    assert headers["x-content-type-options"] == "nosniff"

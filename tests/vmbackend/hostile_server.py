@@ -1,0 +1,173 @@
+"""A guest's control channel whose SSH server and file server lie, in a process of its own.
+
+    python hostile_server.py FOLDER LIE     writes FOLDER/port when it listens; its host key is FOLDER/host_key
+
+Without a lie it serves the few requests that the tests make: the root directory, and a file of 100,000 bytes at every
+other path; each command prints `done`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+INIT, VERSION, OPEN, CLOSE, READ, LSTAT, OPENDIR, READDIR, REALPATH, STAT, READLINK, EXTENDED = (
+    1, 2, 3, 4, 5, 7, 11, 12, 16, 17, 19, 200,
+)  # fmt: skip
+FSTAT = 8
+STATUS, HANDLE, DATA, NAME, ATTRS, EXTENDED_REPLY = 101, 102, 103, 104, 105, 201
+OK, EOF = 0, 1
+EXTENDED_FLAG = 0x80000000
+SIZE = 100_000
+
+
+def text(data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + data
+
+
+def attributes(mode: int, size: int = SIZE) -> bytes:
+    return struct.pack(">IQIIIII", 0xF, size, 0, 0, mode, 1, 1)
+
+
+def names(count: int, name: bytes = b"n%d") -> bytes:
+    entries = [text(name % number) + text(b"") + attributes(0o100644) for number in range(count)]
+    return struct.pack(">I", count) + b"".join(entries)
+
+
+def many_attributes(count: int) -> bytes:
+    return struct.pack(">II", EXTENDED_FLAG, count) + bytes(8) * count
+
+
+class Files:
+    """The file server of one channel."""
+
+    def __init__(self, lie: str) -> None:
+        self.lie = lie
+        self.listed = 0
+
+    def answer(self, kind: int, body: bytes) -> tuple[int, bytes]:
+        if self.lie == "a long status" and kind == STAT:
+            return STATUS, struct.pack(">I", 4) + text(b"x" * 200_000) + text(b"")
+        if kind == REALPATH:
+            return NAME, names(1, b"/%d")
+        if kind in (STAT, LSTAT, FSTAT):
+            return ATTRS, self.attributes(body)
+        if kind in (OPEN, OPENDIR):
+            return HANDLE, text(b"h")
+        if kind == READDIR:
+            return self.list_directory()
+        if kind == READ:
+            return self.read(body)
+        if kind == EXTENDED and b"statvfs" in body:
+            return EXTENDED_REPLY, struct.pack(">11Q", 4096, 4096, 1000, 500, 500, 100, 50, 50, 0, 0, 255)
+        return STATUS, struct.pack(">I", OK) + text(b"") + text(b"")
+
+    def attributes(self, body: bytes) -> bytes:
+        if self.lie == "extended attributes":
+            return many_attributes(1000)
+        return attributes(0o40755 if body == text(b"/") else 0o100644)
+
+    def list_directory(self) -> tuple[int, bytes]:
+        self.listed += 1
+        if self.lie == "1,001 names":
+            return NAME, names(1001)
+        if self.lie == "an answer of 4 MiB":
+            return NAME, names(90_000)
+        if self.lie == "names with extended attributes":
+            return NAME, struct.pack(">I", 1) + text(b"n") + text(b"") + many_attributes(30_000)
+        if self.lie == "a directory without an end":
+            return NAME, names(1000)
+        if self.lie == "a name of 100 KiB":
+            return NAME, names(1, b"n" * 102_400 + b"%d")
+        if self.listed == 1:
+            return NAME, names(1000 if self.lie == "1,000 names" else 2)
+        return STATUS, struct.pack(">I", EOF) + text(b"") + text(b"")
+
+    def read(self, body: bytes) -> tuple[int, bytes]:
+        offset, wanted = struct.unpack(">QI", body[-12:])
+        size = max(0, min(wanted, SIZE - offset))
+        if self.lie == "more data than requested":
+            size = wanted + 1
+        if not size:
+            return STATUS, struct.pack(">I", EOF) + text(b"") + text(b"")
+        return DATA, text(b"x" * size)
+
+    async def serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        while True:
+            size = int.from_bytes(await process.stdin.readexactly(4), "big")
+            packet = await process.stdin.readexactly(size)
+            if packet[0] == INIT:
+                process.stdout.write(text(bytes([VERSION]) + self.version()))
+                continue
+            kind, body = self.answer(packet[0], packet[5:])
+            number = b"\xff\xff\xff\xff" if self.lie == "an answer to no request" else packet[1:5]
+            process.stdout.write(text(bytes([kind]) + number + body))
+
+    def version(self) -> bytes:
+        if self.lie == "version 6":
+            return struct.pack(">I", 6)
+        extensions = 10_000 if self.lie == "10,000 extensions" else 0
+        known = text(b"posix-rename@openssh.com") + text(b"1") + text(b"statvfs@openssh.com") + text(b"2")
+        return struct.pack(">I", 3) + known + (text(b"") + text(b"")) * extensions
+
+
+async def flood_command(process: asyncssh.SSHServerProcess[bytes], lie: str) -> None:
+    """Packets without an end, as fast as the client takes them."""
+    connection: Any = process.channel.get_connection()
+    while connection._transport is not None and not connection._transport.is_closing():
+        for _ in range(200):
+            if lie == "output in single bytes":
+                process.stdout.write(b"x")
+            else:
+                connection.send_packet(2, text(b""))
+        if lie == "output in single bytes":
+            await process.stdout.drain()
+        while connection._transport is not None and connection._transport.get_write_buffer_size() > 1 << 18:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+
+
+async def handle(process: asyncssh.SSHServerProcess[bytes], lie: str) -> None:
+    command = process.command or ""
+    with suppress(asyncio.IncompleteReadError, OSError, asyncssh.Error):
+        if "sftp-server" in command:
+            await Files(lie).serve(process)
+        elif lie in ("output in single bytes", "ignored packets"):
+            await flood_command(process, lie)
+        else:
+            process.stdout.write(b"done\n")
+            process.exit(0)
+
+
+class Server(asyncssh.SSHServer):
+    def begin_auth(self, username: str) -> bool:
+        return False
+
+
+async def listen(folder: Path, lie: str) -> None:
+    options: dict[str, Any] = {}
+    if lie == "a slow key exchange":
+        options["kex_algs"] = ["diffie-hellman-group18-sha512"]
+    listener = await asyncssh.listen(
+        "127.0.0.1",
+        0, server_factory=Server, server_host_keys=[str(folder / "host_key")], encoding=None,
+        process_factory=lambda process: handle(process, lie), line_editor=False, **options,
+    )  # fmt: skip
+    (folder / "port.new").write_text(str(listener.get_port()))
+    (folder / "port.new").rename(folder / "port")
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(0.2)
+
+
+if __name__ == "__main__":
+    if sys.argv[2]:
+        os.nice(19)  # what it costs itself is not the question
+    asyncio.run(listen(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,62 @@
+"""What a machine that dies leaves on its disk: every acknowledged write, and no partial file after its next start."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.vmbackend import vm_harness as harness
+from tests.vmbackend.test_guest_kit import Start, empty_image, run, shell_image, wait_for_output
+from tests.vmbackend.test_guest_session import as_stream
+from tests.vmbackend.test_guest_ssh import call_session, kit, start, wait_ready
+from vmbackend.guest.session import GuestSession
+
+__all__ = ["empty_image", "kit", "shell_image", "start"]
+pytestmark = pytest.mark.vm
+OLD = "/root/.partial-0123456789abcdef"
+
+
+def test_an_acknowledged_write_is_there_after_the_machine_died(start: Start) -> None:
+    machine = wait_ready(start())
+    contents = {"/root/new": b"x" * 300_000, "/srv/made/deep/file": b"1", "/root/replaced": b"second"}
+
+    async def write(session: GuestSession) -> None:
+        await session.write("/root/replaced", as_stream(b"first"))
+        for path, content in contents.items():
+            await session.write(path, as_stream(content))
+
+    call_session(machine, write)
+    machine.close()
+    again = wait_ready(start())
+    found = run(again, *(f"wc -c < {path}" for path in contents), "cat /root/replaced", "ls -A /root /srv/made/deep")
+    assert [int(text) for _, text in found[:3]] == [len(content) for content in contents.values()]
+    assert found[3] == (0, "second")
+    assert ".partial" not in found[4][1]
+
+
+def test_a_machine_that_died_removes_its_partial_files_at_its_next_start(start: Start) -> None:
+    kept = "/root/.partial-of-the-user /root/0123456789abcdef"
+    machine = wait_ready(start())
+    make = f"mkdir -p '/srv/a b' && touch {OLD} '/srv/a b/.partial-00ff00ff00ff00ff' {kept}"
+    assert run(machine, make, "/run/kit/bin/busybox sync")[0][0] == 0
+    machine.close()
+    again = wait_ready(start())
+    left = "\n".join(sorted(kept.split())) + "\n"
+    wait_for_output(again, f"ls -d {OLD} '/srv/a b/'.p* /root/.p* /root/0* 2>/dev/null", left)
+    end_in_order(again)
+
+
+def test_after_an_end_in_order_no_file_is_searched_for(start: Start) -> None:
+    machine = wait_ready(start())
+    run(machine, f"touch {OLD}")
+    end_in_order(machine)
+    again = wait_ready(start())
+    assert (
+        run(again, f"ls {OLD}; ls /run/kit/unclean; ls /run/kit/data")[0][1]
+        == f"{OLD}\nlost+found\nrunning\nupper\nwork\n"
+    )
+
+
+def end_in_order(machine: harness.Machine) -> None:
+    machine.qmp("system_powerdown")
+    machine.wait_off()
+    machine.close()

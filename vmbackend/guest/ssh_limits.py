@@ -1,0 +1,126 @@
+"""SSH connections to guests that may send anything: what their packets may cost the loop that all guests share.
+
+asyncssh processes all that it received in one step, however many packets that is, and answers requests of the server
+without a limit. Here a step ends after `SLICE_SECONDS`, and a guest whose packets cost more than its budget is read
+more slowly: TCP then makes it wait, and no other guest.
+
+Relies on internals of asyncssh 2.24: `_recv_data`, `_recv_pkthdr`, `_inpbuf`; tests/vmbackend/test_hostile_guest.py
+fails if they change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import asyncssh
+
+# A step ends between two packets; the most expensive single packet takes a few milliseconds.
+SLICE_SECONDS = 0.004
+# Of the loop's time, for the packets of one guest, and what it may have saved.
+CPU_SHARE = 0.2
+CPU_BURST_SECONDS = 0.25
+# Bytes are sent because a caller wants them: bulk data costs less than this, small packets twenty times as much.
+SECONDS_PER_BYTE = 100e-9
+# dropbear sends at most 35,000 bytes in a packet. A larger key exchange only costs time.
+MAX_PACKET = 36 * 1024
+# Unsent bytes: windows allow half a mebibyte for each channel; the rest are answers to requests of the guest.
+MAX_UNSENT = 4 << 20
+MAX_DEFERRED = 10_000  # packets that wait for the end of a key exchange
+MAX_UNPROCESSED = 1 << 20
+# One fast algorithm each: the server chooses among those that are offered, and some take a tenth of a second.
+ALGORITHMS: dict[str, Any] = {
+    "server_host_key_algs": ["ssh-ed25519"],
+    "kex_algs": ["curve25519-sha256", "curve25519-sha256@libssh.org"],
+    "encryption_algs": ["chacha20-poly1305@openssh.com"],
+    "mac_algs": ["hmac-sha2-256"],
+    "compression_algs": None,
+}
+
+
+class CpuBudget:
+    """What the packets of one guest may cost, over all its connections: a share of the time, and more for each byte."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._saved = CPU_BURST_SECONDS
+        self._at = clock()
+
+    def spend_time(self, seconds: float, received: int) -> float:
+        """Charge `seconds` of CPU for `received` bytes; returns how long the guest's next packets must wait."""
+        now = self._clock()
+        earned = (now - self._at) * CPU_SHARE + received * SECONDS_PER_BYTE
+        self._at = now
+        self._saved = min(CPU_BURST_SECONDS, self._saved + earned) - seconds
+        return max(0.0, -self._saved / CPU_SHARE)
+
+
+class LimitedConnection(asyncssh.SSHClientConnection):
+    """A connection that processes packets for `SLICE_SECONDS` at a time, within its guest's budget."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, options: asyncssh.SSHClientConnectionOptions, budget: CpuBudget
+    ) -> None:
+        super().__init__(loop, options, wait="auth")
+        self._max_recv_pktlen = MAX_PACKET
+        self._budget = budget
+        self._received = 0
+        self._until = 0.0
+        self._interrupted = False
+        self._packets = 0  # of this step
+        self._continuation: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes, datatype: int | None = None) -> None:
+        """Process received packets, or keep them while the guest waits."""
+        self._received += len(data)
+        super().data_received(data, datatype)
+
+    def _recv_data(self) -> None:
+        if self._continuation is not None:
+            return
+        self._interrupted, self._packets = False, 0
+        self._until = time.perf_counter() + SLICE_SECONDS
+        begun = time.thread_time()
+        super()._recv_data()
+        received, self._received = self._received, 0
+        wait = self._budget.spend_time(time.thread_time() - begun, received)
+        if self._is_over_memory():
+            self.abort()
+        elif self._transport is not None and (self._interrupted or wait):
+            self._transport.pause_reading()
+            self._continuation = self._loop.call_later(wait, self._continue)
+
+    def _recv_pkthdr(self) -> bool:
+        """Called before each packet: ends the step when its time is over, but not before its first packet."""
+        self._interrupted = self._packets > 0 and time.perf_counter() >= self._until
+        if self._interrupted or not super()._recv_pkthdr():
+            return False
+        self._packets += 1
+        return True
+
+    def _continue(self) -> None:
+        self._continuation = None
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._recv_data()
+
+    def _is_over_memory(self) -> bool:
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return unsent > MAX_UNSENT or len(self._inpbuf) > MAX_UNPROCESSED or len(self._deferred_packets) > MAX_DEFERRED
+
+
+async def connect_guest(host: str, port: int, budget: CpuBudget, **options: Any) -> asyncssh.SSHClientConnection:
+    """An open connection, logged in. `options` as for `asyncssh.connect`, whose errors it raises; cancellable."""
+    loop = asyncio.get_running_loop()
+    settings = await asyncssh.SSHClientConnectionOptions.construct(host=host, port=port, **ALGORITHMS, **options)
+    settings.waiter = loop.create_future()
+    _, connection = await loop.create_connection(lambda: LimitedConnection(loop, settings, budget), host, port)
+    try:
+        await settings.waiter
+    except BaseException:
+        connection.abort()
+        await connection.wait_closed()
+        raise
+    return connection
