@@ -6,9 +6,17 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.test import Client
 
 from accounts.models import Account
+from common.edge_header import edge_secret
+
+
+def edge_header(forwarded: str, host: str = "localhost") -> str:
+    """The value of the edge's header for a request that came by these addresses."""
+    secret = edge_secret(settings.SECRET_KEY)
+    return f"{secret} {host} {forwarded} {secret}"
 
 
 @dataclass

@@ -8,17 +8,12 @@ import pytest
 from django.conf import settings
 from django.test import RequestFactory
 
-from common.edge_header import edge_secret
 from common.request_origin import RequestOrigin, request_origin
+from tests.callers import edge_header
 
 
 def origin(**meta: str) -> RequestOrigin:
     return request_origin(RequestFactory().get("/", **meta))  # type: ignore[arg-type]
-
-
-def edge_header(forwarded: str) -> str:
-    secret = edge_secret(settings.SECRET_KEY)
-    return f"{secret} localhost {forwarded} {secret}"
 
 
 def test_the_edges_entry_counts_and_the_clients_claims_do_not() -> None:

@@ -126,6 +126,6 @@ def test_only_starts_without_a_process_id_are_removed(tmp_path: Path) -> None:
     (folder / "cut.xml").write_text("<domstatus state='paused' pid='0'>")
     (folder / "other.xml").write_text("<other pid='0'/>")
     for _ in range(2):
-        remove_unfinished_starts(tmp_path)
+        remove_unfinished_starts(tmp_path, {tmp_path})
         assert sorted(path.name for path in folder.iterdir()) == ["cut.xml", "other.xml", "running.xml"]
-    remove_unfinished_starts(tmp_path / "none")
+    remove_unfinished_starts(tmp_path / "none", set())
