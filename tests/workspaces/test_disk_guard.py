@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
@@ -108,6 +110,40 @@ def test_machines_whose_disks_grow_wait_until_there_is_room(
     assert api.get(f"/workspace/{writer}").json()["workspace"]["info"]["status"] == "running"
 
 
+def test_the_first_round_of_a_shortage_pauses_what_grew_since_the_round_before(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]
+) -> None:
+    writer, reader = create(api), create(api)
+    free[settings.ENV.machines_dir] = RESERVE - 1
+    guard.check_once()
+    write_on_disk(vmhost, writer, 100)
+    free[settings.ENV.machines_dir] = RESERVE // 2 - 1
+    guard.check_once()
+    states = {key: vmhost.driver.state(key) for key in (writer, reader)}
+    assert states == {writer: MachineState.PAUSED, reader: MachineState.RUNNING}
+
+
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+def test_machines_are_paused_while_the_database_is_away(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], error: type[Exception]
+) -> None:
+    writer, reader = create(api), create(api)
+    free[settings.ENV.machines_dir] = 0
+    guard.check_once()
+    write_on_disk(vmhost, writer, 100)
+
+    def refuse(*args: object) -> None:
+        raise error("the connection is closed")
+
+    with connection.execute_wrapper(refuse):
+        guard._check_safely()
+    states = {key: vmhost.driver.state(key) for key in (writer, reader)}
+    assert states == {writer: MachineState.PAUSED, reader: MachineState.RUNNING}
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.RUNNING, "running")
+
+
 def test_a_machine_that_its_owner_paused_stays_paused_when_there_is_room(
     api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]
 ) -> None:
@@ -193,6 +229,33 @@ def test_a_reserve_that_was_allocated_in_part_is_completed(guard: DiskGuard) -> 
     path.write_bytes(b"x")
     guard.check_once()
     assert path.stat().st_blocks * 512 >= RESERVE // 4 << 20
+
+
+def test_a_file_system_that_allocates_nothing_in_advance_gets_no_reserve_file(
+    guard: DiskGuard, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    allocated: list[int] = []
+
+    def allocate_nothing(descriptor: int, offset: int, size: int) -> None:
+        allocated.append(size)
+        os.ftruncate(descriptor, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", allocate_nothing)
+    guard.check_once()
+    guard.check_once()
+    assert allocated == [RESERVE // 4 << 20]
+    assert caplog.text.count("allocates no space in advance") == 1
+    assert not (settings.STATE / "reserve").exists()
+
+
+@pytest.mark.parametrize("reserve", [0, RESERVE // 2])
+def test_a_reserve_file_of_another_size_is_replaced(vmhost: FakeHost, guard: DiskGuard, reserve: int) -> None:
+    guard.check_once()
+    path = settings.STATE / "reserve"
+    smaller = DiskGuard("x", vmhost.driver, reserve_mb=reserve, state=path.parent, machines=path.parent)
+    smaller.start(lambda: None)
+    smaller.stop()
+    assert (path.stat().st_size if path.exists() else 0) == reserve // 4 << 20
 
 
 # The request, and the status of the workspace before it.
