@@ -144,6 +144,48 @@ def test_machines_are_paused_while_the_database_is_away(
     assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.RUNNING, "running")
 
 
+def test_a_machine_that_writes_while_it_is_stopped_waits_from_its_second_round_on(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]
+) -> None:
+    writer = create(api)
+    free[settings.ENV.machines_dir] = 0
+    guard.check_once()
+    vmhost.hold_tasks()
+    workspace_stop(workspace=Workspace.objects.get(pk=writer), actor="owner")
+    states = []
+    for _ in range(2):
+        write_on_disk(vmhost, writer, 100)
+        guard.check_once()
+        states.append(vmhost.driver.state(writer))
+    assert states == [MachineState.RUNNING, MachineState.PAUSED]
+    vmhost.release_tasks()
+    vmhost.settle()
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.OFF, "stopped")
+
+
+def test_a_machine_that_writes_while_it_starts_goes_on_when_there_is_room(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = create(api)
+    bring(api, vmhost, writer, Status.STOPPED)
+    seen, wait_ready = [], vmhost.driver.wait_ready
+
+    def write_until_ready(machine_id: str, timeout: float) -> None:
+        free[settings.ENV.machines_dir] = 0
+        guard.check_once()
+        for _ in range(2):
+            write_on_disk(vmhost, writer, 100)
+            guard.check_once()
+        seen.append(vmhost.driver.state(writer))
+        free[settings.ENV.machines_dir] = RESERVE
+        guard.check_once()
+        wait_ready(machine_id, 1)
+
+    monkeypatch.setattr(vmhost.driver, "wait_ready", write_until_ready)
+    assert api.post(f"/workspace/{writer}/start").status_code == 200
+    assert (seen, vmhost.driver.state(writer)) == ([MachineState.PAUSED], MachineState.RUNNING)
+
+
 def test_a_machine_that_its_owner_paused_stays_paused_when_there_is_room(
     api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]
 ) -> None:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+from django.db.models import Q
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
@@ -34,6 +35,15 @@ from workspaces.states import Status
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
+# Below the full reserve.
+CHECK_SOON_SECONDS = 0.2
+# Operations during which a guest may write, and which leave a machine that was paused as it is. Pausing a machine whose
+# memory is being saved would wait for the save.
+BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING, Status.STOPPING, Status.RESTARTING})
+BUSY |= {Status.RESIZING, Status.REINSTALLING}
+# Those that wait for the guest: it must go on when there is room. Others may have begun another run of the machine,
+# which must not be resumed before its network is attached.
+RESUMED_WHILE_BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING})
 MIB = 1 << 20
 PAUSED_MESSAGE = "The host's disk is nearly full; the machine is paused until it is not."
 
@@ -106,6 +116,8 @@ class DiskGuard:
         self._short = False
         # At the last round; empty while there is room.
         self._allocated: Mapping[str, int] = {}
+        self._grew: frozenset[str] = frozenset()
+        self._paused_busy: set[str] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="disk-guard", daemon=True)
 
@@ -115,7 +127,7 @@ class DiskGuard:
         return self._short
 
     def start(self, on_room: Callable[[], object]) -> None:
-        """Check once, and from then on every second. `on_room` is called when machines may be resumed."""
+        """Check once, and from then on every second or more often. `on_room` is called when machines may be resumed."""
         self._on_room = on_room
         self._file.release_other_size()
         if self._reserve_mb:
@@ -141,6 +153,7 @@ class DiskGuard:
             self._pause_growing(growing)
         elif self._short and free >= self._reserve_mb * 3 // 4:
             logger.warning("disk: %d MiB are free again; machines that waited are resumed", free)
+            self._resume_busy()
             self._short = False
             self._on_room()
 
@@ -175,32 +188,49 @@ class DiskGuard:
         return [key for key, size in self._allocated.items() if size > before.get(key, size)]
 
     def _forget_sizes(self) -> list[str]:
-        self._allocated = {}
+        self._allocated, self._grew = {}, frozenset()
         return []
 
     def _pause_growing(self, growing: list[str]) -> None:
-        """Pause them, except those that an operation is working on.
+        """Pause them; those that an operation is working on only where they grew in the round before, too.
 
         Without a database all are paused: it may be what has no room, and reconcile resumes those that should run.
         """
+        again, self._grew = self._grew.intersection(growing), frozenset(growing)
         if not growing:
             return
         try:
-            rows = self._rows_to_pause(growing)
+            rows = self._rows_to_pause(growing, again)
         except (DatabaseError, InterfaceError) as exc:
             logger.warning("disk: without the database, all machines that grow are paused: %s", exc)
-            for key in growing:
-                self._pause(key)
+            self._paused_busy |= {key for key in growing if self._pause(key)}
             return
         for row in rows:
             if self._pause(row.pk):
+                if row.status in RESUMED_WHILE_BUSY:
+                    self._paused_busy.add(row.pk)
                 with suppress(DatabaseError, InterfaceError):
                     record_activity(row, "disk_full", PAUSED_MESSAGE)
 
-    def _rows_to_pause(self, growing: list[str]) -> list[Workspace]:
+    def _rows_to_pause(self, growing: list[str], again: frozenset[str]) -> list[Workspace]:
         busy = Operation.objects.filter(workspace_id__in=growing, state__in=LIVE).values("workspace_id")
-        rows = Workspace.objects.filter(pk__in=growing, host_id=self._host_name, status=Status.RUNNING)
-        return list(rows.exclude(pk__in=busy))
+        idle = Q(status=Status.RUNNING) & ~Q(pk__in=busy)
+        return list(
+            Workspace.objects.filter(idle | Q(pk__in=again, status__in=BUSY), pk__in=growing, host_id=self._host_name)
+        )
+
+    def _resume_busy(self) -> None:
+        """Resume machines that were paused during an operation which goes on; others are left to `on_room`.
+
+        Raises DatabaseError; it is tried again then.
+        """
+        rows = list(Workspace.objects.filter(pk__in=self._paused_busy, status__in=RESUMED_WHILE_BUSY))
+        self._paused_busy = set()
+        for row in rows:
+            try:
+                self._driver.resume(row.pk)
+            except BackendError as exc:
+                logger.warning("disk: %s cannot be resumed: %s", row.pk, exc)
 
     def _pause(self, key: str) -> bool:
         try:
@@ -211,7 +241,8 @@ class DiskGuard:
         return True
 
     def _work(self) -> None:
-        while not self._ended.wait(CHECK_SECONDS):
+        # Sizes are known only below the full reserve.
+        while not self._ended.wait(CHECK_SOON_SECONDS if self._allocated else CHECK_SECONDS):
             self._check_safely()
         connections.close_all()
 
