@@ -1,4 +1,4 @@
-"""The lock of kit builds: only the platform can take it, and nobody waits for it without a deadline."""
+"""The lock of kit builds: only the platform can take it, and each wait for it has a deadline."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lock_readable_files(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("build", [build_kit, build_kernel])
-def test_whoever_reads_the_kit_cannot_hold_up_a_build(build: Build, tmp_path: Path) -> None:
+def test_a_reader_of_the_kit_cannot_hold_up_a_build(build: Build, tmp_path: Path) -> None:
     folder = tmp_path / "kit"
     build(folder, lambda *_: None)
     for old in (folder / ".lock", folder / "kernel/.lock"):  # of earlier versions

@@ -35,7 +35,7 @@ def run_tool(*command: str, cwd: Path | None = None, timeout: float = 600.0, std
 def build_lock(folder: Path, seconds: float) -> Iterator[None]:
     """Hold the lock of builds in a folder. Raises BackendUnavailable if another holds it for that long.
 
-    Every machine's process can read the folder, and whoever can open a file can lock it. So the lock's file is made
+    Every machine's process can read the folder, and what can open a file can lock it. So the lock's file is made
     with mode 0600 and has another name than `.lock`, which earlier versions made readable.
     """
     until = time.monotonic() + seconds
