@@ -11,14 +11,19 @@ from django.conf import settings
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.workspaces.workspace_states import bring, status_of
 from vmbackend.driver import MachineState
+from vmbackend.errors import CapacityExceeded
 from workspaces.host import process
 from workspaces.host.disk_guard import DiskGuard
 from workspaces.host.reconcile.machines import resume_paused_machines
-from workspaces.models import Activity
+from workspaces.models import Activity, Operation, Workspace
+from workspaces.power.services import workspace_restart, workspace_sleep, workspace_stop
+from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RESERVE = 64
+NO_ROOM = CapacityExceeded("The host lacks space.")
 
 
 @pytest.fixture
@@ -44,12 +49,24 @@ def guard(vmhost: FakeHost, free: dict[Path, int]) -> Iterator[DiskGuard]:
 
 
 @pytest.fixture
+def waiting(api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]) -> str:
+    """A running workspace whose machine waits for room on the host's disk."""
+    made = create(api)
+    free[settings.ENV.machines_dir] = 0
+    guard.check_once()
+    write_on_disk(vmhost, made, 100)
+    guard.check_once()
+    assert vmhost.driver.state(made) is MachineState.PAUSED
+    return made
+
+
+@pytest.fixture
 def nearly_full(vmhost: FakeHost) -> Iterator[Callable[[], None]]:
-    """When called, the host reports a disk that its one machine takes."""
+    """When called, the host reports a disk that its machines take."""
     before = vmhost.driver.capacity()
 
     def fill() -> None:
-        vmhost.driver.set_capacity(replace(before, disk_mb=64))
+        vmhost.driver.set_capacity(replace(before, disk_mb=before.disk_mb - vmhost.driver.capacity().disk_free_mb))
         vmhost.runtime.send_heartbeat()
 
     yield fill
@@ -114,6 +131,48 @@ def test_a_waiting_machine_can_be_stopped_and_deleted(
     assert api.delete(f"/workspace/{writer}").status_code == 200
 
 
+@pytest.mark.parametrize("kind", ["sleep", "restart", "stop"])
+def test_a_waiting_machine_runs_again_though_an_operation_on_it_failed(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], waiting: str, kind: str
+) -> None:
+    vmhost.driver.fail_next("sleep" if kind == "sleep" else "shutdown", NO_ROOM)
+    begin = {"sleep": workspace_sleep, "restart": workspace_restart, "stop": workspace_stop}[kind]
+    operation = begin(workspace=Workspace.objects.get(pk=waiting), actor="owner")
+    vmhost.settle()
+    operation.refresh_from_db()
+    assert (operation.state, status_of(waiting)) == ("failed", "running")
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    assert (vmhost.driver.state(waiting), status_of(waiting)) == (MachineState.RUNNING, "running")
+
+
+def test_a_workspace_that_its_owner_paused_stays_paused_though_an_operation_on_it_failed(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], waiting: str
+) -> None:
+    assert api.post(f"/workspace/{waiting}/pause").status_code == 200
+    vmhost.driver.fail_next("shutdown", NO_ROOM)
+    workspace_stop(workspace=Workspace.objects.get(pk=waiting), actor="owner")
+    vmhost.settle()
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    process.reconcile(vmhost.runtime)
+    assert (vmhost.driver.state(waiting), status_of(waiting)) == (MachineState.PAUSED, "paused")
+
+
+def test_a_waiting_machine_runs_again_though_the_transition_of_an_operation_was_lost(
+    vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], waiting: str
+) -> None:
+    vmhost.hold_tasks()
+    workspace_stop(workspace=Workspace.objects.get(pk=waiting), actor="owner")
+    vmhost.held_tasks = None
+    Operation.objects.filter(kind="stop").update(state="failed")
+    process.reconcile(vmhost.runtime)
+    assert status_of(waiting) == "running"
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    assert vmhost.driver.state(waiting) is MachineState.RUNNING
+
+
 def test_the_reserve_is_held_given_up_and_held_again(guard: DiskGuard, free: dict[Path, int]) -> None:
     path = settings.STATE / "reserve"
     guard.check_once()
@@ -136,14 +195,32 @@ def test_a_reserve_that_was_allocated_in_part_is_completed(guard: DiskGuard) -> 
     assert path.stat().st_blocks * 512 >= RESERVE // 4 << 20
 
 
-@pytest.mark.parametrize("what", ["create", "start"])
-def test_nothing_is_begun_on_a_host_without_room(
+# The request, and the status of the workspace before it.
+BEGINNINGS: dict[str, tuple[str, str, dict[str, object], Status]] = {
+    "create": ("POST", "", {}, Status.RUNNING),
+    "start": ("POST", "start", {}, Status.STOPPED),
+    "forced start": ("POST", "start", {"force": True}, Status.RUNNING),
+    "restart": ("POST", "restart", {}, Status.RUNNING),
+    "reinstall": ("POST", "reinstall", {}, Status.RUNNING),
+    "resize": ("PUT", "overlay/resize", {"size_mb": 128}, Status.RUNNING),
+    "resume": ("POST", "resume", {}, Status.PAUSED),
+    "wake": ("POST", "resume", {}, Status.SLEEPING),
+}
+
+
+@pytest.mark.parametrize("what", BEGINNINGS)
+def test_no_machine_is_let_run_on_a_host_without_room(
     api: Caller, vmhost: FakeHost, nearly_full: Callable[[], None], what: str
 ) -> None:
+    method, action, body, before = BEGINNINGS[what]
     made = create(api)
-    api.post(f"/workspace/{made}/stop")
+    if before is not Status.RUNNING:
+        bring(api, vmhost, made, before)
+    machine = vmhost.driver.state(made)
     nearly_full()
-    answer = api.post("/workspace", {}) if what == "create" else api.post(f"/workspace/{made}/start")
+    path = f"/workspace/{made}/{action}" if action else "/workspace"
+    answer = api.post(path, body) if method == "POST" else api.put(path, body)
     assert (answer.status_code, answer.json()["code"]) == (503, "VM_UNAVAILABLE")
     assert answer.json()["details"]["resource"] == "disk_size_mb"
+    assert (vmhost.driver.state(made), status_of(made)) == (machine, before)
     assert api.delete(f"/workspace/{made}").status_code == 200
