@@ -74,7 +74,8 @@ class Confiner:
             log.error("machine %s: no process has its user %d", record.id, uid)
             raise BackendUnavailable("The machine's process has not the user it must have.")
         with domain.translate_errors("limit"):
-            domain_id = target.ID()
+            # Looked up again: an object from before a restore has no number.
+            domain_id = target.connect().lookupByUUIDString(target.UUIDString()).ID()
         try:
             close_folders(folders_of(self._settings.embed_root, pids[0]), domain_id, uid)
         except OSError as error:
