@@ -24,6 +24,7 @@ from threading import Lock
 from redis import RedisError
 
 from common.errors import RateLimited
+from common.redis import redis_client, redis_key
 from common.throttling import count_request, uncount_request
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,9 @@ logger = logging.getLogger(__name__)
 # A provider gives one customer at least so much of IPv6.
 IPV6_PREFIX = 64
 REMEMBERED = 10_000
+# How long a process knows of a right secret by itself, and all processes together by Redis.
 PROVEN_SECONDS = 600.0
+SHARED_PROOF_SECONDS = 24 * 3600
 _SOURCE = "source"
 
 
@@ -95,8 +98,9 @@ class FailureLimit:
     """The failures of one kind of secret, as one process sees them. Safe in many threads. `source`: as of `Attempt`.
 
     An address that is beyond its limit is refused without a look at its secret, but for secrets that were right from
-    the same address within PROVEN_SECONDS: many clients may share an address, and one of them must not be able to lock
-    out the others. A name beyond its limit only changes the response to a wrong secret, for the same reason.
+    the same address within SHARED_PROOF_SECONDS, at any process: many clients may share an address, and one of them
+    must not be able to lock out the others. A name beyond its limit only changes the response to a wrong secret, for
+    the same reason.
     """
 
     def __init__(self, limits: AttemptLimits) -> None:
@@ -107,7 +111,10 @@ class FailureLimit:
     def require_allowed(self, source: str, name: str, secret: str) -> None:
         """Raises RateLimited where the address is refused at present."""
         left = self._refused.seconds_left(source)
-        if left > 0 and not self._proven.seconds_left(_proof(source, name, secret)):
+        if left <= 0:
+            return
+        proof = _proof(source, name, secret)
+        if not self._proven.seconds_left(proof) and not _is_proven_elsewhere(proof):
             raise too_many(left)
 
     def record_failure(self, source: str, name: str) -> None:
@@ -122,8 +129,11 @@ class FailureLimit:
             raise too_many(wait)
 
     def record_success(self, source: str, name: str, secret: str) -> None:
-        """Remember that this secret was right from this address."""
-        self._proven.add(_proof(source, name, secret), PROVEN_SECONDS)
+        """Remember that this secret was right from this address. One call of Redis in PROVEN_SECONDS."""
+        proof = _proof(source, name, secret)
+        if not self._proven.seconds_left(proof):
+            self._proven.add(proof, PROVEN_SECONDS)
+            _share_proof(proof)
 
 
 def too_many(seconds: float) -> RateLimited:
@@ -167,6 +177,20 @@ def _count(windows: tuple[str, ...], limits: AttemptLimits, member: str) -> floa
 
 def _proof(source: str, name: str, secret: str) -> str:
     return hashlib.sha256("\0".join((source, name, secret)).encode(errors="surrogatepass")).hexdigest()
+
+
+def _share_proof(proof: str) -> None:
+    try:
+        redis_client().set(redis_key(f"proven:{proof}"), 1, ex=SHARED_PROOF_SECONDS)
+    except RedisError as exc:
+        logger.warning("a right secret is known to this process only: %s", exc)
+
+
+def _is_proven_elsewhere(proof: str) -> bool:
+    try:
+        return bool(redis_client().exists(redis_key(f"proven:{proof}")))
+    except RedisError:
+        return False
 
 
 def _log_refusal(windows: tuple[str, str], wait: float) -> None:

@@ -5,6 +5,7 @@ Used by DRF views (as EXCEPTION_HANDLER), plain and asynchronous views, middlewa
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from common.database_errors import is_database_unavailable
 from common.request_id import current_request_id
 
 logger = logging.getLogger(__name__)
+
+_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
 
 
 def ok(status: int = 200, /, **fields: Any) -> Response:
@@ -62,6 +65,9 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
     if is_database_unavailable(exc):
         # Without a traceback: while a disk is full there is one for each request.
         logger.error("the database is unavailable: %s", exc)
+        return errors.DatabaseUnavailable()
+    if isinstance(exc, OSError) and exc.errno in _FULL_DISK:
+        logger.error("the disk is full: %s", exc)
         return errors.DatabaseUnavailable()
     logger.error("unhandled exception", exc_info=exc)
     return errors.DomainError()

@@ -12,7 +12,6 @@ import argparse
 import os
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -109,11 +108,11 @@ def _draining_signals(listener_fd: int) -> WorkerSignal:
 
 
 def _unreachable_listener() -> socket.socket:
-    """A listening socket without a name, to which no process can connect: accepting finds nothing, without an error."""
+    """A listening socket that no process connects to: accepting finds nothing, without an error."""
     made = socket.socket(socket.AF_UNIX)
-    with tempfile.TemporaryDirectory() as folder:
-        made.bind(f"{folder}/s")
-    made.listen()
+    # An abstract name that the kernel chooses: a full disk keeps no worker from starting.
+    made.bind("")
+    made.listen(0)
     made.setblocking(False)
     return made
 

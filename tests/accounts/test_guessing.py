@@ -243,15 +243,27 @@ def test_clients_that_share_the_address_of_a_guesser_go_on(
     assert asked(stranger, stranger.secret).status_code == 429
 
 
+def test_a_client_goes_on_whichever_process_serves_it(
+    api: Caller, failures: FailureLimit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = FailureLimit(failures._limits)
+    for limit, caller in ((failures, api), (other, api)):
+        monkeypatch.setattr(authentication, "_failures", lambda limit=limit: limit)
+        if limit is failures:
+            assert asked(caller, caller.secret).status_code == 200
+        for _ in range(7):
+            asked(caller, "wrong")
+    assert asked(api, api.secret).status_code == 200
+    assert asked(api, api.secret, "192.0.2.3").status_code == 200
+
+
 def test_the_owner_of_a_guessed_id_goes_on_from_everywhere(api: Caller, failures: FailureLimit) -> None:
     statuses = [asked(api, "wrong", f"192.0.2.{number}").status_code for number in range(10, 20)]
     assert statuses == [401] * 8 + [429] * 2
     assert asked(api, api.secret, "192.0.2.99").status_code == 200
 
 
-def test_right_secrets_cost_no_call_of_redis(
-    api: Caller, failures: FailureLimit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_right_secrets_are_not_counted(api: Caller, failures: FailureLimit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("common.attempts.count_request", lambda *args, **more: pytest.fail("counted"))
     assert asked(api, api.secret).status_code == 200
 

@@ -7,7 +7,7 @@
     world       the instance on a file system of its own, its accounts
     schedule    which fault comes when, from the seed
     faults      what the faults do; `processes` finds their victims
-    clients     threads that do the `operations`, each on workspaces of its own
+    clients     threads that do the `operations`, each on workspaces of its own; `creation`, `streams`, `sleep` are some
     session     one account's requests; `answers` checks every answer to them
     ledger      what was asked for and acknowledged
     snapshot    what rows, host and Redis hold at a quiet point

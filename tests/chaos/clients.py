@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.chaos import operations as op
+from tests.chaos.answers import Answer
+from tests.chaos.creation import create, create_part
 from tests.chaos.ledger import Creation, Tracked
 from tests.chaos.operations import Weighted
 from tests.chaos.session import Session
@@ -22,7 +24,7 @@ LIGHT = (
     Weighted(10, op.read_workspace),
     Weighted(3, op.list_workspaces),
     Weighted(4, op.read_totals),
-    Weighted(2, op.create_part),
+    Weighted(2, create_part),
     Weighted(3, op.write_part_of_metadata),
     Weighted(2, op.read_foreign),
 )
@@ -41,7 +43,7 @@ MACHINE = (
     Weighted(3, read_stream),
     Weighted(2, op.change_network),
     Weighted(2, op.make_temporary),
-    Weighted(2, op.power("pause", ends_machine=False)),
+    Weighted(2, op.pause),
     Weighted(4, op.power("resume", ends_machine=False)),
     Weighted(2, op.power("stop", ends_machine=True)),
     Weighted(4, op.power("start", ends_machine=False)),
@@ -115,7 +117,6 @@ class Client(threading.Thread):
         self._choices = list(choices) + ([Weighted(4, sleep.put_to_sleep)] if sleep else [])
         self._most = most
         self._own: list[Tracked] = []
-        self._creation: Creation | None = None
 
     def run(self) -> None:
         while self._pause.begin_operation():
@@ -147,13 +148,19 @@ class Client(threading.Thread):
                     if tracked not in self._own:
                         self._own.append(tracked)
             if creation.ids:
+                self._leave_expectations()
                 return
             time.sleep(WAIT_SECONDS)
         creation.abandoned = True
 
-    def _send(self, creation: Creation) -> list[op.Answer]:
+    def _leave_expectations(self) -> None:
+        """What the newest workspace must keep from its beginning on."""
+        op.write_file(self._session, self._own[-1])
+        op.write_mark(self._session, self._own[-1])
+
+    def _send(self, creation: Creation) -> list[Answer]:
         """The request; now and then two of it at once."""
         if self._session.random.random() < 0.7:
-            return [op.create(self._session, creation)]
+            return [create(self._session, creation)]
         with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(lambda _: op.create(self._session, creation), range(2)))
+            return list(pool.map(lambda _: create(self._session, creation), range(2)))

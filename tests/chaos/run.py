@@ -41,6 +41,7 @@ class Run:
         hold = LONG_HOLD if seconds >= LONG_RUN_SECONDS else SHORT_HOLD
         self._planned = planned_faults(seed, kinds, hold)
         self._next = next(self._planned)
+        self._sleep = SleepRequests(world.instance.instance, world.instance.settings)
         self._over = threading.Event()
         self._pause = Pause()
 
@@ -57,12 +58,11 @@ class Run:
     def _clients(self) -> Iterator[dict[str, Session]]:
         """The threads, paused; yields the sessions of the checks."""
         world = self._world
-        sleep = SleepRequests(world.instance.instance, world.instance.settings)
         clients: list[Client] = []
         for word in world.credentials:
             for number in range(MACHINE_CLIENTS):
                 session = self._session(word, str(number))
-                clients.append(Client(session, self._pause, MACHINE, most=WORKSPACES, sleep=sleep))
+                clients.append(Client(session, self._pause, MACHINE, most=WORKSPACES, sleep=self._sleep))
             clients.append(Client(self._session(word, "light"), self._pause, LIGHT, most=1))
         for client in clients:
             client.start()
@@ -70,7 +70,7 @@ class Run:
             yield {word: self._session(word, "checks") for word in world.credentials}
         finally:
             self._pause.end()
-            sleep.close()
+            self._sleep.close()
 
     def _session(self, word: str, name: str) -> Session:
         world = self._world
@@ -125,6 +125,8 @@ class Run:
         verify.verify_all(sessions, start_all=last)
         self._world.ledger.settle()
         self._check()
+        if not last:
+            verify.leave_expectations(sessions, self._sleep)
 
     def _require_back(self) -> None:
         """Every process runs and the platform serves; supervisord is only down where a fault ended it."""

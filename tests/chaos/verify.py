@@ -9,11 +9,13 @@ from tests.chaos import operations as op
 from tests.chaos.answers import Answer
 from tests.chaos.ledger import Possible, Tracked
 from tests.chaos.session import Session
+from tests.chaos.sleep import SleepRequests
 from tests.vm.client import until
 
 SERVES = "a quiet platform serves every request"
 AT_ONCE = 3
-SECONDS = 60.0
+# Shares of the workspaces at the end of a quiet point.
+SLEEPING, PAUSED = 0.35, 0.15
 
 
 def verify_all(sessions: dict[str, Session], *, start_all: bool) -> None:
@@ -68,6 +70,24 @@ def _verify_machine(session: Session, tracked: Tracked) -> None:
     known = {path.rpartition("/")[2] for path in op.FILES}
     strange = sorted(set(printed or ()) - known)
     session.expect("no partial file stays", [f"{tracked.id}: {strange}"] if strange else [])
+
+
+def leave_expectations(sessions: dict[str, Session], sleep: SleepRequests) -> None:
+    """A file and a mark in each running machine, some of these asleep or paused: what the next phase must keep."""
+
+    def leave(tracked: Tracked) -> None:
+        session = sessions[tracked.word]
+        op.write_file(session, tracked)
+        op.write_mark(session, tracked)
+        chosen = session.random.random()
+        if chosen < SLEEPING:
+            sleep.put_to_sleep(session, tracked)
+        elif chosen < SLEEPING + PAUSED:
+            op.pause(session, tracked)
+
+    tracked = next(iter(sessions.values())).ledger.workspaces.values()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(leave, [each for each in tracked if not each.may_vanish]))
 
 
 def _settle(value: Possible, found: str | None) -> None:

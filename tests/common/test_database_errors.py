@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.test import RequestFactory
 
 from accounts.models import Credential
 from common.database_errors import is_database_unavailable
-from common.responses import server_error
+from common.responses import as_domain_error, server_error
 from tests.callers import Caller
 from tests.full_database import full_database
 from tests.workspaces.rows import make_workspace
@@ -71,3 +72,9 @@ def test_a_full_disk_behind_the_admins_pages_is_503() -> None:
 
 
 _LARGE_ROW = "INSERT INTO filling VALUES (zeroblob(65536))"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_below_a_file_of_the_platform_is_503(number: int) -> None:
+    assert as_domain_error(OSError(number, "full")).status == 503
+    assert as_domain_error(OSError(errno.EACCES, "refused")).status == 500

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,14 @@ from vmbackend.guest import ssh_limits
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.guest.ssh import SSHGuestSession
-from vmbackend.guest.ssh_limits import CPU_BURST_SECONDS, CPU_SHARE, CpuBudget
+from vmbackend.guest.ssh_limits import (
+    CPU_BURST_SECONDS,
+    CPU_SHARE,
+    SLICE_SECONDS,
+    TOTAL_CPU_SHARE,
+    CpuBudget,
+    TotalBudget,
+)
 from vmbackend.guest.ssh_process import MERGED_BYTES, MergedBacklog, MergedPieces
 
 SCRIPT = Path(__file__).with_name("hostile_server.py")
@@ -32,8 +41,9 @@ class Guests:
     def __init__(self, folder: Path, pool: GuestPool, stack: ExitStack) -> None:
         self._folder, self.pool, self._stack = folder, pool, stack
 
-    def start(self, lie: str) -> GuestAddress:
-        folder = self._folder / f"guest-{lie}"
+    def start(self, lie: str, name: str = "") -> GuestAddress:
+        name = name or lie
+        folder = self._folder / f"guest-{name}"
         folder.mkdir()
         key = asyncssh.generate_private_key("ssh-ed25519")
         key.write_private_key(str(folder / "host_key"))
@@ -44,7 +54,11 @@ class Guests:
         while not (folder / "port").exists() and time.monotonic() < until:
             time.sleep(0.02)
         line = key.export_public_key().decode().strip()
-        return GuestAddress(f"guest {lie}", "127.0.0.1", int((folder / "port").read_text()), line)
+        return GuestAddress(f"guest {name}", "127.0.0.1", int((folder / "port").read_text()), line)
+
+    def start_several(self, count: int, lie: str) -> list[GuestAddress]:
+        with ThreadPoolExecutor(count) as threads:
+            return list(threads.map(lambda number: self.start(lie, f"{lie} {number}"), range(count)))
 
     def call(self, address: GuestAddress, fn: Callable[[GuestSession], Any]) -> Any:
         return self.pool.call(address, fn, timeout=60)
@@ -111,8 +125,8 @@ def test_a_block_longer_than_requested_is_refused(guests: Guests):
     assert guests.read(guests.start(HONEST), "/x") == b"x" * 100_000
 
 
-@pytest.mark.parametrize("lie", ["output in single bytes", "ignored packets"])
-def test_a_flood_of_packets_slows_down_its_own_guest_only(guests: Guests, lie: str, monkeypatch: pytest.MonkeyPatch):
+def longest_waits(monkeypatch: pytest.MonkeyPatch) -> dict[CpuBudget, float]:
+    """The longest time, in seconds, that each guest had to wait from now on."""
     waits: dict[CpuBudget, float] = {}
     spend = CpuBudget.spend_time
 
@@ -122,6 +136,12 @@ def test_a_flood_of_packets_slows_down_its_own_guest_only(guests: Guests, lie: s
         return wait
 
     monkeypatch.setattr(CpuBudget, "spend_time", spend_time)
+    return waits
+
+
+@pytest.mark.parametrize("lie", ["output in single bytes", "ignored packets"])
+def test_a_flood_of_packets_slows_down_its_own_guest_only(guests: Guests, lie: str, monkeypatch: pytest.MonkeyPatch):
+    waits = longest_waits(monkeypatch)
     monkeypatch.setattr(ssh_limits, "CPU_BURST_SECONDS", 0.05)
     liar, neighbour = guests.start(lie), guests.start(HONEST)
 
@@ -141,6 +161,33 @@ def test_a_flood_of_packets_slows_down_its_own_guest_only(guests: Guests, lie: s
 
     asyncio.run(flooded())
     assert any(waits.values())
+
+
+def test_ten_flooding_guests_share_one_budget(guests: Guests, monkeypatch: pytest.MonkeyPatch):
+    """Each of them stays below its own share: together they must wait all the same."""
+    waits = longest_waits(monkeypatch)
+    monkeypatch.setattr(ssh_limits, "CPU_BURST_SECONDS", 0.05)
+    monkeypatch.setattr(ssh_limits, "CPU_SHARE", 1.0)
+    monkeypatch.setattr(ssh_limits, "TOTAL_CPU_SHARE", 0.1)
+    liars, neighbour = guests.start_several(10, "ignored packets"), guests.start(HONEST)
+
+    async def flooded() -> None:
+        floods = [
+            asyncio.ensure_future(guests.pool.acall(liar, lambda session: session.execute(["flood"], timeout=50.0), 60))
+            for liar in liars
+        ]
+        while sum(1 for wait in waits.values() if wait) < len(liars):
+            assert not any(flood.done() for flood in floods)
+            await asyncio.sleep(0.01)
+        for _ in range(5):
+            result = await guests.pool.acall(neighbour, lambda session: session.execute(["true"]), 60)
+            assert result.stdout == b"done\n"
+            await guests.pool.acall(neighbour, lambda session: session.stat("/x"), 60)
+        assert not any(flood.done() for flood in floods)
+        for flood in floods:
+            flood.cancel()
+
+    asyncio.run(flooded())
 
 
 def test_a_guest_that_asks_without_reading_the_answers_is_disconnected(guests: Guests, monkeypatch: pytest.MonkeyPatch):
@@ -168,7 +215,7 @@ def test_steps_of_one_packet_lose_nothing(guests: Guests, monkeypatch: pytest.Mo
 
 def test_a_budget_is_a_share_of_the_time_and_more_for_each_byte():
     now = [0.0]
-    budget = CpuBudget(lambda: now[0])
+    budget = CpuBudget(TotalBudget(lambda: now[0]))
     assert budget.spend_time(CPU_BURST_SECONDS, 0) == 0
     assert budget.spend_time(0.01, 0) == pytest.approx(0.01 / CPU_SHARE)
     now[0] = 0.01 / CPU_SHARE
@@ -177,6 +224,79 @@ def test_a_budget_is_a_share_of_the_time_and_more_for_each_byte():
     now[0] += 1000
     assert budget.spend_time(CPU_BURST_SECONDS, 0) == 0
     assert budget.spend_time(0.01, 0) > 0
+
+
+class Loop:
+    """A loop in simulated time that processes the packets of guests, one step of one guest after another."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.total = TotalBudget(lambda: self.now)
+        self.used: dict[CpuBudget, float] = {}
+        self.waits: dict[CpuBudget, float] = {}
+        self._steps: list[tuple[float, int, CpuBudget, float, float]] = []
+
+    def add_guest(self, step: float, pause: float) -> CpuBudget:
+        """A guest whose steps take `step` seconds, with `pause` seconds between them in which it sends nothing."""
+        guest = CpuBudget(self.total)
+        self.used[guest] = self.waits[guest] = 0.0
+        heapq.heappush(self._steps, (self.now, len(self.used), guest, step, pause))
+        return guest
+
+    def run_steps(self, seconds: float) -> None:
+        """Also forgets what was used and waited before."""
+        until = self.now + seconds
+        self.used, self.waits = dict.fromkeys(self.used, 0.0), dict.fromkeys(self.waits, 0.0)
+        while self.now < until:
+            at, number, guest, step, pause = heapq.heappop(self._steps)
+            self.now = max(self.now, at) + step
+            wait = guest.spend_time(step, 0)
+            self.used[guest] += step
+            self.waits[guest] = max(wait, self.waits[guest])
+            heapq.heappush(self._steps, (self.now + max(wait, pause), number, guest, step, pause))
+
+
+def test_one_flooding_guest_gets_its_own_share():
+    loop = Loop()
+    liar = loop.add_guest(SLICE_SECONDS, 0.0)
+    loop.run_steps(10)
+    loop.run_steps(100)
+    assert loop.used[liar] == pytest.approx(100 * CPU_SHARE, rel=0.02)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.03], ids=["floods", "just below the own share"])
+def test_ten_guests_get_equal_parts_of_the_total_and_no_one_else_waits(pause: float):
+    loop = Loop()
+    liars = [loop.add_guest(SLICE_SECONDS, pause) for _ in range(10)]
+    honest = loop.add_guest(0.001, 0.05)
+    loop.run_steps(10)
+    loop.run_steps(100)
+    assert sum(loop.used.values()) == pytest.approx(100 * TOTAL_CPU_SHARE, rel=0.05)
+    assert [loop.used[liar] for liar in liars] == pytest.approx([loop.used[liars[0]]] * 10, rel=0.05)
+    assert loop.waits[honest] == 0
+    assert all(loop.waits[liar] for liar in liars)
+
+
+def test_guests_that_are_silent_again_leave_their_parts_to_the_others():
+    loop = Loop()
+    for _ in range(9):
+        loop.add_guest(SLICE_SECONDS, 1000.0)
+    busy = [loop.add_guest(SLICE_SECONDS, 0.0) for _ in range(2)]
+    loop.run_steps(10)
+    loop.run_steps(100)
+    assert [loop.used[guest] for guest in busy] == pytest.approx([100 * CPU_SHARE] * 2, rel=0.02)
+
+
+def test_what_a_guest_used_while_there_was_enough_for_all_is_soon_forgotten():
+    loop = Loop()
+    busy = loop.add_guest(SLICE_SECONDS, 0.03)
+    for _ in range(9):
+        loop.add_guest(0.001, 0.05)
+    loop.run_steps(1000)
+    assert not any(loop.waits.values())
+    loop.now += 10
+    assert CpuBudget(loop.total).spend_time(1.0, 0) > 0
+    assert busy.spend_time(0.001, 0) == 0
 
 
 def test_single_bytes_are_kept_in_few_pieces_in_their_order():

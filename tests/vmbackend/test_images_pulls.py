@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.vmbackend.deep_trees import deep_root
 from tests.vmbackend.stores import (
     CONFIG,
     MIB,
+    add_file,
+    layered_image,
     partial_work,
     pull,
     rootfs,
@@ -26,7 +29,7 @@ from vmbackend import errors
 from vmbackend.images.build import add_directory_image
 from vmbackend.images.store import ImageSettings, ImageStore
 
-__all__ = ["rootfs", "store"]
+__all__ = ["deep_root", "rootfs", "store"]
 pytestmark = pytest.mark.host
 
 
@@ -39,6 +42,20 @@ def test_unpacking_an_image_above_the_limit_is_aborted(store: ImageStore, rootfs
         pull(small, "localhost/bomb")
     assert partial_work(tmp_path / "root") == []
     assert pull(store, "localhost/bomb").size_bytes < MIB
+
+
+def test_an_image_of_deep_folders_is_too_large_and_leaves_nothing(
+    store: ImageStore, deep_root: Path, tmp_path: Path
+) -> None:
+    """The tool sees `/rootfs/a/a/...`, which is short enough; the host's path is not, and hid what is in it."""
+    layered_image(
+        tmp_path / "oci", [lambda tar: add_file(tar, "a/" * 2035 + "big", bytes(MIB))], "localhost/deep:latest"
+    )
+    inside = ImageStore(deep_root, store.settings)
+    with pytest.raises(errors.ImageTooLarge):
+        pull(inside, "localhost/deep")
+    assert partial_work(deep_root) == []
+    assert inside.sweep() == []
 
 
 def test_an_image_whose_manifest_exceeds_the_limit_is_not_downloaded(

@@ -9,6 +9,7 @@ from celery.signals import worker_init
 from django.db import OperationalError
 
 from config import celery
+from tests.fakehost import FakeHost
 from vmbackend.errors import BackendUnavailable
 from workspaces.host import process
 
@@ -25,3 +26,15 @@ def test_a_vmhost_that_cannot_be_opened_ends(monkeypatch: pytest.MonkeyPatch, er
     monkeypatch.setattr(process, "open_host", fails)
     with pytest.raises(SystemExit):
         worker_init.send(sender=None)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_remains_of_pulls_that_cannot_be_removed_do_not_stop_a_host(
+    vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise FULL
+
+    monkeypatch.setattr(vmhost.images, "sweep", fails)
+    vmhost.restart()
+    assert process.host_runtime() is vmhost.runtime

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest.kernel_cache import cache_kernel, cached_kernel
-from vmbackend.guest.tools import run_tool
+from vmbackend.guest.tools import build_lock, run_tool
 
 CONFIG = Path(__file__).parent / "microvm-kernel.config"
 SOURCE = Path("/usr/src/linux-source-6.1.tar.xz")
@@ -69,11 +68,11 @@ def build_kernel(kit_dir: Path, progress: Callable[[int, str], None], *, target:
 
     `target`: the make target, for tests without a full build; only "vmlinux" is installed. The result is installed
     atomically; a build that died leaves `kernel/build`, which the next one replaces. Of two calls at once the second
-    waits. Raises BackendUnavailable (no source package, a tool fails, an option was not accepted).
+    waits, BUILD_TIMEOUT at most. Raises BackendUnavailable (no source package, a tool fails, an option was not
+    accepted, another build does not end).
     """
     (kit_dir / "kernel").mkdir(parents=True, exist_ok=True)
-    with (kit_dir / "kernel/.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with build_lock(kit_dir / "kernel", BUILD_TIMEOUT):
         present = custom_kernel(kit_dir)
         if present:
             return present.vmlinux

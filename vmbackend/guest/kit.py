@@ -6,7 +6,6 @@ machines refer to the files they were started from), `debs/` (downloaded package
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import shutil
@@ -19,13 +18,14 @@ from pathlib import Path
 from vmbackend.errors import BackendUnavailable
 from vmbackend.guest import initramfs
 from vmbackend.guest.kernel import MODULES, Kernel, build_kernel, custom_kernel, debian_kernel
-from vmbackend.guest.tools import run_tool
+from vmbackend.guest.tools import build_lock, run_tool
 
 __all__ = ["KERNEL_ARGS", "Kit", "build_kernel", "build_kit", "find_kit"]
 
 # Skips checks of timer and TSC: 65 ms of a boot under emulation, and a TSC that seems unstable on a busy host would be
 # replaced by a clock that costs a VM exit per reading.
 KERNEL_ARGS = "console=ttyS0 quiet panic=-1 8250.nr_uarts=1 cryptomgr.notests tsc=reliable no_timer_check"
+BUILD_SECONDS = 900.0  # how long a build waits for another, which takes seconds; a slow download, minutes
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 FOLDER = Path(__file__).parent
 
@@ -56,7 +56,7 @@ def build_kit(kit_dir: Path, progress: Callable[[int, str], None], *, refresh: b
 
     Debian packages are downloaded once; `refresh` downloads their newest versions. The new kit becomes current
     atomically, the old one stays until then and on failure. Concurrent calls wait for each other.
-    Raises BackendUnavailable.
+    Raises BackendUnavailable, also if another build takes longer than BUILD_SECONDS.
     """
     kit_dir.mkdir(parents=True, exist_ok=True)
     with _locked(kit_dir):
@@ -164,9 +164,8 @@ def _write_json(path: Path, value: dict[str, object]) -> None:
 
 @contextmanager
 def _locked(kit_dir: Path) -> Iterator[None]:
-    """Lock the kit directory against other builders; the kernel releases the lock of a dead process."""
-    with (kit_dir / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Lock the kit directory against other builders."""
+    with build_lock(kit_dir, BUILD_SECONDS):
         for stale in (*kit_dir.glob("build-*"), *kit_dir.glob("debs/fetch-*")):
             shutil.rmtree(stale, ignore_errors=True)
         yield

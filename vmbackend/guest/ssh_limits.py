@@ -2,7 +2,8 @@
 
 asyncssh processes all that it received in one step, however many packets that is, and answers requests of the server
 without a limit. Here a step ends after `SLICE_SECONDS`, and a guest whose packets cost more than its budget is read
-more slowly: TCP then makes it wait, and no other guest.
+more slowly: TCP then makes it wait, and no other guest. All guests together have a budget too, so that any number of
+them leaves time for the process's own work; while it is spent, those wait that took more than an equal part of it.
 
 Relies on internals of asyncssh 2.24: `_recv_data`, `_recv_pkthdr`, `_inpbuf`; tests/vmbackend/test_hostile_guest.py
 fails if they change.
@@ -11,6 +12,7 @@ fails if they change.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +24,11 @@ SLICE_SECONDS = 0.004
 # Of the loop's time, for the packets of one guest, and what it may have saved.
 CPU_SHARE = 0.2
 CPU_BURST_SECONDS = 0.25
+# The same for the packets of all guests together, and what each may have saved of its equal part of that.
+TOTAL_CPU_SHARE = 0.5
+EQUAL_BURST_SECONDS = 0.02
+# A guest has an equal part while it sends packets, and for as long after the last one.
+ACTIVE_SECONDS = 1.0
 # Bytes are sent because a caller wants them: bulk data costs less than this, small packets twenty times as much.
 SECONDS_PER_BYTE = 100e-9
 # dropbear sends at most 35,000 bytes in a packet. A larger key exchange only costs time.
@@ -40,21 +47,64 @@ ALGORITHMS: dict[str, Any] = {
 }
 
 
+class _Savings:
+    """CPU time that is earned as a share of the passing time, saved up to a limit, and spent; negative is debt."""
+
+    def __init__(self, now: float, limit: float, max_debt: float = math.inf) -> None:
+        self._saved, self._at, self._max_debt = limit, now, max_debt
+
+    def spend_time(self, now: float, *, seconds: float, earned: float, share: float, limit: float) -> float:
+        """Returns how long the debt lasts; `earned` in seconds, besides the share."""
+        saved = min(limit, self._saved + (now - self._at) * share + earned) - seconds
+        self._saved, self._at = max(saved, -self._max_debt), now
+        return max(0.0, -self._saved / share)
+
+
+class TotalBudget:
+    """What the packets of all guests of the process may cost together."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._savings = _Savings(clock(), CPU_BURST_SECONDS)
+        self._active: dict[CpuBudget, float] = {}  # the time of its last packets; in the order of these times
+
+    def spend_time(self, guest: CpuBudget, now: float, seconds: float, earned: float) -> tuple[float, float]:
+        """Charge one guest's packets; returns how long the total is spent, and a guest's equal part of the loop."""
+        self._active.pop(guest, None)
+        self._active[guest] = now
+        for other, at in list(self._active.items()):
+            if now - at <= ACTIVE_SECONDS:
+                break
+            self._active.pop(other, None)
+        wait = self._savings.spend_time(
+            now, seconds=seconds, earned=earned, share=TOTAL_CPU_SHARE, limit=CPU_BURST_SECONDS
+        )
+        return wait, TOTAL_CPU_SHARE / len(self._active)
+
+
+_process_total = TotalBudget()
+
+
 class CpuBudget:
     """What the packets of one guest may cost, over all its connections: a share of the time, and more for each byte."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._saved = CPU_BURST_SECONDS
-        self._at = clock()
+    def __init__(self, total: TotalBudget | None = None) -> None:
+        self._total = total or _process_total
+        now = self._total.clock()
+        self._own = _Savings(now, CPU_BURST_SECONDS)
+        # More than the equal part is no debt for long where there was enough for all.
+        self._equal = _Savings(now, EQUAL_BURST_SECONDS, max_debt=CPU_BURST_SECONDS)
 
     def spend_time(self, seconds: float, received: int) -> float:
-        """Charge `seconds` of CPU for `received` bytes; returns how long the guest's next packets must wait."""
-        now = self._clock()
-        earned = (now - self._at) * CPU_SHARE + received * SECONDS_PER_BYTE
-        self._at = now
-        self._saved = min(CPU_BURST_SECONDS, self._saved + earned) - seconds
-        return max(0.0, -self._saved / CPU_SHARE)
+        """Charge `seconds` of CPU for `received` bytes; returns how long the guest's next packets must wait.
+
+        A guest that takes less than its equal part never waits because of others.
+        """
+        now, earned = self._total.clock(), received * SECONDS_PER_BYTE
+        total_wait, part = self._total.spend_time(self, now, seconds, earned)
+        equal_wait = self._equal.spend_time(now, seconds=seconds, earned=earned, share=part, limit=EQUAL_BURST_SECONDS)
+        own_wait = self._own.spend_time(now, seconds=seconds, earned=earned, share=CPU_SHARE, limit=CPU_BURST_SECONDS)
+        return max(own_wait, min(total_wait, equal_wait))
 
 
 class LimitedConnection(asyncssh.SSHClientConnection):

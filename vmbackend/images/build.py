@@ -13,10 +13,10 @@ from pathlib import Path
 
 from vmbackend.errors import ImageBroken, ImageNotFound
 from vmbackend.images.layout import blob_path, find_local, publish_image, read_index
-from vmbackend.images.locks import wait_lock
 from vmbackend.images.process import CompletedTool, run_tool
 from vmbackend.images.reference import parse_reference
 from vmbackend.images.types import ImageConfig, Job, never_cancelled
+from vmbackend.locks import wait_lock
 
 DEFAULT_NAME = "localhost/workspace:latest"
 SUITE = "bookworm"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from vmbackend.images.limits import UsageLimit, check_free_space, image_too_larg
 from vmbackend.images.process import CompletedTool, run_confined_tool
 from vmbackend.images.registry import Source, download_image, fetch_config, layer_bytes
 from vmbackend.images.types import ImageConfig, ImageSettings, Job
-from vmbackend.tool_confinement import Confinement, give_to_tools
+from vmbackend.tool_confinement import TOOL_UID, Confinement, give_to_tools
+from vmbackend.trees import remove_tree
 
 log = logging.getLogger(__name__)
 SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet", "-mem", "512M"]
@@ -23,6 +24,8 @@ SQUASHFS_OPTIONS = ["-comp", "lz4", "-noappend", "-no-progress", "-quiet", "-mem
 _UNPACK_CAPABILITIES = ("chown", "dac_override", "fowner", "fsetid", "setfcap")
 _PACK_CAPABILITIES = ("dac_read_search",)
 TYPICAL_RATIO = 3  # unpacked to packed; an estimate, for free space and progress only
+_NOT_WRITTEN = "The image's base disk could not be written."
+_DAMAGED_CONFIG = "The image's configuration is damaged."
 OVERHEAD = 64 << 20  # manifests, partial blobs and rounding during a download_image
 
 
@@ -72,7 +75,7 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
         raise _failed(finished, "The image's layers could not be unpacked.")
     if tree_bytes(rootfs) > settings.max_unpacked_bytes:
         raise image_too_large(settings)
-    shutil.rmtree(scratch / "oci")
+    remove_tree(scratch / "oci")
 
 
 def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
@@ -90,13 +93,32 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
     argv = ["mksquashfs", "/rootfs", "/packed/rootfs.squashfs", *SQUASHFS_OPTIONS]
     finished = run_confined_tool(argv, confinement, job=job, tick=tick)
     if finished.returncode != 0:
-        raise _failed(finished, "The image's base disk could not be written.")
-    target = scratch / "rootfs.squashfs"
-    (packed / target.name).rename(target)
-    with target.open("rb") as handle:
-        os.fchown(handle.fileno(), os.geteuid(), os.getegid())
-        os.fchmod(handle.fileno(), 0o644)
-        os.fsync(handle.fileno())
+        raise _failed(finished, _NOT_WRITTEN)
+    _take_over(packed / "rootfs.squashfs")
+    (packed / "rootfs.squashfs").rename(scratch / "rootfs.squashfs")
+
+
+def _take_over(written: Path) -> None:
+    """Make a file that a tool wrote the platform's, and sync it to disk. Raises ImageBroken if it is anything else.
+
+    The folder belongs to the tool: it may have put a link, a FIFO, or a second name of another file there. No process
+    of the tool runs any more, so that the file of the descriptor is the one of the name afterwards too.
+    """
+    try:
+        descriptor = os.open(written, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        log.warning("%s cannot be opened: %s", written, error)
+        raise ImageBroken(_NOT_WRITTEN) from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_uid != TOOL_UID:
+            log.warning("%s is not a file of the tool that should write it: %s", written, status)
+            raise ImageBroken(_NOT_WRITTEN)
+        os.fchown(descriptor, os.geteuid(), os.getegid())
+        os.fchmod(descriptor, 0o644)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _failed(finished: CompletedTool, message: str) -> ImageError | CapacityExceeded:
@@ -114,18 +136,24 @@ def write_entry(directory: Path, metadata: dict[str, Any]) -> None:
 
 def parse_config(document: dict[str, Any]) -> ImageConfig:
     """The used part of an image's untrusted configuration. Raises ImageBroken."""
-    inner = document.get("config") or {}
-    if not isinstance(inner, dict):
-        raise ImageBroken("The image's configuration is damaged.")
+    inner = _object(document.get("config"))
     return ImageConfig(
         entrypoint=_strings(inner.get("Entrypoint")),
         cmd=_strings(inner.get("Cmd")),
         env=dict(_pair(item) for item in _strings(inner.get("Env"))),
         working_dir=_string(inner.get("WorkingDir") or ""),
         user=_string(inner.get("User") or ""),
-        exposed_ports=_strings(sorted(inner.get("ExposedPorts") or {})),
-        labels={_string(key): _string(value) for key, value in (inner.get("Labels") or {}).items()},
+        exposed_ports=_strings(sorted(_object(inner.get("ExposedPorts")))),
+        labels={_string(key): _string(value) for key, value in _object(inner.get("Labels")).items()},
     )
+
+
+def _object(value: object) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ImageBroken(_DAMAGED_CONFIG)
+    return value
 
 
 def _pair(item: str) -> tuple[str, str]:
@@ -137,11 +165,15 @@ def _strings(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise ImageBroken("The image's configuration is damaged.")
+        raise ImageBroken(_DAMAGED_CONFIG)
     return tuple(_string(item) for item in value)
 
 
 def _string(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise ImageBroken("The image's configuration is damaged.")
+        raise ImageBroken(_DAMAGED_CONFIG)
+    try:
+        value.encode()  # JSON can spell halves of surrogate pairs, which no file or database takes
+    except UnicodeEncodeError as error:
+        raise ImageBroken(_DAMAGED_CONFIG) from error
     return value

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from vmbackend.errors import ImageBroken, ImageNotFound
-from vmbackend.images.locks import wait_lock
 from vmbackend.images.reference import Reference
 from vmbackend.images.types import Job
+from vmbackend.locks import wait_lock
 
 REF_NAME = "org.opencontainers.image.ref.name"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vmbackend.errors import CapacityExceeded, ImageTooLarge
 from vmbackend.images.types import ImageSettings
 
 ENTRY_BYTES = 1024  # cost of an empty file, against archives of millions of them
+_VANISHED = (FileNotFoundError, NotADirectoryError)  # removed or replaced since its folder was read
 
 
 def image_too_large(settings: ImageSettings) -> ImageTooLarge:
@@ -27,25 +31,46 @@ def check_free_space(directory: Path, needed: int, settings: ImageSettings) -> N
 
 
 def tree_bytes(directory: Path) -> int:
-    """Bytes of a tree on disk; does not follow links, tolerates concurrent changes."""
+    """Bytes of a tree on disk; does not follow links, tolerates concurrent changes.
+
+    sys.maxsize if paths in it are too long for the kernel: a tool sees the tree at a shorter path than this process, so
+    it can write there what could not be counted here. Raises OSError if the tree cannot be read for another reason.
+    """
     total, pending = 0, [str(directory)]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    total += _entry_bytes(entry)
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-        except OSError:
-            continue
+    try:
+        while pending:
+            total += _folder_bytes(pending.pop(), pending)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return sys.maxsize
+        raise
     return total
 
 
-def _entry_bytes(entry: os.DirEntry[str]) -> int:
+def _folder_bytes(folder: str, pending: list[str]) -> int:
+    """Bytes of the folder's entries; its folders are appended to `pending`."""
+    total = 0
+    with suppress(*_VANISHED), _opened_folder(folder) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            with suppress(*_VANISHED):
+                total += _entry_bytes(entry)
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(f"{folder}/{entry.name}")
+    return total
+
+
+@contextmanager
+def _opened_folder(path: str) -> Iterator[int]:
+    """Entries of a descriptor are examined relative to it, so the length of their paths does not matter."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:
-        return 0
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _entry_bytes(entry: os.DirEntry[str]) -> int:
+    status = entry.stat(follow_symlinks=False)
     return max(ENTRY_BYTES, status.st_blocks * 512 // max(1, status.st_nlink))
 
 

@@ -255,5 +255,7 @@ def _unreachable(reference: Reference) -> ImageUnreachable:
 
 
 def _wrong_platform(reference: Reference, offered: list[str], arch: str) -> ImageWrongPlatform:
-    has = ", ".join(sorted(set(offered)))[:200] or "no known platform"
+    names = ", ".join(sorted(set(offered)))[:200] or "no known platform"
+    # The registry's words: no control characters or halves of surrogate pairs, which no database stores.
+    has = "".join(letter if letter.isprintable() else "?" for letter in names)
     return ImageWrongPlatform(f"The image {reference} is made for {has}; this host needs linux/{arch}.")

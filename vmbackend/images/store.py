@@ -12,7 +12,6 @@ from __future__ import annotations
 import builtins
 import json
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +23,6 @@ from typing import Any
 from vmbackend.errors import ImageNotFound
 from vmbackend.images.convert import convert_image, parse_config, write_entry
 from vmbackend.images.layout import find_local, sync_directory, write_view
-from vmbackend.images.locks import try_lock, wait_lock
 from vmbackend.images.reference import Reference, parse_reference
 from vmbackend.images.registry import (
     Source,
@@ -34,6 +32,8 @@ from vmbackend.images.registry import (
     registry_source,
 )
 from vmbackend.images.types import Image, ImageConfig, ImageSettings, Job, never_cancelled
+from vmbackend.locks import try_lock, wait_lock
+from vmbackend.trees import remove_tree
 
 __all__ = ["Image", "ImageConfig", "ImageSettings", "ImageStore"]
 
@@ -107,8 +107,7 @@ class ImageStore:
         removed: builtins.list[str] = []
         for path in sorted(self._scratch.iterdir()):
             with try_lock(self._locks / path.name[:64]) as free:
-                if free:
-                    shutil.rmtree(path, ignore_errors=True)
+                if free and remove_tree(path):
                     removed.append(path.name)
         for lock in self._locks.iterdir():
             with try_lock(lock) as free:
@@ -143,7 +142,7 @@ class ImageStore:
                 self._fill(reference, digest, scratch, job)
                 self._publish(scratch / "out", hexed)
             finally:
-                shutil.rmtree(scratch, ignore_errors=True)
+                remove_tree(scratch)
             image = self._load(hexed, touch=True)
         if image is None:
             raise ImageNotFound("The image was removed from the host while it was being prepared.")
@@ -178,7 +177,7 @@ class ImageStore:
     def _clear(self, hexed: str) -> None:
         """Remove stale scratch of this digest, whose lock is held, and an entry of another architecture."""
         for path in (*self._scratch.glob(f"{hexed}-*"), self._images / hexed):
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
     def _publish(self, out: Path, hexed: str) -> None:
         out.rename(self._images / hexed)
@@ -212,5 +211,5 @@ class ImageStore:
                 return False
             discarded = Path(tempfile.mkdtemp(prefix=f"{hexed}-", dir=self._scratch))
             (self._images / hexed).rename(discarded / "evicted")
-            shutil.rmtree(discarded, ignore_errors=True)
+            remove_tree(discarded)
             return True

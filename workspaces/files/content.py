@@ -142,7 +142,8 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
 async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
     """The whole body is read before the guest is contacted: its path may come last, and it may be malformed."""
     use = TransferUse(address.machine_id)
-    with tempfile.TemporaryFile() as spool:
+    # A folder of ours: on a full disk Python finds no temporary folder at all, and says no more than that.
+    with tempfile.TemporaryFile(dir=settings.STATE) as spool:
         path = checked_path(await in_body_thread(_receive, request, spool, use))
         async with call_errors(address):
             size = await guest_pool().apush(

@@ -22,7 +22,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from django.db import DatabaseError, close_old_connections, connections
+from django.db import DatabaseError, InterfaceError, close_old_connections, connections
+from django.db.models import Q
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
@@ -34,7 +35,17 @@ from workspaces.states import Status
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
+# Below the full reserve.
+CHECK_SOON_SECONDS = 0.2
+# Operations during which a guest may write, and which leave a machine that was paused as it is. Pausing a machine whose
+# memory is being saved would wait for the save.
+BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING, Status.STOPPING, Status.RESTARTING})
+BUSY |= {Status.RESIZING, Status.REINSTALLING}
+# Those that wait for the guest: it must go on when there is room. Others may have begun another run of the machine,
+# which must not be resumed before its network is attached.
+RESUMED_WHILE_BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING})
 MIB = 1 << 20
+PAUSED_MESSAGE = "The host's disk is nearly full; the machine is paused until it is not."
 
 
 def free_mb(folder: Path) -> int:
@@ -56,11 +67,21 @@ class ReserveFile:
         except OSError:
             return False
 
+    def release_other_size(self) -> None:
+        """Release a file that was made for another reserve."""
+        with suppress(OSError):
+            if self._path.stat().st_size != self.megabytes * MIB:
+                self.release()
+
     def hold(self) -> None:
-        """Allocate it. Raises OSError; nothing is held then."""
+        """Allocate it. Raises OSError; nothing is held then.
+
+        Some file systems store no blocks for a file without content: `is_held` tells.
+        """
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, self.megabytes * MIB)
+            os.fsync(descriptor)  # network file systems allocate only then
         except OSError:
             self.release()
             raise
@@ -91,8 +112,12 @@ class DiskGuard:
         self._free = free
         self._on_room: Callable[[], object] = lambda: None
         self._file = ReserveFile(state / "reserve", reserve_mb // 4)
+        self._can_hold = True
         self._short = False
+        # At the last round; empty while there is room.
         self._allocated: Mapping[str, int] = {}
+        self._grew: frozenset[str] = frozenset()
+        self._paused_busy: set[str] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="disk-guard", daemon=True)
 
@@ -102,8 +127,9 @@ class DiskGuard:
         return self._short
 
     def start(self, on_room: Callable[[], object]) -> None:
-        """Check once, and from then on every second. `on_room` is called when machines may be resumed."""
+        """Check once, and from then on every second or more often. `on_room` is called when machines may be resumed."""
         self._on_room = on_room
+        self._file.release_other_size()
         if self._reserve_mb:
             self._check_safely()
             self._thread.start()
@@ -120,12 +146,15 @@ class DiskGuard:
         self._keep_reserve()
         # The first vmhost of an instance has not made the folder yet.
         free = self._free(self._machines if self._machines.is_dir() else self._state)
+        # Measured from the full reserve on, so that the first round of a shortage knows what grows.
+        growing = self._measure_growth() if free < self._reserve_mb else self._forget_sizes()
         if free < self._reserve_mb // 2:
             self._begin_shortage(free)
-            self._pause_growing()
+            self._pause_growing(growing)
         elif self._short and free >= self._reserve_mb * 3 // 4:
             logger.warning("disk: %d MiB are free again; machines that waited are resumed", free)
-            self._short, self._allocated = False, {}
+            self._resume_busy()
+            self._short = False
             self._on_room()
 
     def _keep_reserve(self) -> None:
@@ -134,40 +163,86 @@ class DiskGuard:
             if self._file.is_held:
                 logger.error("disk: %d MiB are free; the reserve of %d MiB is given up", free, size)
             self._file.release()
-        elif free - size >= self._reserve_mb // 2 and not self._file.is_held:
-            try:
-                self._file.hold()
-            except OSError as exc:
-                logger.warning("disk: the reserve cannot be held: %s", exc)
+        elif self._can_hold and free - size >= self._reserve_mb // 2 and not self._file.is_held:
+            self._hold_reserve()
+
+    def _hold_reserve(self) -> None:
+        try:
+            self._file.hold()
+        except OSError as exc:
+            logger.warning("disk: the reserve cannot be held: %s", exc)
+            return
+        if not self._file.is_held:
+            logger.warning("disk: the file system of %s allocates no space in advance: no reserve is held", self._state)
+            self._can_hold = False
+            self._file.release()
 
     def _begin_shortage(self, free: int) -> None:
         if not self._short:
             logger.error("disk: %d MiB are free on the host; machines whose disks grow are paused", free)
             self._short = True
 
-    def _pause_growing(self) -> None:
-        """Pause what allocated space since the last round; the first round of a shortage only looks."""
+    def _measure_growth(self) -> list[str]:
+        """Machines whose disks allocated space since the last round."""
         before, self._allocated = self._allocated, self._driver.disk_allocations()
-        growing = [key for key, size in self._allocated.items() if size > before.get(key, size)]
+        return [key for key, size in self._allocated.items() if size > before.get(key, size)]
+
+    def _forget_sizes(self) -> list[str]:
+        self._allocated, self._grew = {}, frozenset()
+        return []
+
+    def _pause_growing(self, growing: list[str]) -> None:
+        """Pause them; those that an operation is working on only where they grew in the round before, too.
+
+        Without a database all are paused: it may be what has no room, and reconcile resumes those that should run.
+        """
+        again, self._grew = self._grew.intersection(growing), frozenset(growing)
         if not growing:
             return
-        busy = Operation.objects.filter(workspace_id__in=growing, state__in=LIVE).values("workspace_id")
-        rows = Workspace.objects.filter(pk__in=growing, host_id=self._host_name, status=Status.RUNNING)
-        for row in rows.exclude(pk__in=busy):
-            self._pause(row)
-
-    def _pause(self, row: Workspace) -> None:
         try:
-            self._driver.pause(row.pk)
-        except BackendError as exc:
-            logger.warning("disk: %s cannot be paused: %s", row.pk, exc)
+            rows = self._rows_to_pause(growing, again)
+        except (DatabaseError, InterfaceError) as exc:
+            logger.warning("disk: without the database, all machines that grow are paused: %s", exc)
+            self._paused_busy |= {key for key in growing if self._pause(key)}
             return
-        # The database may be what has no room.
-        with suppress(DatabaseError):
-            record_activity(row, "disk_full", "The host's disk is nearly full; the machine is paused until it is not.")
+        for row in rows:
+            if self._pause(row.pk):
+                if row.status in RESUMED_WHILE_BUSY:
+                    self._paused_busy.add(row.pk)
+                with suppress(DatabaseError, InterfaceError):
+                    record_activity(row, "disk_full", PAUSED_MESSAGE)
+
+    def _rows_to_pause(self, growing: list[str], again: frozenset[str]) -> list[Workspace]:
+        busy = Operation.objects.filter(workspace_id__in=growing, state__in=LIVE).values("workspace_id")
+        idle = Q(status=Status.RUNNING) & ~Q(pk__in=busy)
+        return list(
+            Workspace.objects.filter(idle | Q(pk__in=again, status__in=BUSY), pk__in=growing, host_id=self._host_name)
+        )
+
+    def _resume_busy(self) -> None:
+        """Resume machines that were paused during an operation which goes on; others are left to `on_room`.
+
+        Raises DatabaseError; it is tried again then.
+        """
+        rows = list(Workspace.objects.filter(pk__in=self._paused_busy, status__in=RESUMED_WHILE_BUSY))
+        self._paused_busy = set()
+        for row in rows:
+            try:
+                self._driver.resume(row.pk)
+            except BackendError as exc:
+                logger.warning("disk: %s cannot be resumed: %s", row.pk, exc)
+
+    def _pause(self, key: str) -> bool:
+        try:
+            self._driver.pause(key)
+        except BackendError as exc:
+            logger.warning("disk: %s cannot be paused: %s", key, exc)
+            return False
+        return True
 
     def _work(self) -> None:
-        while not self._ended.wait(CHECK_SECONDS):
+        # Sizes are known only below the full reserve.
+        while not self._ended.wait(CHECK_SOON_SECONDS if self._allocated else CHECK_SECONDS):
             self._check_safely()
         connections.close_all()
 

@@ -167,9 +167,20 @@ def fail_with_status(context: Context, status: Status, code: str, message: str, 
 def observed_status(context: Context) -> Status:
     """The status of the machine now, or the assumed one where the host does not answer."""
     try:
-        return STATUS_OF[context.driver.state(context.workspace.pk)]
+        return machine_status(context.driver.state(context.workspace.pk), context.operation)
     except BackendError:
         return assumed_status(context.operation)
+
+
+def machine_status(state: MachineState, operation: Operation | None) -> Status:
+    """The status of a workspace whose machine is in `state` after `operation`, which did not succeed.
+
+    Where the workspace was running and no pause was asked for, `workspaces.host.disk_guard` has paused the machine: it
+    stays `running`, so that reconcile resumes it.
+    """
+    if state is MachineState.PAUSED and operation is not None and operation.kind != OperationKind.PAUSE:
+        return Status.RUNNING if operation.params.get("from") == Status.RUNNING else Status.PAUSED
+    return STATUS_OF[state]
 
 
 def destroy_machine(context: Context) -> None:

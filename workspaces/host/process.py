@@ -48,7 +48,7 @@ def open_host() -> HostRuntime:
     # First: what follows writes, and on a full disk cannot.
     runtime.disk_guard.start(lambda: resume_paused_machines(runtime))
     runtime.start(handle_machine_event)
-    runtime.images.sweep()
+    _sweep_images(runtime)
     _runtime = runtime
     reconcile(runtime)
     boot_id = runtime.driver.capacity().boot_id
@@ -58,6 +58,14 @@ def open_host() -> HostRuntime:
     _sampler = Sampler(runtime.name, runtime.driver)
     _sampler.start()
     return runtime
+
+
+def _sweep_images(runtime: HostRuntime) -> None:
+    """What a dead pull left costs disk space; a host that does not start costs every tenant its machines."""
+    try:
+        runtime.images.sweep()
+    except OSError:  # a full disk, on which no lock can be made; a damaged file system
+        logger.exception("the remains of image pulls were not removed")
 
 
 def close_host() -> None:

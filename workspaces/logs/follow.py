@@ -185,5 +185,18 @@ async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:
 
 
 def _lines_of(data: bytes, files: LogFiles, *, cut: bool) -> list[Line]:
-    """The lines of a block. A block `cut` at any byte loses its first line, unless it is the only one."""
-    return split_lines(whole_lines(data) if cut else data, files.log_format, inside=cut and b"\n" not in data)
+    """The last SEED_LINES lines of a block. A block `cut` at any byte loses its first line, unless it is the only one.
+
+    Others are dropped before they are parsed: a guest can write 128 KiB of empty lines, and all logs share one loop.
+    """
+    block = _last_lines(whole_lines(data) if cut else data)
+    return split_lines(block, files.log_format, inside=cut and b"\n" not in data)
+
+
+def _last_lines(data: bytes) -> bytes:
+    start = len(data)
+    for _ in range(SEED_LINES + 1):  # the first end found is that of the last line
+        start = data.rfind(b"\n", 0, start)
+        if start < 0:
+            return data
+    return data[start + 1 :]

@@ -61,6 +61,8 @@ def _record_lines(lines: Iterable[bytes]) -> list[Line]:
     found: list[tuple[list[bytes], str | None, str]] = []
     unfinished: dict[str, list[bytes]] = {}
     for line in lines:
+        if not line:
+            continue  # it has no text, and a guest can write a great many of them
         time, stream, tag, text = _parse_record(line)
         if stream in unfinished and time is not None:
             unfinished[stream].append(text)

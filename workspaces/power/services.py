@@ -62,7 +62,7 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
     if not by_policy:
         fields["restart_count"] = 0
     if workspace.status == Status.RUNNING:
-        require_host(workspace)
+        require_host_disk(require_host(workspace))
     else:
         require_start_allowed(workspace)
         fields |= {**quota.applied_columns(quota.amount_of(workspace)), "restart_due_at": None}
@@ -134,6 +134,7 @@ def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
     more = quota.growth(quota.applied_amount(workspace), wanted)
     quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), more)
     host = require_host(workspace)
+    require_host_disk(host)
     if more.memory_mb:
         require_host_memory(host, more)
 
@@ -169,7 +170,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
 
 def _resume(workspace: Workspace, actor: str) -> Operation:
     namespaces.require_open(workspace.namespace)
-    require_host(workspace)
+    require_host_disk(require_host(workspace))
     return begin_operation(workspace, Status.RESUMING, OperationKind.RESUME, actor)
 
 
@@ -205,7 +206,9 @@ def _wake(workspace: Workspace, actor: str) -> Operation:
     needed = quota.applied_amount(workspace)
     namespaces.require_open(workspace.namespace)
     quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), needed)
-    require_host_memory(require_host(workspace), needed)
+    host = require_host(workspace)
+    require_host_disk(host)
+    require_host_memory(host, needed)
     return begin_operation(workspace, Status.WAKING, OperationKind.WAKE, actor)
 
 

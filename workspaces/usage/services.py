@@ -36,7 +36,8 @@ def _show_totals(counted: list[CountedTotals]) -> dict[str, Totals]:
     """
     newer = [totals for totals in counted if totals.newest != totals.stored]
     try:
-        _store_shown(newer)
+        if newer:
+            _store_shown(newer)
     except DatabaseError as exc:
         logger.warning("totals that are shown: %s", exc)
         return {totals.workspace_id: dict(zip(TOTALS, totals.stored, strict=True)) for totals in counted}
@@ -47,13 +48,13 @@ def _show_totals(counted: list[CountedTotals]) -> dict[str, Totals]:
 def _store_shown(newer: list[CountedTotals]) -> None:
     """Raises DatabaseError; nothing is stored then."""
     if missing := [totals.workspace_id for totals in newer if totals.row_id is None]:
-        existing = Workspace.objects.filter(pk__in=missing).values_list("pk", flat=True)
+        # In one order, as concurrent readers wait for each other's new rows.
+        existing = Workspace.objects.filter(pk__in=missing).order_by("pk").values_list("pk", flat=True)
         Usage.objects.bulk_create([Usage(workspace_id=key) for key in existing], ignore_conflicts=True)
-    if newer:
-        # In the order in which the usage writer locks the rows. Concurrent readers may come in any order.
-        newer = sorted(newer, key=lambda totals: (totals.row_id is None, totals.row_id))
-        with connection.cursor() as cursor:
-            cursor.executemany(_SQL_SHOWN, [_shown(totals) for totals in newer])
+    # In the order in which the usage writer locks the rows; rows that are new follow by their workspace.
+    newer = sorted(newer, key=lambda totals: (totals.row_id is None, totals.row_id or 0, totals.workspace_id))
+    with connection.cursor() as cursor:
+        cursor.executemany(_SQL_SHOWN, [_shown(totals) for totals in newer])
 
 
 def _shown(totals: CountedTotals) -> tuple[int | str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -287,3 +288,23 @@ def test_a_log_without_a_line_end_advances(log: Folder) -> None:
     assert gaps == 0
     assert max(len(line) for line in lines) <= MAX_LINE
     assert len(b"".join(lines)) >= 2 * follow.STEP_BYTES
+
+
+def test_of_a_flood_of_lines_only_those_that_count_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[int] = []
+    split_lines = follow.split_lines
+
+    def counted(data: bytes, *arguments: Any, **options: Any) -> Any:
+        parsed.append(data.count(b"\n"))
+        return split_lines(data, *arguments, **options)
+
+    monkeypatch.setattr(follow, "split_lines", counted)
+    log = Folder(tmp_path, log_format=LogFormat.RECORDS)
+    log.write(b"x\n" * follow.SEED_BYTES)
+    found = asyncio.run(initial_position(log))
+    assert [line.text for line in found.lines] == [b"x"] * follow.SEED_LINES
+    log.write(b"\n" * (follow.MAX_BEHIND + 1))
+    changes = polled(Follower(log, found.position))
+    assert changes is not None
+    assert (changes.gap, changes.lines) == (True, [])
+    assert max(parsed) <= follow.SEED_LINES

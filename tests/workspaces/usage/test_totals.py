@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from common.redis import redis_client
 from tests.callers import Caller
@@ -150,3 +151,13 @@ def test_each_kill_that_also_ends_the_machine_loses_at_most_a_tick(host: Measure
         host.seconds(1)
         assert used - cpu_total(row) <= kills * 60 * CPU
     assert metered_cpu(row) == cpu_total(row)
+
+
+def test_reading_totals_that_have_not_grown_writes_nothing(host: MeasuredHost, api: Caller) -> None:
+    row = host.machine()
+    host.seconds(5, row, cpu_time_ns=CPU)
+    totals(api, row)
+    with CaptureQueriesContext(connection) as queries:
+        totals(api, row)
+    words = {query["sql"].split()[0] for query in queries}
+    assert words == {"SELECT"}, words

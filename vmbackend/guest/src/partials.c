@@ -2,13 +2,14 @@
  *
  * The control plane writes a file beside its target and renames it. While the machine lives, the shell of the file server
  * removes what a broken transfer left (vmbackend/guest/sftp.py). What a machine that died left is found at its next start:
- * a mark on the writable disk says that it did not end in order, and only then the disk is searched.
+ * a mark on the writable disk says that it did not end in order, and only then the disk is searched. The mark stays until
+ * a search has come to its end.
  */
 #define _GNU_SOURCE
 #include "guest.h"
 
+#include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,14 @@
 #define UPPER KIT "/data/upper"
 #define PREFIX ".partial-"
 #define DIGITS 16
+#define MAX_DEPTH (PATH_MAX / 2) /* the control plane writes by absolute paths: no partial file is deeper */
+#define MAX_FILES (MAX_DEPTH + 64) /* one descriptor for each level */
+#define DIRECTORY (O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+struct level {
+	const struct level *above; /* NULL for the root */
+	const char *name;
+};
 
 static time_t started; /* a younger file may belong to a transfer of this run */
 
@@ -33,7 +42,8 @@ void mark_running(void)
 
 void mark_ended(void)
 {
-	unlink(RUNNING);
+	if (access(UNCLEAN_FILE, F_OK))
+		unlink(RUNNING);
 }
 
 static bool is_partial(const char *name)
@@ -42,12 +52,65 @@ static bool is_partial(const char *name)
 	       strspn(name + strlen(PREFIX), "0123456789abcdef") == DIGITS;
 }
 
-/* The upper layer has the same paths as the root of the machine, through which the file is removed. */
-static int remove_partial(const char *path, const struct stat *info, int kind, struct FTW *place)
+/* The directory in the root of the machine, or -1. Programs of the user run: any directory of the path may have been
+ * replaced since it was read, and a link in its place leads elsewhere. */
+static int open_merged(const struct level *level)
 {
-	if (kind == FTW_F && S_ISREG(info->st_mode) && info->st_ctime < started && is_partial(path + place->base))
-		unlink(path + strlen(UPPER));
-	return 0;
+	if (!level->above)
+		return open("/", O_PATH | DIRECTORY);
+	int above = open_merged(level->above);
+	if (above < 0)
+		return -1;
+	int fd = openat(above, level->name, O_PATH | DIRECTORY);
+	close(above);
+	return fd;
+}
+
+/* The upper layer has the same paths as the root of the machine, through which the file is removed. */
+static void remove_partial(const struct level *level, const char *name)
+{
+	struct stat info;
+	int fd = open_merged(level);
+	if (fd < 0)
+		return;
+	if (!fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode) && info.st_ctime < started)
+		unlinkat(fd, name, 0);
+	close(fd);
+}
+
+/* Searches the directory FD, which it closes. What is gone by then or cannot be opened is passed over. */
+static void search_directory(int fd, const struct level *level, int depth)
+{
+	DIR *entries = fdopendir(fd);
+	struct dirent *entry;
+	if (!entries) {
+		close(fd);
+		return;
+	}
+	while ((entry = readdir(entries))) {
+		const char *name = entry->d_name;
+		if (!strcmp(name, ".") || !strcmp(name, ".."))
+			continue;
+		if (is_partial(name))
+			remove_partial(level, name);
+		if (depth == MAX_DEPTH || (entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN))
+			continue;
+		int below = openat(fd, name, O_RDONLY | DIRECTORY);
+		if (below >= 0)
+			search_directory(below, &(struct level){level, name}, depth + 1);
+	}
+	closedir(entries);
+}
+
+static void start_search(void)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setsid();
+	setpriority(PRIO_PROCESS, 0, LOWEST_PRIORITY);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){MAX_FILES, MAX_FILES});
+	set_oom("1000");
 }
 
 void remove_partials(void)
@@ -58,13 +121,12 @@ void remove_partials(void)
 	started = info.st_mtime;
 	if (fork())
 		return;
-	sigset_t none;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	setsid();
-	setpriority(PRIO_PROCESS, 0, LOWEST_PRIORITY);
-	set_oom("1000");
+	start_search();
+	/* Opened in the kit's namespace, in which the user's mounts do not appear. */
+	int kit = open(KIT, O_PATH | DIRECTORY), upper = open(UPPER, O_RDONLY | DIRECTORY);
 	enter_guest();
-	nftw(UPPER, remove_partial, 16, FTW_PHYS | FTW_MOUNT);
+	if (upper >= 0)
+		search_directory(upper, &(struct level){NULL, "/"}, 0);
+	unlinkat(kit, &UNCLEAN_FILE[strlen(KIT "/")], 0);
 	_exit(0);
 }

@@ -15,7 +15,7 @@ from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
 from workspaces.crud.services import workspace_delete
 from workspaces.host.machine_events import handle_machine_end, memory_expiry
-from workspaces.host.outcomes import STATUS_OF, rest_fields, rest_status, running_fields
+from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
 from workspaces.host.runtime import HostRuntime
 from workspaces.host.steps.create import mark_failed
 from workspaces.models import Operation, Workspace
@@ -160,7 +160,8 @@ def _settle_stuck(row: Workspace, state: MachineState) -> bool:
     if row.status in CREATING:
         mark_failed(row, "internal_error", message)
     else:
-        to = rest_status(row, STATUS_OF[state])
+        last = Operation.objects.filter(workspace=row).order_by("-created_at", "-pk").first()
+        to = rest_status(row, machine_status(state, last))
         # Only from the status just read: an operation that ended since has set the right one.
         stuck = frozenset({Status(row.status)})
         error = {"error_code": "internal_error", "error_message": message}
