@@ -19,6 +19,7 @@ from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.limits import CGROUPS, limits_for
 from vmbackend.libvirt.reach import MOUNTS
 from vmbackend.libvirt.settings import LibvirtSettings
+from vmbackend.libvirt.starting import Confiner
 
 pytestmark = pytest.mark.vm
 MEMORY_MB = 160
@@ -78,9 +79,10 @@ def test_every_line_of_the_table_holds_for_a_running_machine(machine: str, setti
 
 
 def test_its_limits_are_those_of_its_size(machine: str, settings: LibvirtSettings) -> None:
-    wanted = limits_for(1.5, MEMORY_MB, emulated=True)
+    wanted = limits_for(1.5, MEMORY_MB, 64, emulated=True)
     found = {line.name: line.found for line in read_confinement(_process(settings, machine), settings.uids)}
     assert found["memory.max"] == f"{wanted.memory_mb} MiB"
+    assert found["size of files"] == f"{wanted.file_mb} MiB"
     assert found["pids.max"].startswith(f"{wanted.pids},")
     assert found["CPU weight"] == str(wanted.cpu_weight)
     assert found["I/O weight"] == str(wanted.io_weight)
@@ -106,13 +108,14 @@ def test_memory_saved_by_an_earlier_version_continues_as_the_machines_own_user(
     with monkeypatch.context() as earlier:
         earlier.setattr(Confinement, "label", lambda *_: None)
         earlier.setattr(Confinement, "give_files", lambda *_: None)
+        earlier.setattr(Confiner, "limit", lambda *_: None)
         earlier.setattr(Confinement, "path_for", lambda _, path: path)
         earlier.setattr(Confinement, "readable_file", lambda _, path: path)
         driver.prepare(_spec(settings, "ws_m2", 10))
         driver.start("ws_m2")
         driver.wait_ready("ws_m2", 90)
         assert _process(settings, "ws_m2").status("Uid") == ["0"] * 4
-        assert "uid and gid of its own" in _broken(settings, "ws_m2")
+        assert {"uid and gid of its own", "libvirt's folder", "size of files"} <= _broken(settings, "ws_m2").keys()
         boot_log = driver.boot_log("ws_m2").read_bytes()
         driver.sleep("ws_m2")
     driver.start("ws_m2")

@@ -162,6 +162,21 @@ def test_mounts_are_made_again_after_a_restart_of_the_host_at_the_same_paths(con
     assert seen.exists()
 
 
+def test_a_mount_that_a_death_left_writable_is_read_only_after_the_next_open(confinement, folder):
+    kernel = folder / "kit" / "vmlinux"
+    kernel.write_text("kernel")
+    seen = confinement.readable_file(kernel)
+    unmount_all(INSTANCE)
+    seen.parent.mkdir(parents=True)
+    subprocess.run(["mount", "--bind", str(folder / "kit"), str(seen.parent)], check=True)
+    seen.write_text("kernel")
+    again = _confinement(folder)
+    again.open(kvm=False)
+    assert again.readable_file(kernel) == seen
+    with pytest.raises(OSError, match="Read-only"):
+        seen.write_text("other")
+
+
 def test_a_mount_of_a_directory_that_was_replaced_shows_the_new_one(confinement, folder):
     shutil.rmtree(folder / "m")
     again = _confinement(folder)

@@ -222,13 +222,23 @@ def test_two_wakes_of_the_same_memory_draw_different_random_numbers(harness: Har
 
 
 @pytest.mark.vm
-def test_externally_saved_memory_is_loaded_and_verified(harness: Harness):
+def test_externally_saved_memory_is_loaded_and_verified(harness: Harness, monkeypatch: pytest.MonkeyPatch):
     address = harness.running_machine(cmd=SECRET_COMMAND)
     secret = read_secret(harness, address)
     domain_of(harness, address.machine_id).managedSave()
     assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
     assert harness.driver.inventory().saved == {address.machine_id}
+    from vmbackend.libvirt.domain import state_of
+
+    limited: list[MachineState] = []
+    limit = harness.driver._confiner._limits.apply
+    monkeypatch.setattr(
+        harness.driver._confiner._limits,
+        "apply",
+        lambda target, record, **how: (limited.append(state_of(target)), limit(target, record, **how)),
+    )
     wake(harness, address)
+    assert limited == [MachineState.PAUSED]  # its CPUs have not run before
     assert read_secret(harness, address) == secret
     domain = domain_of(harness, address.machine_id)
     domain.managedSave()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmbackend.libvirt.domain_folders import CLOSED
 from vmbackend.libvirt.limits import is_machine_group, is_unified, machine_group
 from vmbackend.uids import UidRange
 
@@ -66,7 +67,7 @@ def read_confinement(process: MachineProcess, uids: UidRange) -> list[Line]:
     """The table of one process. Raises OSError if it ended."""
     checks: list[Callable[[MachineProcess, UidRange], Line]] = [
         *(_user, _groups, _capabilities, _no_new_privileges, _seccomp, _apparmor, _mounts, _devices, _files),
-        *(_core_dumps, _memory, _processes, _cpu_weight, _io_weight, _no_displays),
+        *(_domain_folder, _core_dumps, _file_size, _memory, _processes, _cpu_weight, _io_weight, _no_displays),
     ]
     return [check(process, uids) for check in checks]
 
@@ -127,10 +128,26 @@ def _files(process: MachineProcess, uids: UidRange) -> Line:
     return Line("files of its own", holds and not shared, f"{stat.S_IMODE(folder.st_mode):o} root:{folder.st_gid}")
 
 
+def _domain_folder(process: MachineProcess, _: UidRange) -> Line:
+    """libvirt's folder with its monitor: no name in it can be changed by it."""
+    match = re.search(r'"file":"([^"]+)/master-key\.aes"', process.read("cmdline"))
+    if match is None:
+        return Line("libvirt's folder", False, "not found")
+    folder = Path(f"{_PROC}/{process.pid}/root{match[1]}").lstat()
+    mode = stat.S_IMODE(folder.st_mode)
+    holds = (folder.st_uid, folder.st_gid, mode) == (0, int(process.status("Gid")[0]), CLOSED)
+    return Line("libvirt's folder", holds, f"{mode:o} {folder.st_uid}:{folder.st_gid}")
+
+
 def _core_dumps(process: MachineProcess, _: UidRange) -> Line:
     core, command = _limit(process, "Max core file size"), process.read("cmdline")
     holds = core == "0" and "dump-guest-core=off" in command
     return Line("no core dumps", holds, f"limit {core}, guest memory excluded")
+
+
+def _file_size(process: MachineProcess, _: UidRange) -> Line:
+    found = _limit(process, "Max file size")
+    return Line("size of files", found.isdigit(), f"{int(found) >> 20} MiB" if found.isdigit() else "no limit")
 
 
 def _memory(process: MachineProcess, _: UidRange) -> Line:

@@ -16,6 +16,7 @@ import libvirt
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt import reaper
+from vmbackend.libvirt.domain_folders import clean_folders
 from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
@@ -198,6 +199,7 @@ def _claim_root(root: Path, instance: str, timeout: float) -> None:
         (root / "etc" / "qemu.conf").write_text(QEMU_CONF)
         reachable = reachable_directory(root, instance, "libvirt")
         remove_unfinished_starts(root, {root, reachable})
+        clean_folders(root)
         reaper.start_reaper()
         _embedded = (root, reachable, lock)
 

@@ -1,16 +1,21 @@
-"""Limits of a machine's process by control groups: memory, processes, and its share of CPU and disk.
+"""Limits of a machine's process: memory, processes, its share of CPU and disk, the size of the files it writes.
 
 They are applied while its CPUs are stopped, before they run for the first time or again, and they last as long as the
 process. Weights are set by libvirt, the others in the machine's group itself: libvirt has no setting for the number of
 processes (with cgroup v1 not even a group), and would save a limit of memory with the memory, from which a host without
 CAP_SYS_RESOURCE could not restore it (libvirt raises the limit of locked memory first).
 
-A limit that the host does not support is logged once, and `make doctor` shows it; machines run without it.
+A limit that the host's control groups do not support is logged once for each machine, and `make doctor` shows it;
+machines run without it.
+
+The size of files is limited by the kernel (RLIMIT_FSIZE), on every host: libvirt has no setting for it. A process that
+was taken over, which ignores its monitor's commands, cannot make its disk larger than that either.
 """
 
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +24,13 @@ from typing import Any
 
 import libvirt
 
+from vmbackend.errors import BackendUnavailable
+from vmbackend.libvirt import disks
 from vmbackend.libvirt.confinement import processes_of
 from vmbackend.libvirt.domain import name_for
 from vmbackend.libvirt.domainxml import TRANSLATION_CACHE_MB, vcpus_for
-from vmbackend.libvirt.record import Record
+from vmbackend.libvirt.process import run_tool
+from vmbackend.libvirt.record import MachineDir, Record
 from vmbackend.libvirt.settings import LibvirtSettings
 
 log = logging.getLogger(__name__)
@@ -40,17 +48,19 @@ class MachineLimits:
     """The limits of one machine. Weights are relative to those of other machines, by the number of CPUs."""
 
     memory_mb: int
+    file_mb: int
     pids: int
     cpu_weight: int
     io_weight: int
 
 
-def limits_for(cpus: float, memory_mb: int, *, emulated: bool) -> MachineLimits:
-    """The limits of a machine of this size."""
+def limits_for(cpus: float, memory_mb: int, disk_mb: int, *, emulated: bool) -> MachineLimits:
+    """The limits of a machine of this size. Its largest file is its disk or its saved memory."""
     vcpus = vcpus_for(cpus)
     overhead = _OVERHEAD_MB + _OVERHEAD_VCPU_MB * vcpus + (TRANSLATION_CACHE_MB if emulated else 0)
     return MachineLimits(
         memory_mb=memory_mb + overhead,
+        file_mb=max(disk_mb, memory_mb + overhead),
         pids=_THREADS + vcpus,
         cpu_weight=_between(2, int(cpus * (100 if is_unified() else 1024)), 10_000),
         io_weight=_between(100, int(cpus * 100), 1000),
@@ -63,19 +73,24 @@ class Limits:
     def __init__(self, settings: LibvirtSettings) -> None:
         self._uids = settings.uids
         self._instance = settings.instance
-        self._disabled = settings.is_test
-        self._missing: set[str] = set()
+        self._machines_dir = settings.machines_dir
+        self._missing: set[tuple[str, str]] = set()  # machine id, limit
 
     def apply(self, target: Any, record: Record, *, emulated: bool) -> None:
-        """Limit the process of a machine whose CPUs are stopped. Never fails."""
-        if self._disabled:
-            return
-        limits = limits_for(record.cpus, record.memory_mb, emulated=emulated)
+        """Limit the process of a machine whose CPUs are stopped.
+
+        Raises BackendUnavailable if the size of its files could not be limited.
+        """
+        # A disk without a record, of a first preparation that died, may be larger than what was asked for next.
+        disk = max(record.disk_mb, disks.disk_size_mb(MachineDir(self._machines_dir, record.id).data_disk))
+        limits = limits_for(record.cpus, record.memory_mb, disk, emulated=emulated)
         live = libvirt.VIR_DOMAIN_AFFECT_LIVE
-        self._try("memory", lambda: self._limit_memory(record, limits.memory_mb))
-        self._try("processes", lambda: self._limit_processes(record, limits.pids))
-        self._try("CPU weights", lambda: target.setSchedulerParametersFlags({"cpu_shares": limits.cpu_weight}, live))
-        self._try("I/O weights", lambda: target.setBlkioParameters({"weight": limits.io_weight}, live))
+        cpu, io = {"cpu_shares": limits.cpu_weight}, {"weight": limits.io_weight}
+        limit_file_size(self._uids.machine(record.ip), limits.file_mb)
+        self._try(record, "memory", lambda: self._limit_memory(record, limits.memory_mb))
+        self._try(record, "processes", lambda: self._limit_processes(record, limits.pids))
+        self._try(record, "CPU weights", lambda: target.setSchedulerParametersFlags(cpu, live))
+        self._try(record, "I/O weights", lambda: target.setBlkioParameters(io, live))
 
     def remove_groups(self, machine_id: str = "") -> None:
         """Remove the groups of machines without a process: of one machine, or of all. Idempotent."""
@@ -84,11 +99,14 @@ class Limits:
             if wanted in group.name.replace("\\x2d", "-"):
                 with suppress(OSError):
                     group.rmdir()  # refused while a process is in it
+        self._missing = {(machine, what) for machine, what in self._missing if machine != machine_id}
 
     def _limit_memory(self, record: Record, megabytes: int) -> None:
         file = "memory.max" if is_unified() else "memory.limit_in_bytes"
         for _, group in self._groups(record, "memory"):
             (group / file).write_text(f"{megabytes << 20}\n")
+            if (group / "memory.swap.max").exists():
+                (group / "memory.swap.max").write_text("0\n")
 
     def _limit_processes(self, record: Record, limit: int) -> None:
         for pid, group in self._groups(record, "pids"):
@@ -108,14 +126,30 @@ class Limits:
             raise OSError("the machine has no control group")
         return found
 
-    def _try(self, what: str, apply: Callable[[], object]) -> None:
+    def _try(self, record: Record, what: str, apply: Callable[[], object]) -> None:
         try:
             apply()
         except (libvirt.libvirtError, OSError) as error:
-            log.debug("limit of %s: %s", what, error)
-            if what not in self._missing:
-                self._missing.add(what)
-                log.warning("this host's control groups do not support limits of %s: machines run without", what)
+            if (record.id, what) not in self._missing:
+                self._missing.add((record.id, what))
+                log.warning("machine %s runs without a limit of %s: %s", record.id, what, error)
+
+
+def limit_file_size(uid: int, megabytes: int) -> None:
+    """Limit the files of a user's processes. Raises BackendUnavailable if it has none, or they cannot be limited."""
+    pids, size = processes_of(uid), megabytes << 20
+    if not pids:
+        raise BackendUnavailable("The machine's process has ended.")
+    for pid in pids:
+        try:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, size))
+        except PermissionError:
+            # Without CAP_SYS_RESOURCE the real user must be the same. The effective one stays root, so that the
+            # machine's process can neither trace this one nor change what it does.
+            user = ("setpriv", f"--ruid={uid}", f"--rgid={uid}", "--keep-groups")
+            run_tool([*user, "prlimit", f"--pid={pid}", f"--fsize={size}:{size}"], name="prlimit")
+        except OSError as error:
+            raise BackendUnavailable("The machine's process could not be limited.") from error
 
 
 def machine_group(pid: int, controller: str) -> Path | None:

@@ -105,13 +105,15 @@ def _mounted(source: Path, point: Path, *, read_only: bool) -> Path:
     point.mkdir(mode=0o711, parents=True, exist_ok=True)
     for folder in (MOUNTS, point.parent):
         folder.chmod(0o711)
-    if point in _mount_points():
-        if os.path.samestat(source.stat(), point.stat()):
-            return point
+    mounted = point in _mount_points()
+    if mounted and not os.path.samestat(source.stat(), point.stat()):
         # Of a directory that was removed since. Processes keep what they have open.
         run_tool(["umount", "--lazy", str(point)])
+        mounted = False
     try:
-        run_tool(["mount", "--bind", str(source), str(point)])
+        if not mounted:
+            run_tool(["mount", "--bind", str(source), str(point)])
+        # Each time: a death after the first command leaves a mount without the options.
         run_tool(["mount", "-o", f"remount,bind,nosuid,nodev{',ro' if read_only else ''}", str(point)])
     except BackendUnavailable as error:
         log.error("%s cannot be searched by every user, and not be mounted at %s", source, point)

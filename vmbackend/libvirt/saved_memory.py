@@ -36,6 +36,11 @@ class SavedMemory:
         return self.path.exists()
 
     @property
+    def has_checksum(self) -> bool:
+        """Whether a checksum was stored: a file without one is from a death in between, or older."""
+        return self._checksum.exists()
+
+    @property
     def is_complete(self) -> bool:
         """Whether it was written completely. It may still be corrupt, see `matches_checksum`."""
         if self._checksum.exists():

@@ -69,8 +69,9 @@ class SavedStateManager:
         memory = SavedMemory(files)
         if not memory.is_complete:
             hooks.port.attach()
-            _restore_managed(target, hooks)
+            _restore_managed(target, hooks, 0 if self._settings.is_test else libvirt.VIR_DOMAIN_START_PAUSED)
             hooks.port.connect()
+            domain.resume_domain(target)
             return
         with ThreadPoolExecutor(1) as executor:
             attaching = executor.submit(hooks.port.attach)
@@ -82,10 +83,10 @@ class SavedStateManager:
         try:
             attaching.result()
             hooks.port.connect()
+            hooks.limit(target)
         except BaseException:
             domain.destroy_domain(target)
             raise
-        hooks.limit(target)
         memory.drop()
         domain.resume_domain(target)
 
@@ -163,9 +164,11 @@ class SavedStateManager:
         with ThreadPoolExecutor(1) as checking:
             valid = checking.submit(memory.matches_checksum)
             flags = 0 if self._settings.is_test else libvirt.VIR_DOMAIN_SAVE_PAUSED
-            xml = _confined_xml(connection, memory, hooks)
             try:
+                xml = _confined_xml(connection, memory, hooks)
                 loaded = _restore(connection, memory, xml, flags)
+            except SavedMemoryUnusable:
+                return False
             except BackendUnavailable:
                 # libvirt reports some effects of a corrupt file as a system error.
                 if valid.result():
@@ -180,11 +183,18 @@ class SavedStateManager:
 
 
 def _confined_xml(connection: Any, memory: SavedMemory, hooks: StartHooks) -> str | None:
-    """See `Confinement.confined_xml`. None also for a file that libvirt cannot read: then the restore fails."""
+    """See `Confinement.confined_xml`. Memory that is not described is not restored: its XML may name another user.
+
+    Raises SavedMemoryUnusable if libvirt cannot read a file that has no checksum, otherwise BackendUnavailable.
+    """
     try:
         xml = connection.saveImageGetXMLDesc(str(memory.path), libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
-    except (libvirt.libvirtError, SystemError):
-        return None
+    except (libvirt.libvirtError, SystemError) as error:
+        log.error("libvirt: describe saved memory: %s", error)
+        lost = isinstance(error, libvirt.libvirtError) and domain.is_connection_error(error)
+        if not memory.has_checksum and not lost:
+            raise SavedMemoryUnusable(_UNUSABLE) from error
+        raise BackendUnavailable("The hypervisor could not read the machine's saved memory.") from error
     return hooks.confined_xml(xml)
 
 
@@ -205,14 +215,17 @@ def _restore(connection: Any, memory: SavedMemory, xml: str | None, flags: int) 
     return True
 
 
-def _restore_managed(target: Any, hooks: StartHooks) -> None:
-    """Restore a managed image. libvirt silently starts cold if its header is unreadable, so that is checked first."""
+def _restore_managed(target: Any, hooks: StartHooks, flags: int) -> None:
+    """Restore a managed image, with its CPUs stopped if `flags` say so; libvirt removes the image then.
+
+    libvirt silently starts cold if its header is unreadable, so that is checked first. A process that is not confined
+    is ended.
+    """
     try:
         xml = hooks.confined_xml(target.managedSaveGetXMLDesc(libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE))
         if xml is not None:
             target.managedSaveDefineXML(xml)
-        target.create()
-        hooks.limit(target)
+        target.createWithFlags(flags)
     except libvirt.libvirtError as error:
         if domain.is_connection_error(error):
             with domain.translate_errors("wake"):
@@ -220,6 +233,11 @@ def _restore_managed(target: Any, hooks: StartHooks) -> None:
         log.error("libvirt: wake: %s", error)
         domain.drop_saved_memory(target)
         raise SavedMemoryUnusable(_UNUSABLE) from error
+    try:
+        hooks.limit(target)
+    except BaseException:
+        domain.destroy_domain(target)
+        raise
 
 
 def _abort_save(target: Any) -> bool:

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any
 
 from vmbackend.errors import BackendUnavailable
-from vmbackend.libvirt.confinement import Confinement
+from vmbackend.libvirt import domain
+from vmbackend.libvirt.confinement import Confinement, processes_of
+from vmbackend.libvirt.domain_folders import close_folders, folders_of
 from vmbackend.libvirt.limits import Limits
 from vmbackend.libvirt.machine_port import MachinePort
 from vmbackend.libvirt.record import MachineDir, Record
@@ -20,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StartHooks:
-    """`port` is the machine's network. `limit` limits its process, before its CPUs run.
+    """`port` is the machine's network. `limit` is `Confiner.limit`, called before its CPUs run.
 
     `confined_xml`: the XML of saved memory as it must be restored; None: as it was saved.
     """
@@ -36,6 +38,7 @@ class Confiner:
     def __init__(self, settings: LibvirtSettings) -> None:
         self.access = Confinement(settings)
         self._limits = Limits(settings)
+        self._settings = settings
         self._emulated = False
 
     def open(self, domain_type: str) -> None:
@@ -58,7 +61,26 @@ class Confiner:
         )
 
     def limit(self, record: Record, target: Any) -> None:
-        """Limit a process whose CPUs are stopped. Never fails."""
+        """Limit a process whose CPUs are stopped, and close libvirt's folders to it.
+
+        Raises BackendUnavailable if it does not run as the machine's user, or has changed libvirt's folders: then its
+        CPUs must not run.
+        """
+        if self._settings.is_test:
+            return
+        uid = self._settings.uids.machine(record.ip)
+        pids = processes_of(uid)
+        if not pids:
+            log.error("machine %s: no process has its user %d", record.id, uid)
+            raise BackendUnavailable("The machine's process has not the user it must have.")
+        with domain.translate_errors("limit"):
+            # Looked up again: an object from before a restore has no number.
+            domain_id = target.connect().lookupByUUIDString(target.UUIDString()).ID()
+        try:
+            close_folders(folders_of(self._settings.embed_root, pids[0]), domain_id, uid)
+        except OSError as error:
+            log.exception("machine %s: libvirt's folders cannot be closed", record.id)
+            raise BackendUnavailable("The host could not confine the machine's process.") from error
         self._limits.apply(target, record, emulated=self._emulated)
 
     def remove_groups(self, machine_id: str) -> None:
