@@ -295,11 +295,9 @@ def test_the_agent_counts_connections(start: Start) -> None:
     assert agent_exec(machine, "connections", "none")[0] == 126
 
 
-def test_a_configuration_of_maximum_size_arrives_complete_within_a_second(start: Start) -> None:
+def test_a_configuration_of_maximum_size_arrives_complete(start: Start) -> None:
     env = {f"BIG{number}": chr(65 + number) * 60_000 for number in range(4)}
     machine = wait_ready(start(env=env))
-    boot_times = [float(found) for found in re.findall(r"\[ *([0-9.]+)\] kit: (?:kernel|image)", machine.console())]
-    assert boot_times[1] - boot_times[0] < 1.0
     script = 'for n in 0 1 2 3; do eval "printf %s \\"\\$BIG$n\\"" | /run/kit/bin/busybox md5sum; done'
     got = [found.split()[0] for found in run(machine, f"{HELPER} run -- sh -c '{script}'")[0][1].splitlines()]
     assert got == [hashlib.md5(value.encode()).hexdigest() for value in env.values()]
