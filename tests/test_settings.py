@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 from config.env import Env, variable
 from supervise.instance import ROOT
 from supervise.orphans import MARKER, ROLE
+from tests.syntax_trees import syntax_tree
 
 APPS = [
     "platform",
@@ -36,7 +37,7 @@ INTERNAL = {"short_state", "instance", "role", "supervised", "faults"}
 def sources() -> Iterator[tuple[str, ast.Module]]:
     for app in APPS:
         for path in (ROOT / app).rglob("*.py"):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+            yield str(path.relative_to(ROOT)), syntax_tree(path)
 
 
 def test_no_other_module_reads_the_environment() -> None:

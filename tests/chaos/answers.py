@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.syntax_trees import syntax_tree
+
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "platform/edge/Caddyfile.template"
 # vmbackend's errors have codes too, and never reach a caller.
@@ -128,7 +130,7 @@ def documented_errors() -> dict[str, frozenset[int]]:
 
 
 def _classes(path: Path) -> Iterator[ast.ClassDef]:
-    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+    return (node for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.ClassDef))
 
 
 def _attributes(node: ast.ClassDef) -> tuple[list[str], str, int]:

@@ -13,6 +13,7 @@ from django.db.models import Q
 import workspaces
 from common.errors import NotFound
 from tests.callers import Caller
+from tests.syntax_trees import syntax_tree
 from tests.workspaces.rows import make_workspace
 from workspaces import rows
 from workspaces.models import Workspace
@@ -52,7 +53,7 @@ def test_no_other_module_writes_workspace_rows() -> None:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if path not in WRITERS and "migrations" not in path.parts:
-            writes = writes_of(ast.parse(path.read_text()))
+            writes = writes_of(syntax_tree(path))
             found += [f"{path.relative_to(PACKAGE)}:{line}: {code}" for line, code in writes]
     assert found == []
 
