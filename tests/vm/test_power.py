@@ -93,7 +93,7 @@ def test_a_ttl_that_ran_out_while_the_control_plane_was_down_fires_on_its_return
     with instance.without("worker"), instance.without("beat"):
         time.sleep(4)
         assert api.get(made)["status"] == "running"
-    api.reaches(made, "stopped", seconds=60)
+    api.reaches(made, "stopped", seconds=20)
 
 
 def test_the_restart_policy_starts_a_machine_that_failed_and_gives_up(api: Api) -> None:
