@@ -109,12 +109,12 @@ def test_another_accounts_things_do_not_exist(world: World, stranger: Caller, ro
 def test_a_credential_of_the_wrong_level_is_forbidden(
     world: World, scoped: Callable[..., Caller], route: Route, scope: Scope
 ) -> None:
-    pin = {
+    binding = {
         "namespace_id": world.workspace.namespace_id,
         "namespace_slug": world.workspace.namespace.slug,
         "workspace_id": world.workspace.pk,
     }
-    answer = world.send(route, scoped(world.owner, scope, **pin).headers)
+    answer = world.send(route, scoped(world.owner, scope, **binding).headers)
     if scope in route.scopes:
         assert answer.status_code not in (401, 403)
     else:

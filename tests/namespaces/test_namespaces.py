@@ -1,4 +1,4 @@
-"""Namespaces as far as other rooms use them: the default one, what a credential reaches, what a suspension refuses."""
+"""Namespaces as far as other apps use them: the default one, what a credential reaches, what a suspension refuses."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def test_slugs_are_the_accounts(api: Caller, stranger: Caller) -> None:
 def test_where_a_new_resource_goes(api: Caller) -> None:
     other = Namespace.objects.create(account=api.account, name="Other", slug="other")
     free = Actor(api.account, Scope.ACCOUNT, "cred", "label")
-    pinned = Actor(api.account, Scope.NAMESPACE, "cred", "label", namespace_id=other.pk, namespace_slug="other")
+    bound = Actor(api.account, Scope.NAMESPACE, "cred", "label", namespace_id=other.pk, namespace_slug="other")
     assert selectors.for_create(free, None).slug == "default"
     assert selectors.for_create(free, "other") == other
-    assert selectors.for_create(pinned, None) == other
-    assert selectors.for_create(pinned, "other") == other
+    assert selectors.for_create(bound, None) == other
+    assert selectors.for_create(bound, "other") == other
     with pytest.raises(Forbidden):
-        selectors.for_create(pinned, "default")
+        selectors.for_create(bound, "default")
     with pytest.raises(NotFound):
         selectors.for_create(free, "missing")
     other.delete()
     with pytest.raises(NotFound):
-        selectors.for_create(pinned, None)
+        selectors.for_create(bound, None)
 
 
 @pytest.mark.parametrize(
