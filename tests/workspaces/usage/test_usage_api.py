@@ -22,7 +22,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, metered_cpu, points
 from tests.workspaces.usage.test_series import series, stored
-from workspaces.crud.services import delete_row
+from workspaces.crud.services import remove_workspace_row
 from workspaces.models import Activity, MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.states import Status
 from workspaces.usage import latest_samples, selectors
@@ -245,7 +245,7 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     host.seconds(70, row, cpu_time_ns=CPU)
     api.get(f"/workspace/{key}/stats")
     host.driver.delete(key)
-    delete_row(row)
+    remove_workspace_row(row)
     host.seconds(60)
     assert not UsagePoint.objects.exists()
     assert not Usage.objects.exists()
