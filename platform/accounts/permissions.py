@@ -12,6 +12,7 @@ from accounts.scopes import Scope
 from common.errors import Forbidden, Unauthorized
 
 RESOURCE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE})
+NAMESPACE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE})
 ACCOUNT_ONLY = frozenset({Scope.ACCOUNT})
 
 

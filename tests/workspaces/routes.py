@@ -75,7 +75,7 @@ ROUTES = [
     Route("GET", f"{W}/stats/stream"),
 ]
 # The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
-INTERNAL = {"internal/edge/port", "internal/edge/wake"}
+NOT_WALKED = {"internal/edge/port", "internal/edge/wake"}
 DOCUMENTED = """
 POST /workspace
 POST /workspace/:id/provisioning/retry
