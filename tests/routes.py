@@ -4,7 +4,6 @@
     make_rows    (caller) -> for each placeholder of a row: one of this caller's account, in its default namespace
     ADDRESSED_BY for each placeholder that is not the row's primary key: the column
     VALUES       for each other placeholder: a value
-    FIELDS       the fields of its JSON bodies, which the walk sends with values of every kind
     NOT_WALKED   paths with credentials of their own (the edge's secret, a send token): the app's tests check them
     DOCUMENTED   the lines of the specification that are built, as it spells them
 
@@ -46,7 +45,6 @@ def merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 ROUTES: list[Route] = [route for routes in of_all("ROUTES") for route in routes]
-FIELDS: list[str] = list(dict.fromkeys(field for fields in of_all("FIELDS") for field in fields))
 NOT_WALKED: set[str] = set().union(*of_all("NOT_WALKED"))
 DOCUMENTED: list[str] = [line for text in of_all("DOCUMENTED") for line in text.strip().splitlines()]
 VALUES: dict[str, str] = merged(of_all("VALUES"))
