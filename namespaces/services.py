@@ -1,14 +1,47 @@
-"""The only writers of namespaces."""
+"""The only writers of namespaces and their activity.
+
+Each function is one transaction under the account's lock, so that creations of workspaces and changes of their namespace
+exclude each other.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
 from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
 
 from accounts.models import Account
-from common.errors import Conflict, ValidationError
+from accounts.services import account_lock
+from common.errors import Conflict, InvalidState, NotFound, ValidationError
+from common.request_origin import NO_ORIGIN, RequestOrigin
+from namespaces import hooks
+from namespaces.audit import record_activity
+from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
+from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
+from namespaces.slugs import chosen_slug
 
 DEFAULT_SLUG = "default"
+MAX_NAMESPACES = 100
+ACTIVE_EVERY = timedelta(minutes=1)
+SUSPENDED_BY_OWNER = "The namespace was suspended."
+STOPPED_BY_OWNER = "All workspaces of the namespace were stopped."
+
+
+@dataclass(frozen=True, slots=True)
+class NewNamespace:
+    """A validated request. `fields`: columns of the row beyond those named. One of name and slug is given."""
+
+    name: str | None = None
+    slug: str | None = None
+    is_default: bool = False
+    resource_limits: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def default_namespace_create(account: Account) -> None:
@@ -17,28 +50,203 @@ def default_namespace_create(account: Account) -> None:
 
 
 @transaction.atomic
-def namespace_save(namespace: Namespace) -> Namespace:
-    """Create a namespace or change it, on behalf of staff.
+def namespace_create(*, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin) -> Namespace:
+    """Raises ValidationError (slug), NamespaceExists, NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then."""
+    account = account_lock(account)
+    slug = chosen_slug(new.name, new.slug)
+    if _live(account).filter(slug=slug).exists():
+        raise NamespaceExists(f"There is a namespace {slug!r} already.", details={"slug": slug})
+    return _insert(account, new, slug, actor, origin)
+
+
+@transaction.atomic
+def namespace_ensure(
+    *, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin
+) -> tuple[Namespace, bool]:
+    """The namespace with the slug, unchanged, and False; made and True where there is none.
+
+    Raises ValidationError (slug), NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
+    """
+    account = account_lock(account)
+    slug = chosen_slug(new.name, new.slug)
+    found = _live(account).filter(slug=slug).first()
+    return (found, False) if found else (_insert(account, new, slug, actor, origin), True)
+
+
+def _insert(account: Account, new: NewNamespace, slug: str, actor: str, origin: RequestOrigin) -> Namespace:
+    require_plan_allows(account.plan, new.resource_limits)
+    count = _live(account).count()
+    if count >= MAX_NAMESPACES:
+        raise NamespaceLimitExceeded(
+            f"An account has at most {MAX_NAMESPACES} namespaces.", details={"current": count, "max": MAX_NAMESPACES}
+        )
+    if new.is_default:
+        _live(account).filter(is_default=True).update(is_default=False)
+    made = Namespace.objects.create(
+        account=account,
+        name=new.name or slug,
+        slug=slug,
+        is_default=new.is_default,
+        resource_limits=dict(new.resource_limits),
+        **new.fields,
+    )
+    record_activity(made, "created", f"Created as {slug}.", actor=actor, origin=origin)
+    return made
+
+
+@transaction.atomic
+def namespace_update(
+    *, namespace: Namespace, changes: Mapping[str, Any], actor: str, origin: RequestOrigin
+) -> Namespace:
+    """Write validated columns except the status. One activity entry says what changed; without a change there is none.
+
+    Raises PlanLimitExceeded, NotFound (deleted concurrently); nothing has changed then.
+    """
+    account = account_lock(namespace.account)
+    stored = _stored(namespace)
+    require_plan_allows(account.plan, changes.get("resource_limits") or {})
+    changed = {name: (getattr(stored, name), new) for name, new in changes.items() if getattr(stored, name) != new}
+    if not changed:
+        return stored
+    for name, (_, new) in changed.items():
+        setattr(stored, name, new)
+    stored.save(update_fields=[*changed, "updated_at"])
+    shown = {name: {"from": before, "to": after} for name, (before, after) in changed.items()}
+    description = f"Changed: {', '.join(sorted(changed))}."
+    record_activity(stored, "updated", description, actor=actor, origin=origin, changes=shown)
+    return stored
+
+
+def namespace_set_status(*, namespace: Namespace, status: Status, actor: str, origin: RequestOrigin) -> Namespace:
+    """What PUT `status` does: `suspended` and `active` as suspend and activate, `inactive` a mark on an active one.
+
+    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended), NotFound.
+    """
+    if status == Status.SUSPENDED:
+        return namespace_suspend(namespace=namespace, actor=actor, origin=origin)[0]
+    if status == Status.ACTIVE:
+        return namespace_activate(namespace=namespace, actor=actor, origin=origin)
+    with transaction.atomic():
+        account_lock(namespace.account)
+        stored = _stored(namespace)
+        if stored.status == Status.SUSPENDED:
+            raise InvalidState("A suspended namespace must be activated first.", details={"status": stored.status})
+        return _write_status(stored, Status.INACTIVE, "deactivated", actor, origin)
+
+
+def namespace_suspend(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> tuple[Namespace, int]:
+    """Suspend by hand, and queue the stop of every machine that runs in it. Returns how many. Idempotent.
+
+    What cannot be stopped at once (an operation is in flight, its host does not answer) is stopped by the sweep, as is
+    everything else where this process dies after the commit. Raises Conflict (the default one), NotFound.
+    """
+    with transaction.atomic():
+        account_lock(namespace.account)
+        stored = _stored(namespace)
+        if stored.is_default:
+            raise Conflict("The default namespace cannot be suspended.")
+        stored.suspended_by_hand = True
+        _write_status(stored, Status.SUSPENDED, "suspended", actor, origin)
+    return stored, sum(hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER))
+
+
+@transaction.atomic
+def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> Namespace:
+    """End a suspension by hand; workspaces are not started again. Idempotent. Raises NotFound.
+
+    One that a quota has suspended stays suspended until the quota has room.
+    """
+    account_lock(namespace.account)
+    stored = _stored(namespace)
+    stored.suspended_by_hand = False
+    status = Status.SUSPENDED if stored.suspended_by_quota else Status.ACTIVE
+    return _write_status(stored, status, "activated", actor, origin)
+
+
+def _write_status(stored: Namespace, status: Status, action: str, actor: str, origin: RequestOrigin) -> Namespace:
+    """Write the status and the reason; an activity entry only where one of them changes."""
+    before = Namespace.objects.values_list("status", "suspended_by_hand").get(pk=stored.pk)
+    stored.status = status
+    if before != (status, stored.suspended_by_hand):
+        stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
+        changes = {"status": {"from": before[0], "to": status}}
+        record_activity(stored, action, actor=actor, origin=origin, changes=changes)
+    return stored
+
+
+def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
+    """Queue the stop of every machine that runs in it now; the status stays. Returns how many."""
+    stopped = sum(hooks.workspaces_stop(namespace, actor, STOPPED_BY_OWNER))
+    record_activity(namespace, "workspaces_stopped", f"Stopping {stopped}.", actor=actor, origin=origin)
+    return stopped
+
+
+@transaction.atomic
+def namespace_delete(
+    *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> int:
+    """Delete a namespace. Returns how many workspaces are moved to the default one, or will be deleted.
+
+    With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
+    row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
+    """
+    account = account_lock(namespace.account)
+    stored = _stored(namespace)
+    if stored.is_default:
+        raise Conflict("The default namespace cannot be deleted; make another one the default first.")
+    if delete_workspaces:
+        count = sum(hooks.workspaces_count(stored))
+        stored.deleted_at = timezone.now()
+        stored.save(update_fields=["deleted_at", "updated_at"])
+        text = f"With its {count} workspaces."
+    else:
+        default = Namespace.objects.get(account=account, is_default=True)
+        count = sum(hooks.workspaces_move(stored, default, actor))
+        text = f"Its {count} workspaces were moved to {default.slug}."
+    record_activity(stored, "deleted", text, actor=actor, origin=origin)
+    if not delete_workspaces or not count:
+        stored.delete()
+    return count
+
+
+def deletions_continue() -> int:
+    """Queue the deletion of what is left in deleted namespaces, and remove those that are empty. Returns how many are
+    left.
+    """
+    left = 0
+    for namespace in Namespace.objects.filter(~Q(deleted_at=None)):
+        if sum(hooks.workspaces_delete(namespace)):
+            left += 1
+        else:
+            namespace.delete()
+    return left
+
+
+def namespace_used(namespace: Namespace) -> None:
+    """Write `last_active_at`, at most once a minute; in the transaction that creates or starts something in it."""
+    now = timezone.now()
+    stale = Q(last_active_at=None) | Q(last_active_at__lt=now - ACTIVE_EVERY)
+    Namespace.objects.filter(stale, pk=namespace.pk).update(last_active_at=now)
+
+
+@transaction.atomic
+def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
+    """Create a namespace or change it, on behalf of staff, who may also suspend the default one.
 
     `status` and the two reasons for a suspension are made consistent: suspended exactly while there is a reason. A
     namespace marked as default replaces the account's former one. Raises ValidationError where a default would be left
     without a successor.
     """
+    account = account_lock(namespace.account)
     _apply_suspension(namespace)
-    others = Namespace.objects.filter(account=namespace.account).exclude(pk=namespace.pk)
+    others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
     elif not others.filter(is_default=True).exists():
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
+    record_activity(namespace, "saved", actor=actor)
     return namespace
-
-
-def namespace_delete(namespace: Namespace) -> None:
-    """Delete a namespace. Raises Conflict for the default one, ProtectedError while it has workspaces."""
-    if namespace.is_default:
-        raise Conflict("The default namespace cannot be deleted; mark another one as default first.")
-    namespace.delete()
 
 
 def _apply_suspension(namespace: Namespace) -> None:
@@ -52,3 +260,15 @@ def _apply_suspension(namespace: Namespace) -> None:
         namespace.status = Status.SUSPENDED
     elif namespace.status == Status.SUSPENDED:
         namespace.status = Status.ACTIVE
+
+
+def _live(account: Account) -> Any:
+    return Namespace.objects.filter(account=account, deleted_at=None)
+
+
+def _stored(namespace: Namespace) -> Namespace:
+    """The row as it is now, locked by the account's lock. Raises NotFound."""
+    found = Namespace.objects.filter(pk=namespace.pk, deleted_at=None).select_related("account").first()
+    if found is None:
+        raise NotFound("There is no such namespace.")
+    return found
