@@ -60,7 +60,7 @@ class Follower:
         if size is None or not self._is_due(size):
             return None
         if not self._position.offset:
-            return await self._begin()
+            return await self._begin(size)
         block = await self._behind_position(0)
         self._in_older = block is None
         if block is None:
@@ -81,10 +81,14 @@ class Follower:
         block = await read_block(self._files, age, self._position.offset, STEP_BYTES)
         return block if block.begins_at(self._position) else None
 
-    async def _begin(self) -> LogChanges | None:
+    async def _begin(self, size: int) -> LogChanges | None:
         """The beginning of a log that was empty. Another file may have been there if all that are kept have content."""
-        found = await self._oldest_content(self._files.oldest + 1)
-        return self._changes(found[1], found[0], gap=0 < found[0] == self._files.oldest) if found else None
+        age, block = await self._oldest_content(self._files.oldest + 1) or (0, None)
+        if block is None:
+            return None
+        if age == 0 and size > MAX_BEHIND:
+            return await self._skip_to(size)
+        return self._changes(block, age, gap=0 < age == self._files.oldest)
 
     async def _rotated(self) -> LogChanges | None:
         """The rest of the file that was being read, which is an older one now; at its end, the next newer file."""

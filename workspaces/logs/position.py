@@ -3,7 +3,7 @@
 Files of a log are found again by their content, as SFTP has no inode numbers. Lines may be padded to one length, so
 that after a rotation the last line before an offset has the same end as in the file before; it differs in its time. The
 bytes that are compared therefore hold at least the beginning of the last record. Only the files of a log without times
-(at a `log_path`) that have the same 10 KiB at the same place, as a line repeated without end, are not told apart.
+(at a `log_path`) that have the same 10 KiB at the same place, as a line repeated without end, cannot be distinguished.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A client that comes back with its last id, after anything that can happen meanwhile: every line once, or a gap."""
+"""A client that comes back with its last id, after anything that can happen in between: every line once, or a gap."""
 
 from __future__ import annotations
 
