@@ -78,7 +78,8 @@ class UpdateNamespaceRequest(NamespaceFields):
 
 class DeleteNamespaceRequest(serializers.Serializer):
     deleteWorkspaces = StrictBoolean(
-        default=False, help_text="False: they are moved to the default namespace. True: they and their data are destroyed."
+        default=False,
+        help_text="False: they are moved to the default namespace. True: they and their data are destroyed.",
     )
 
 
