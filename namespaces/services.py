@@ -1,7 +1,7 @@
 """The only writers of namespaces and their activity.
 
-Each function is one transaction under the account's lock, so that creations of workspaces and changes of their namespace
-exclude each other.
+Each function is one transaction under the account's lock, so that creations of workspaces and changes of their
+namespace exclude each other.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ DEFAULT_SLUG = "default"
 MAX_NAMESPACES = 100
 ACTIVE_EVERY = timedelta(minutes=1)
 SUSPENDED_BY_OWNER = "The namespace was suspended."
+ACTIONS = {Status.SUSPENDED: "suspended", Status.ACTIVE: "activated", Status.INACTIVE: "deactivated"}
 STOPPED_BY_OWNER = "All workspaces of the namespace were stopped."
 
 
@@ -51,7 +52,10 @@ def default_namespace_create(account: Account) -> None:
 
 @transaction.atomic
 def namespace_create(*, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin) -> Namespace:
-    """Raises ValidationError (slug), NamespaceExists, NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then."""
+    """A new namespace.
+
+    Raises ValidationError (slug), NamespaceExists, NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
+    """
     account = account_lock(account)
     slug = chosen_slug(new.name, new.slug)
     if _live(account).filter(slug=slug).exists():
@@ -94,44 +98,38 @@ def _insert(account: Account, new: NewNamespace, slug: str, actor: str, origin: 
     return made
 
 
-@transaction.atomic
 def namespace_update(
-    *, namespace: Namespace, changes: Mapping[str, Any], actor: str, origin: RequestOrigin
+    *, namespace: Namespace, changes: Mapping[str, Any], status: Status | None = None, actor: str, origin: RequestOrigin
 ) -> Namespace:
-    """Write validated columns except the status. One activity entry says what changed; without a change there is none.
+    """Write validated columns and a status; activity entries say what changed. Without a change there is none.
 
-    Raises PlanLimitExceeded, NotFound (deleted concurrently); nothing has changed then.
+    `suspended` and `active` do what `namespace_suspend` and `namespace_activate` do; `inactive` is a mark on a
+    namespace that is not suspended. Raises PlanLimitExceeded, Conflict (the default one is not suspended), InvalidState
+    (`inactive` while suspended), NotFound (deleted concurrently); nothing has changed then.
     """
-    account = account_lock(namespace.account)
-    stored = _stored(namespace)
-    require_plan_allows(account.plan, changes.get("resource_limits") or {})
+    with transaction.atomic():
+        account = account_lock(namespace.account)
+        stored = _stored(namespace)
+        require_plan_allows(account.plan, changes.get("resource_limits") or {})
+        _write_fields(stored, changes, actor, origin)
+        suspends = status == Status.SUSPENDED != stored.status
+        if status is not None and status != stored.status:
+            _change_status(stored, status, actor, origin)
+    if suspends:
+        hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER)
+    return stored
+
+
+def _write_fields(stored: Namespace, changes: Mapping[str, Any], actor: str, origin: RequestOrigin) -> None:
     changed = {name: (getattr(stored, name), new) for name, new in changes.items() if getattr(stored, name) != new}
     if not changed:
-        return stored
+        return
     for name, (_, new) in changed.items():
         setattr(stored, name, new)
     stored.save(update_fields=[*changed, "updated_at"])
     shown = {name: {"from": before, "to": after} for name, (before, after) in changed.items()}
     description = f"Changed: {', '.join(sorted(changed))}."
     record_activity(stored, "updated", description, actor=actor, origin=origin, changes=shown)
-    return stored
-
-
-def namespace_set_status(*, namespace: Namespace, status: Status, actor: str, origin: RequestOrigin) -> Namespace:
-    """What PUT `status` does: `suspended` and `active` as suspend and activate, `inactive` a mark on an active one.
-
-    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended), NotFound.
-    """
-    if status == Status.SUSPENDED:
-        return namespace_suspend(namespace=namespace, actor=actor, origin=origin)[0]
-    if status == Status.ACTIVE:
-        return namespace_activate(namespace=namespace, actor=actor, origin=origin)
-    with transaction.atomic():
-        account_lock(namespace.account)
-        stored = _stored(namespace)
-        if stored.status == Status.SUSPENDED:
-            raise InvalidState("A suspended namespace must be activated first.", details={"status": stored.status})
-        return _write_status(stored, Status.INACTIVE, "deactivated", actor, origin)
 
 
 def namespace_suspend(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> tuple[Namespace, int]:
@@ -143,10 +141,7 @@ def namespace_suspend(*, namespace: Namespace, actor: str, origin: RequestOrigin
     with transaction.atomic():
         account_lock(namespace.account)
         stored = _stored(namespace)
-        if stored.is_default:
-            raise Conflict("The default namespace cannot be suspended.")
-        stored.suspended_by_hand = True
-        _write_status(stored, Status.SUSPENDED, "suspended", actor, origin)
+        _change_status(stored, Status.SUSPENDED, actor, origin)
     return stored, sum(hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER))
 
 
@@ -158,20 +153,26 @@ def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigi
     """
     account_lock(namespace.account)
     stored = _stored(namespace)
-    stored.suspended_by_hand = False
-    status = Status.SUSPENDED if stored.suspended_by_quota else Status.ACTIVE
-    return _write_status(stored, status, "activated", actor, origin)
-
-
-def _write_status(stored: Namespace, status: Status, action: str, actor: str, origin: RequestOrigin) -> Namespace:
-    """Write the status and the reason; an activity entry only where one of them changes."""
-    before = Namespace.objects.values_list("status", "suspended_by_hand").get(pk=stored.pk)
-    stored.status = status
-    if before != (status, stored.suspended_by_hand):
-        stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
-        changes = {"status": {"from": before[0], "to": status}}
-        record_activity(stored, action, actor=actor, origin=origin, changes=changes)
+    _change_status(stored, Status.ACTIVE, actor, origin)
     return stored
+
+
+def _change_status(stored: Namespace, wanted: Status, actor: str, origin: RequestOrigin) -> None:
+    """Write the status and its reason; an activity entry only where one of them changes.
+
+    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended).
+    """
+    if wanted == Status.SUSPENDED and stored.is_default:
+        raise Conflict("The default namespace cannot be suspended.")
+    if wanted == Status.INACTIVE and stored.status == Status.SUSPENDED:
+        raise InvalidState("A suspended namespace must be activated first.", details={"status": stored.status})
+    before = (stored.status, stored.suspended_by_hand)
+    stored.suspended_by_hand = wanted == Status.SUSPENDED
+    stored.status = Status.SUSPENDED if stored.suspended_by_quota else wanted
+    if before != (stored.status, stored.suspended_by_hand):
+        stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
+        changes = {"status": {"from": before[0], "to": stored.status}}
+        record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:

@@ -18,8 +18,8 @@ from namespaces import serializers as bodies
 from namespaces.models import Namespace, Status
 
 REFUSED = {
-    400: "`validation_error`: also where no valid slug can be made of the name; `plan_limit_exceeded`: a limit above the "
-    "plan's",
+    400: "`validation_error`: also where no valid slug can be made of the name; `plan_limit_exceeded`: a limit above "
+    "the plan's",
 }
 LIMIT = "`namespace_limit_exceeded`: more than 100"
 EXISTS = f"`namespace_exists`: the slug is taken; {LIMIT}"
@@ -96,11 +96,14 @@ class NamespaceViewSet(GenericViewSet):
         """Change the given fields. `status` `suspended` and `active` do what suspend and activate do."""
         namespace = selectors.get_namespace(request.user, namespace_id)
         changes = validated(bodies.UpdateNamespaceRequest, request)
-        who = {"actor": request.user.label, "origin": request_origin(request._request)}
         status = changes.pop("status", None)
-        changed = services.namespace_update(namespace=namespace, changes=changes, **who)
-        if status is not None and status != changed.status:
-            changed = services.namespace_set_status(namespace=changed, status=Status(status), **who)
+        changed = services.namespace_update(
+            namespace=namespace,
+            changes=changes,
+            status=Status(status) if status else None,
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
         return respond(bodies.NamespaceResponse, data=changed)
 
     @extend_schema(

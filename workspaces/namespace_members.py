@@ -1,4 +1,4 @@
-"""Workspaces of a namespace that is suspended or deleted: what `namespaces.hooks` asks for, and the sweep that follows."""
+"""Workspaces of a namespace that is suspended or deleted: handlers of `namespaces.hooks`, and the sweep after them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _stop(row: Workspace, actor: str, because: str) -> bool:
 
 
 def suspended_members_stop() -> int:
-    """Stop what runs in namespaces that are suspended by hand, as what was starting when they were. Returns how many."""
+    """Stop what runs in namespaces suspended by hand, as what was starting when they were. Returns how many."""
     suspended = suspended_by_hand()
     if not suspended:
         return 0

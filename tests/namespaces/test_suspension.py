@@ -92,7 +92,8 @@ def test_the_default_namespace_is_neither_suspended_nor_deleted(api: Caller) -> 
 def test_the_status_is_also_set_by_an_update(api: Caller, team: Namespace) -> None:
     assert api.put("/namespaces/team", {"status": "inactive"}).json()["data"]["status"] == "inactive"
     assert api.put("/namespaces/team", {"status": "suspended"}).json()["data"]["status"] == "suspended"
-    assert_error(api.put("/namespaces/team", {"status": "inactive"}), 409, "invalid_state")
+    assert_error(api.put("/namespaces/team", {"name": "Changed", "status": "inactive"}), 409, "invalid_state")
+    assert api.get("/namespaces/team").json()["data"]["name"] == "Team", "nothing is half done"
     assert api.put("/namespaces/team", {"status": "active"}).json()["data"]["status"] == "active"
     team.refresh_from_db()
     assert not team.suspended_by_hand
