@@ -151,9 +151,8 @@ CONTRADICTIONS = [
 @pytest.mark.parametrize("given", CONTRADICTIONS, ids=lambda given: next(iter(given)))
 def test_make_up_refuses_settings_that_do_not_fit_together(tmp_path: Path, given: dict[str, str]) -> None:
     instance = load_instance(tmp_path / "a", 8001)
-    settings = instance.settings({"PLATFORM_VM_BACKEND": "fake", **given})
     with pytest.raises(InstanceError, match=next(iter(given))) as raised:
-        prepare(instance, settings)
+        prepare(instance, instance.settings({"PLATFORM_VM_BACKEND": "fake", **given}))
     assert "Traceback" not in str(raised.value)
     assert not (instance.state / "credentials.env").exists()
 
