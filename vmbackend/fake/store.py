@@ -97,7 +97,7 @@ class FakeStore:
         parts = {"boot": _boot(raw["spec"]["boot"]), "network": NetworkPolicy.from_json(raw["spec"]["network"])}
         raw["spec"] = MachineSpec(**raw["spec"] | parts)
         raw["state"] = MachineState(raw["state"])
-        raw["ended"] = StopReason(raw["ended"])
+        raw["ended"] = StopReason(raw.get("ended", StopReason.CRASHED))  # an earlier version wrote none
         return Domain(**raw)
 
     def domains(self) -> dict[str, Domain]:
