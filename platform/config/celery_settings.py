@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 from celery import schedules
 
 from config.app_list import app_modules
-from config.env import load
+from config.env import load_settings
 
-_env = load()
+_env = load_settings()
 
 
 def _celery_url(url: str) -> str:

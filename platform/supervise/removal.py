@@ -14,7 +14,7 @@ from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
 
 
-def remove(instance: Instance, say: Callable[[str], None]) -> None:
+def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
     """End this instance's machines, remove its links and firewall tables, then its state folder.
 
     Idempotent: a second call finishes a first one that failed.

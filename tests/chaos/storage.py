@@ -112,7 +112,7 @@ def flush_redis(world: World, pick: int) -> Iterator[str]:
 
 @contextmanager
 def fill_redis(world: World, pick: int) -> Iterator[str]:
-    """Nothing can be stored in it any more; a Redis that starts anew in between has its own limit again."""
+    """Nothing can be stored in it any more; a Redis that is restarted in between has its own limit again."""
     try:
         yield _ask(world, "CONFIG", "SET", "maxmemory", "1")
     finally:
