@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from config.env import Env, variable
 from supervise.instance import ROOT, InstanceError, load_instance
 from supervise.orphans import MARKER, ROLE
-from supervise.prepare import prepare
+from supervise.prepare import prepare_instance
 from tests.syntax_trees import syntax_tree
 
 APPS = [
@@ -152,7 +152,7 @@ CONTRADICTIONS = [
 def test_make_up_refuses_settings_that_do_not_fit_together(tmp_path: Path, given: dict[str, str]) -> None:
     instance = load_instance(tmp_path / "a", 8001)
     with pytest.raises(InstanceError, match=next(iter(given))) as raised:
-        prepare(instance, instance.settings({"PLATFORM_VM_BACKEND": "fake", **given}))
+        prepare_instance(instance, instance.settings({"PLATFORM_VM_BACKEND": "fake", **given}))
     assert "Traceback" not in str(raised.value)
     assert not (instance.state / "credentials.env").exists()
 

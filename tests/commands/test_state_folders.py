@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervise.instance import InstanceError, load_instance
-from supervise.removal import remove
+from supervise.removal import remove_instance
 
 
 def silent(_: str) -> None:
@@ -89,7 +89,7 @@ def test_the_removal_of_an_instance_goes_on_where_it_ended(tmp_path: Path) -> No
     (tmp_path / "a" / "notes").mkdir()
     stuck = tmp_path / "a" / "machines"
     stuck.symlink_to(tmp_path)  # what leads elsewhere is not followed
-    remove(made, silent)
+    remove_instance(made, silent)
     assert not made.state.exists()
     assert tmp_path.exists()
 
@@ -97,7 +97,7 @@ def test_the_removal_of_an_instance_goes_on_where_it_ended(tmp_path: Path) -> No
 def test_the_removal_by_a_link_removes_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    remove(load_instance(tmp_path / "link", 8001), silent)
+    remove_instance(load_instance(tmp_path / "link", 8001), silent)
     assert not list(tmp_path.iterdir())
 
 
@@ -105,7 +105,7 @@ def test_the_removal_of_an_instance_in_a_shared_folder_leaves_what_is_not_its_ow
     shared = tmp_path / "tmp"
     (shared / "of-another-user").mkdir(parents=True)
     shared.chmod(0o1777)
-    remove(load_instance(shared, 8001), silent)
+    remove_instance(load_instance(shared, 8001), silent)
     assert [path.name for path in shared.iterdir()] == ["of-another-user"]
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
 

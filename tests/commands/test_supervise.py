@@ -146,7 +146,7 @@ def test_a_port_in_use_is_an_error_and_nothing_is_started(make_instance: Make) -
 def test_an_address_that_is_not_this_machines_is_an_error_that_says_so(make_instance: Make, bind: str) -> None:
     instance = make_instance()
     with pytest.raises(InstanceError, match="PLATFORM_BIND"):
-        control.start(instance, instance.settings({"PLATFORM_BIND": bind}), tied=False)
+        control.start_supervisord(instance, instance.settings({"PLATFORM_BIND": bind}), tied=False)
     assert processes_of(instance) == []
 
 
