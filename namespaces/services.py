@@ -223,6 +223,26 @@ def deletions_continue() -> int:
     return left
 
 
+def quota_suspension_set(namespace_id: str, *, suspended: bool) -> None:
+    """Suspend by a quota, or lift that, in the transaction of the charge or of the quota's change. Idempotent.
+
+    A namespace that is deleted is left alone: a charge may come after it.
+    """
+    stored = Namespace.objects.select_for_update().filter(pk=namespace_id).first()
+    if stored is None or stored.suspended_by_quota == suspended:
+        return
+    before = stored.status
+    stored.suspended_by_quota = suspended
+    if suspended or stored.suspended_by_hand:
+        stored.status = Status.SUSPENDED
+    elif before == Status.SUSPENDED:
+        stored.status = Status.ACTIVE
+    stored.save(update_fields=["status", "suspended_by_quota", "updated_at"])
+    action = "suspended" if suspended else "restored"
+    changes = {"status": {"from": before, "to": stored.status}}
+    record_activity(stored, action, "By a quota.", actor="quota", changes=changes)
+
+
 def namespace_used(namespace: Namespace) -> None:
     """Write `last_active_at`, at most once a minute; in the transaction that creates or starts something in it."""
     now = timezone.now()
@@ -268,8 +288,9 @@ def _live(account: Account) -> Any:
 
 
 def _stored(namespace: Namespace) -> Namespace:
-    """The row as it is now, locked by the account's lock. Raises NotFound."""
-    found = Namespace.objects.filter(pk=namespace.pk, deleted_at=None).select_related("account").first()
+    """The row as it is now, locked: quotas change it without the account's lock. Raises NotFound."""
+    rows = Namespace.objects.select_for_update(of=("self",)).select_related("account")
+    found = rows.filter(pk=namespace.pk, deleted_at=None).first()
     if found is None:
         raise NotFound("There is no such namespace.")
     return found
