@@ -1,4 +1,4 @@
-"""Hooks by which higher apps learn of quotas (docs/architecture.md, Layers). Handlers run in the charge's transaction."""
+"""Hooks by which higher apps learn of quotas (docs/architecture.md, Layers); they run in the charge's transaction."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _apply_default(balance: Balance) -> None:
 
 
 def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose, **changes: Any) -> Entry:
-    """The entry, the new `used` and what it announces, of a locked balance. `changes`: further columns of the balance."""
+    """The entry, the new `used` and what it announces, of a locked balance. `changes`: further columns of its row."""
     balance.used += amount
     for name, value in changes.items():
         setattr(balance, name, value)
@@ -164,8 +164,8 @@ def credits_hold(
 ) -> Hold:
     """Set credits aside until `until` (default: 15 minutes), if the quota has room for them. Idempotent by key.
 
-    One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises QuotaExceeded;
-    nothing is held then. Raises Conflict where the key holds another amount, or was settled.
+    One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises
+    QuotaExceeded; nothing is held then. Raises Conflict where the key holds another amount, or was settled.
     """
     held = Hold.objects.filter(key=key).first()
     if held is not None or Entry.objects.filter(key=hold_entry_key(key)).exists():

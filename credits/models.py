@@ -77,8 +77,8 @@ class Rate(models.Model):
 class Balance(models.Model):
     """What a namespace has used of a service since the last reset, and its quota where one is set.
 
-    `used` is the sum of the ledger's entries; `held` is spent ahead and not settled yet. Without a `quota_limit` nothing
-    is refused.
+    `used` is the sum of the ledger's entries; `held` is spent ahead and not settled yet. Without a `quota_limit`
+    nothing is refused.
     """
 
     account_id = models.CharField(max_length=24, db_index=True)
@@ -119,7 +119,7 @@ class Entry(models.Model):
     balance_after = CreditsField()
     workspace_id = models.CharField(max_length=24, blank=True)
     description = models.CharField(max_length=200, blank=True)
-    key = models.CharField(max_length=100, null=True, unique=True)  # noqa: DJ001 - null is not unique
+    key = models.CharField(max_length=100, null=True, unique=True)  # of null there may be many
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -45,8 +45,9 @@ def _is_passed(balance: Balance, threshold: float) -> bool:
 
 
 def announce_charge(balance: Balance) -> None:
-    """After a charge, with the balance's row locked: thresholds, exhaustion, the hard block. Changes the instance, which
-    the caller saves in the same transaction.
+    """After a charge, with the balance's row locked: thresholds, exhaustion, the hard block.
+
+    Changes the instance, which the caller saves in the same transaction.
     """
     for threshold in passed_thresholds(balance):
         balance.last_threshold_fired = threshold
