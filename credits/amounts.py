@@ -6,11 +6,12 @@ A DecimalField is a floating-point number on SQLite, on which sums of small amou
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models.expressions import Combinable
 
 PLACES = Decimal("0.00000001")
 SCALE = 10**8
@@ -38,6 +39,10 @@ def as_number(credits: Decimal) -> float:
 class CreditsField(models.BigIntegerField):
     """An amount of credits, a Decimal in Python. Sums and comparisons of the database are exact."""
 
+    if TYPE_CHECKING:  # what the stubs take its values for
+        _pyi_private_set_type: Decimal | Combinable  # type: ignore[assignment]
+        _pyi_private_get_type: Decimal  # type: ignore[assignment]
+
     def from_db_value(self, value: int | None, *_: Any) -> Decimal | None:
         return None if value is None else amount_of_stored(value)
 
@@ -50,7 +55,11 @@ class CreditsField(models.BigIntegerField):
     @property
     def validators(self) -> list[Any]:
         """Of the Decimal; the column's own range is that of `stored_amount`."""
-        return [*self._validators, MinValueValidator(-MAX_CREDITS), MaxValueValidator(MAX_CREDITS)]
+        return [
+            *self._validators,  # type: ignore[attr-defined]  # not in the stubs
+            MinValueValidator(-MAX_CREDITS),
+            MaxValueValidator(MAX_CREDITS),
+        ]
 
     def formfield(self, **kwargs: Any) -> forms.Field | None:
         return models.Field.formfield(self, form_class=forms.DecimalField, max_digits=18, decimal_places=8, **kwargs)

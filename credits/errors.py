@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from common.errors import QuotaExceeded
 from credits.amounts import as_number
 from credits.models import Balance
@@ -15,7 +17,7 @@ def quota_exceeded(balance: Balance, namespace_slug: str) -> QuotaExceeded:
             "namespace": namespace_slug,
             "service": balance.service,
             "quota_used": as_number(balance.used),
-            "quota_limit": as_number(balance.quota_limit or 0),
+            "quota_limit": as_number(balance.quota_limit or Decimal(0)),
             "overdraft": as_number(balance.overdraft),
         },
     )
