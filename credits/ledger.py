@@ -7,7 +7,7 @@ what it passes. `used` is always the sum of the entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,7 +19,7 @@ from common.errors import Conflict
 from credits import zones
 from credits.amounts import CreditsField
 from credits.errors import quota_exceeded
-from credits.models import Balance, Entry, EntryKind, Hold, QuotaDefault, Service
+from credits.models import Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -112,12 +112,24 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
         description=purpose.description[:200],
         key=purpose.key,
     )
+    if kind != EntryKind.RESET:
+        _add_spending(entry)
     if kind == EntryKind.CHARGE:
         zones.announce_charge(balance)
     else:
         zones.apply_block(balance)
     balance.save()
     return entry
+
+
+def _add_spending(entry: Entry) -> None:
+    """The balance's row is locked, so that of two first charges of a day none makes a second row."""
+    day = entry.created_at.astimezone(UTC).date()
+    requests = 1 if entry.kind == EntryKind.CHARGE else 0
+    rows = Spending.objects.filter(balance=entry.balance_id, day=day)
+    credits = F("credits") + Value(entry.amount, CreditsField())
+    if not rows.update(credits=credits, requests=F("requests") + requests):
+        Spending.objects.create(balance_id=entry.balance_id, day=day, credits=entry.amount, requests=requests)
 
 
 @transaction.atomic

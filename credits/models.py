@@ -131,6 +131,22 @@ class Entry(models.Model):
         return f"{self.kind} {self.amount}"
 
 
+class Spending(models.Model):
+    """What was charged to a balance on one UTC day, and by how many entries: sums of the ledger, for reports."""
+
+    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="spending")
+    day = models.DateField()
+    credits = CreditsField()
+    requests = models.PositiveIntegerField()
+
+    class Meta:
+        verbose_name_plural = "spending"
+        constraints = [models.UniqueConstraint(fields=["balance", "day"], name="spending_of_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.credits}"
+
+
 class Hold(models.Model):
     """Credits set aside for what is not finished: settled with what it really cost, given back, or expired."""
 

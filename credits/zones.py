@@ -9,8 +9,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from credits import hooks
-from credits.models import Balance, Service
-from namespaces.services import quota_suspension_set
+from credits.models import Balance, OverdraftAction, Service
+from namespaces.services import quota_lock, quota_suspension_set
 
 HUNDRED = Decimal(100)
 
@@ -59,10 +59,17 @@ def announce_charge(balance: Balance) -> None:
 
 
 def apply_block(balance: Balance) -> None:
-    """Suspend the namespace by its quota, or lift that, as the zone says. The row of the balance is locked.
+    """Suspend the namespace by its quotas, or lift that, as the zones say. The row of the balance is locked.
 
-    Only the quota of workspaces suspends a namespace; that of another service refuses its own requests, and stops
-    workspaces where its action says so.
+    The quota of workspaces suspends a namespace, and any other one whose action is to stop workspaces; else a quota
+    refuses the requests of its own service. The namespace's lock comes before the other balances are read, so that of
+    two that change at once the second sees the first.
     """
-    if balance.service == Service.SANDBOX:
-        quota_suspension_set(balance.namespace_id, suspended=is_blocked(balance))
+    namespace = quota_lock(balance.namespace_id)
+    if namespace is None:
+        return
+    others = Balance.objects.filter(namespace_id=balance.namespace_id).exclude(pk=balance.pk)
+    blocked = [each for each in (balance, *others) if is_blocked(each)]
+    stops = any(each.on_overdraft_action == OverdraftAction.STOP_WORKSPACES for each in blocked)
+    suspended = stops or any(each.service == Service.SANDBOX for each in blocked)
+    quota_suspension_set(namespace, suspended=suspended, stops=stops)

@@ -46,6 +46,8 @@ class Namespace(models.Model):
     # Why it is suspended: by hand, by a quota, or by both (wire contract, section 7).
     suspended_by_hand = models.BooleanField(default=False)
     suspended_by_quota = models.BooleanField(default=False)
+    # Whether what runs is stopped by the quota's action; while it is suspended by hand it is stopped in any case.
+    quota_stops_workspaces = models.BooleanField(default=False, editable=False)
     type = models.CharField(max_length=16, choices=Type.choices, default=Type.DEFAULT)
     is_default = models.BooleanField(default=False)
     metadata = models.JSONField(default=dict, blank=True)
@@ -63,6 +65,7 @@ class Namespace(models.Model):
         indexes = [
             models.Index(fields=["deleted_at"], condition=~Q(deleted_at=None), name="namespace_deleted"),
             models.Index(fields=["id"], condition=Q(suspended_by_hand=True), name="namespace_suspended_by_hand"),
+            models.Index(fields=["id"], condition=Q(quota_stops_workspaces=True), name="namespace_quota_stops"),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -79,9 +79,10 @@ def for_create(actor: Actor, slug: str | None) -> Namespace:
     return found
 
 
-def suspended_by_hand() -> list[str]:
-    """The ids of the namespaces in which nothing may run. One query on an index of them alone."""
-    return list(Namespace.objects.filter(suspended_by_hand=True).order_by().values_list("pk", flat=True))
+def stopped_namespaces() -> list[str]:
+    """The ids of the namespaces in which nothing may run. One query on indexes of them alone."""
+    stopped = Q(suspended_by_hand=True) | Q(quota_stops_workspaces=True)
+    return list(Namespace.objects.filter(stopped).order_by().values_list("pk", flat=True))
 
 
 def require_open(namespace: Namespace) -> None:

@@ -223,21 +223,25 @@ def deletions_continue() -> int:
     return left
 
 
-def quota_suspension_set(namespace_id: str, *, suspended: bool) -> None:
+def quota_lock(namespace_id: str) -> Namespace | None:
+    """Lock the row for `quota_suspension_set`, to the end of the transaction. None: it is deleted."""
+    return Namespace.objects.select_for_update().filter(pk=namespace_id).first()
+
+
+def quota_suspension_set(stored: Namespace, *, suspended: bool, stops: bool) -> None:
     """Suspend by a quota, or lift that, in the transaction of the charge or of the quota's change. Idempotent.
 
-    A namespace that is deleted is left alone: a charge may come after it.
+    With `stops` the sweep stops what runs. The row is locked.
     """
-    stored = Namespace.objects.select_for_update().filter(pk=namespace_id).first()
-    if stored is None or stored.suspended_by_quota == suspended:
-        return
     before = stored.status
-    stored.suspended_by_quota = suspended
+    if (stored.suspended_by_quota, stored.quota_stops_workspaces) == (suspended, stops):
+        return
+    stored.suspended_by_quota, stored.quota_stops_workspaces = suspended, stops
     if suspended or stored.suspended_by_hand:
         stored.status = Status.SUSPENDED
     elif before == Status.SUSPENDED:
         stored.status = Status.ACTIVE
-    stored.save(update_fields=["status", "suspended_by_quota", "updated_at"])
+    stored.save(update_fields=["status", "suspended_by_quota", "quota_stops_workspaces", "updated_at"])
     action = "suspended" if suspended else "restored"
     changes = {"status": {"from": before, "to": stored.status}}
     record_activity(stored, action, "By a quota.", actor="quota", changes=changes)

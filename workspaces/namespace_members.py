@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from common.errors import DomainError, InvalidState, VMUnavailable
 from namespaces.models import Namespace
-from namespaces.selectors import suspended_by_hand
+from namespaces.selectors import stopped_namespaces
 from workspaces.audit import record_moves
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress
@@ -49,11 +49,11 @@ def _stop(row: Workspace, actor: str, because: str) -> bool:
 
 
 def suspended_members_stop() -> int:
-    """Stop what runs in namespaces suspended by hand, as what was starting when they were. Returns how many."""
-    suspended = suspended_by_hand()
-    if not suspended:
+    """Stop what runs in namespaces suspended by hand, or by a quota with that action. Returns how many."""
+    stopped = stopped_namespaces()
+    if not stopped:
         return 0
-    rows = Workspace.objects.filter(RUNS | RESTARTS, namespace__in=suspended).select_related("account", "host")
+    rows = Workspace.objects.filter(RUNS | RESTARTS, namespace__in=stopped).select_related("account", "host")
     return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH])
 
 

@@ -109,5 +109,19 @@ class Migration(migrations.Migration):
                 'constraints': [models.CheckConstraint(condition=models.Q(('amount__gt', 0)), name='hold_positive')],
             },
         ),
+        migrations.CreateModel(
+            name='Spending',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('day', models.DateField()),
+                ('credits', credits.amounts.CreditsField()),
+                ('requests', models.PositiveIntegerField()),
+                ('balance', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='spending', to='credits.balance')),
+            ],
+            options={
+                'verbose_name_plural': 'spending',
+                'constraints': [models.UniqueConstraint(fields=('balance', 'day'), name='spending_of_a_day')],
+            },
+        ),
         migrations.RunPython(protect_entries, unprotect_entries),
     ]

@@ -194,6 +194,24 @@ def test_the_hard_block_suspends_the_namespace_until_there_is_room(default: Name
     assert balance(default).used == 0
 
 
+def test_other_services_suspend_only_if_their_action_stops_workspaces(default: Namespace) -> None:
+    def state() -> tuple[str, bool]:
+        default.refresh_from_db()
+        return default.status, default.quota_stops_workspaces
+
+    set_quota(default, "1", service=Service.AI)
+    charge(default, "2", Service.AI)
+    assert state() == ("active", False)
+    set_quota(default, "1", service=Service.AI, action="stop_workspaces")
+    assert state() == ("suspended", True)
+    set_quota(default, "1")
+    charge(default, "2")
+    set_quota(default, "10", service=Service.AI, action="stop_workspaces")
+    assert state() == ("suspended", False), "by the other quota still"
+    set_quota(default, "10")
+    assert state() == ("active", False)
+
+
 def test_a_hold_is_settled_with_what_it_really_cost(default: Namespace) -> None:
     set_quota(default, "10")
     hold(default, "8", "call-1")

@@ -73,6 +73,19 @@ def test_what_starts_while_the_namespace_is_suspended_is_stopped_by_the_sweep(
     assert status(row.pk) in ("stopping", "stopped")
 
 
+def test_what_runs_where_a_quota_stops_it_is_stopped_by_the_sweep(
+    api: Caller, vmhost: FakeHost, team: Namespace
+) -> None:
+    key = create(api)
+    vmhost.settle()
+    Namespace.objects.filter(pk=team.pk).update(suspended_by_quota=True, status="suspended")
+    assert namespace_members.suspended_members_stop() == 0
+    Namespace.objects.filter(pk=team.pk).update(quota_stops_workspaces=True)
+    assert namespace_members.suspended_members_stop() == 1
+    vmhost.settle()
+    assert status(key) == "stopped"
+
+
 def test_a_planned_restart_in_a_suspended_namespace_is_cancelled(
     api: Caller, vmhost: FakeHost, team: Namespace
 ) -> None:
