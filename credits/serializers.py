@@ -22,7 +22,7 @@ MAX_DAYS = 90
 class CreditsNumber(s.FloatField):
     """An amount of credits as a JSON number."""
 
-    def to_representation(self, value: Decimal) -> float:
+    def to_representation(self, value: Decimal) -> float:  # type: ignore[override]  # the stubs say str
         return as_number(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
@@ -79,9 +79,8 @@ class CreditsViewSet(GenericViewSet):
         quotas = selectors.quotas_of(page)
         shown = [_with_quotas(namespace, quotas[namespace.pk]) for namespace in page]
         sums = {name: as_number(value) for name, value in selectors.quota_sums(rows).items()}
-        return self.paginator.get_paginated_response(  # type: ignore[call-arg]  # our paginator's
-            bodies.NamespaceQuotas(shown, many=True).data, aggregations=sums
-        )
+        paginator = cast(QuotaPagination, self.paginator)
+        return paginator.get_paginated_response(bodies.NamespaceQuotas(shown, many=True).data, aggregations=sums)
 
     @extend_schema(parameters=[bodies.DetailQuery], responses=bodies.NamespaceCreditsResponse)
     def retrieve(self, request: ApiRequest, namespace: str) -> Response:
