@@ -80,7 +80,8 @@ class CreditsViewSet(GenericViewSet):
         shown = [_with_quotas(namespace, quotas[namespace.pk]) for namespace in page]
         sums = {name: as_number(value) for name, value in selectors.quota_sums(rows).items()}
         paginator = cast(QuotaPagination, self.paginator)
-        return paginator.get_paginated_response(bodies.NamespaceQuotas(shown, many=True).data, aggregations=sums)
+        rows_shown = [bodies.NamespaceQuotas(each).data for each in shown]
+        return paginator.get_paginated_response(rows_shown, aggregations=sums)
 
     @extend_schema(parameters=[bodies.DetailQuery], responses=bodies.NamespaceCreditsResponse)
     def retrieve(self, request: ApiRequest, namespace: str) -> Response:
