@@ -9,9 +9,9 @@ The bridge knows which tap a MAC address belongs to without having seen a frame 
 to all guests: after a wake until the guest's first frame, and after five minutes of silence. It learns nothing from
 frames, as a learned address would replace a fixed one.
 
-Frames to the reserved addresses 01:80:c2:00:00:0X (STP, LLDP, LACP) are not bridged: by default the kernel hands them to
-the tap's own protocols, past the firewall's rules for the bridge, also those that contain IPv4, ARP or an IPv6 router's
-announcement. So taps forward these addresses as any others, which the firewall sees, and have no IPv6.
+Frames to the reserved addresses 01:80:c2:00:00:0X (STP, LLDP, LACP) are not bridged: by default the kernel hands them
+to the tap's own protocols, past the firewall's rules for the bridge, also those that contain IPv4, ARP or an IPv6
+router's announcement. So taps forward these addresses as any others, which the firewall sees, and have no IPv6.
 """
 
 from __future__ import annotations
