@@ -155,6 +155,8 @@ async def listen(folder: Path, lie: str) -> None:
     options: dict[str, Any] = {}
     if lie == "a slow key exchange":
         options["kex_algs"] = ["diffie-hellman-group18-sha512"]
+    if lie == "packets of one byte":
+        options["max_pktsize"] = 1
     listener = await asyncssh.listen(
         "127.0.0.1",
         0, server_factory=Server, server_host_keys=[str(folder / "host_key")], encoding=None,

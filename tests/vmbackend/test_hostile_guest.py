@@ -94,6 +94,7 @@ LISTING_LIES = [
     "version 6",
     "10,000 extensions",
     "a slow key exchange",
+    "packets of one byte",
 ]
 
 
