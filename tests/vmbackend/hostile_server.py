@@ -36,8 +36,8 @@ def attributes(mode: int, size: int = SIZE) -> bytes:
     return struct.pack(">IQIIIII", 0xF, size, 0, 0, mode, 1, 1)
 
 
-def names(count: int, name: bytes = b"n%d") -> bytes:
-    entries = [text(name % number) + text(b"") + attributes(0o100644) for number in range(count)]
+def names(count: int, name: bytes = b"n%d", mode: int = 0o100644) -> bytes:
+    entries = [text(name % number) + text(b"") + attributes(mode) for number in range(count)]
     return struct.pack(">I", count) + b"".join(entries)
 
 
@@ -63,6 +63,8 @@ class Files:
             return HANDLE, text(b"h")
         if kind == READDIR:
             return self.list_directory()
+        if kind == READLINK:
+            return NAME, names(1, b"\xff" * 4000 + b"%d")
         if kind == READ:
             return self.read(body)
         if kind == EXTENDED and b"statvfs" in body:
@@ -72,7 +74,7 @@ class Files:
     def attributes(self, body: bytes) -> bytes:
         if self.lie == "extended attributes":
             return many_attributes(1000)
-        return attributes(0o40755 if body == text(b"/") else 0o100644)
+        return attributes(0o40755 if body == text(b"/") or self.lie == "1,000 links" else 0o100644)
 
     def list_directory(self) -> tuple[int, bytes]:
         self.listed += 1
@@ -84,6 +86,11 @@ class Files:
             return NAME, struct.pack(">I", 1) + text(b"n") + text(b"") + many_attributes(30_000)
         if self.lie == "a directory without an end":
             return NAME, names(1000)
+        if self.lie == "1,000 links":
+            self.listed %= 2
+            return (
+                (NAME, names(1000, b"%03d", 0o120777)) if self.listed else (STATUS, struct.pack(">I", EOF) + bytes(8))
+            )
         if self.lie == "a name of 100 KiB":
             return NAME, names(1, b"n" * 102_400 + b"%d")
         if self.listed == 1:
