@@ -23,7 +23,7 @@ INIT, VERSION, OPEN, CLOSE, READ, LSTAT, OPENDIR, READDIR, REALPATH, STAT, READL
 )  # fmt: skip
 FSTAT = 8
 STATUS, HANDLE, DATA, NAME, ATTRS, EXTENDED_REPLY = 101, 102, 103, 104, 105, 201
-OK, EOF = 0, 1
+OK, EOF, NO_SUCH_FILE = 0, 1, 2
 EXTENDED_FLAG = 0x80000000
 SIZE = 100_000
 
@@ -55,21 +55,28 @@ class Files:
     def answer(self, kind: int, body: bytes) -> tuple[int, bytes]:
         if self.lie == "a long status" and kind == STAT:
             return STATUS, struct.pack(">I", 4) + text(b"x" * 200_000) + text(b"")
+        if self.lie == "a relative path" and kind in (STAT, LSTAT, REALPATH):
+            return self.relative_path(kind, body)
         if kind == REALPATH:
             return NAME, names(1, b"/%d")
         if kind in (STAT, LSTAT, FSTAT):
             return ATTRS, self.attributes(body)
         if kind in (OPEN, OPENDIR):
             return HANDLE, text(b"h")
-        if kind == READDIR:
-            return self.list_directory()
-        if kind == READLINK:
-            return NAME, names(1, b"\xff" * 4000 + b"%d")
+        if kind in (READDIR, READLINK):
+            return self.list_directory() if kind == READDIR else (NAME, names(1, b"\xff" * 4000 + b"%d"))
         if kind == READ:
             return self.read(body)
         if kind == EXTENDED and b"statvfs" in body:
             return EXTENDED_REPLY, struct.pack(">11Q", 4096, 4096, 1000, 500, 500, 100, 50, 50, 0, 0, 255)
         return STATUS, struct.pack(">I", OK) + text(b"") + text(b"")
+
+    def relative_path(self, kind: int, body: bytes) -> tuple[int, bytes]:
+        if kind == REALPATH:
+            return NAME, names(1, b"%d")
+        if kind == LSTAT and body == text(b"/link"):
+            return ATTRS, attributes(0o120777)
+        return STATUS, struct.pack(">I", NO_SUCH_FILE) + bytes(8)
 
     def attributes(self, body: bytes) -> bytes:
         if self.lie == "extended attributes":

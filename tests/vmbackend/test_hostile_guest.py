@@ -7,7 +7,7 @@ import heapq
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -132,6 +132,16 @@ def test_a_page_has_fewer_entries_if_they_are_long(guests: Guests):
 def test_a_directory_without_an_end_is_left_to_the_bounded_list_of_names(guests: Guests):
     with pytest.raises(BackendError):  # the server's `find` prints no names
         guests.call(guests.start("a directory without an end"), lambda session: session.list_directory("/x"))
+
+
+def test_a_link_that_leads_to_a_relative_path_is_refused(guests: Guests):
+    """The search for its parents would not end."""
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    with pytest.raises(GuestUnreachable):
+        guests.call(guests.start("a relative path"), lambda session: session.write("/link", content()))
 
 
 def test_a_block_longer_than_requested_is_refused(guests: Guests):
