@@ -119,7 +119,7 @@ class Connection:
                     term_type=kind,
                     term_size=terminal or (),
                 )
-                require_long_packets(connection, process)
+                require_long_packets(connection, cast("GuestProcess", process))
                 return Channel(connection, cast("asyncssh.SSHClientProcess[bytes]", process))
 
     async def _connected(self) -> tuple[asyncssh.SSHClientConnection, bool]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,9 +127,8 @@ def _file_system_bytes(path: Path) -> int:
     with path.open("rb") as disk:
         disk.seek(1024)
         superblock = disk.read(1024).ljust(1024, b"\0")
-    low, scale = struct.unpack_from("<I", superblock, 4)[0], struct.unpack_from("<I", superblock, 24)[0]
-    high = struct.unpack_from("<I", superblock, 0x150)[0]
-    return int(high << 32 | low) << (10 + min(scale, 6))
+    low, scale, high = (int.from_bytes(superblock[place : place + 4], "little") for place in (4, 24, 0x150))
+    return (high << 32 | low) << (10 + min(scale, 6))
 
 
 @contextmanager
