@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.libvirt.process import run_tool
-from vmbackend.tool_confinement import TOOL_UID, Confinement, confined_command
+from vmbackend.tool_confinement import TOOL_UID, ToolConfinement, confined_command
 
 DISK_MIN_MB = 64
 DISK_MAX_MB = 1048576
@@ -110,7 +110,7 @@ def grow_disk(path: Path, megabytes: int) -> None:
     former = path.stat().st_size
     size = max(former, megabytes * MIB)
     # A guest wrote what these tools read.
-    confinement = Confinement(writable=((path, "/disk"),))
+    confinement = ToolConfinement(writable=((path, "/disk"),))
     argv = ["sh", "-c", _CHECK_AND_GROW, "grow", str(size)]
     with _owned_by_tools(path), confined_command(argv, confinement, max_file_bytes=size) as (command, descriptors):
         try:
