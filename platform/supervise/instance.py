@@ -26,8 +26,9 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from config.env import Env, variable
-from supervise.files import read_env_file, restrict_files, restrict_modes, write_private, write_private_once
+from supervise.files import read_env_file, write_private, write_private_once
 from supervise.subnets import SUBNETS, choose_subnet
+from vmbackend.modes import restrict_files, restrict_modes
 
 ROOT = Path(__file__).resolve().parents[2]
 # libvirt and QEMU make sockets about 45 characters below the state folder, and a socket's path may have 107 at most.
