@@ -11,6 +11,10 @@ from pathlib import Path
 from supervise.instance import Instance
 from supervise.orphans import end_matching
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
+from vmbackend.trees import remove_tree
+
+# Folders of the state folder whose content tenants and their machines' processes made.
+_OF_TENANTS = ("machines", "libvirt", "cache")
 
 
 def remove(instance: Instance, say: Callable[[str], None]) -> None:
@@ -30,6 +34,8 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
     unmount_all(instance.id)
     if instance.short != instance.state:
         instance.short.unlink(missing_ok=True)
+    for name in _OF_TENANTS:
+        remove_tree(instance.state / name)
     shutil.rmtree(instance.state)
     say(f"removed {instance.state}")
 
