@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from config.app_list import app_modules
-from config.env import load
+from config.env import load_settings
 
-_env = load()
+_env = load_settings()
 
 
 def _celery_url(url: str) -> str:

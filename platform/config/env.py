@@ -239,6 +239,6 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def load() -> Env:
+def load_settings() -> Env:
     """The settings of this process. Raises ImproperlyConfigured as `Env.from_environment`."""
     return Env.from_environment(os.environ)

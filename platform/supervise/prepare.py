@@ -9,18 +9,18 @@ from contextlib import contextmanager
 
 from config.env import Env
 from supervise.configuration import process_environment
-from supervise.control import exclusive
+from supervise.control import exclusive_control
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
 from vmbackend.errors import BackendError
 
 
-def prepare(instance: Instance, settings: Env) -> None:
+def prepare_instance(instance: Instance, settings: Env) -> None:
     """Make what is missing; a second call takes about a second.
 
     Raises InstanceError with what to do about it. If it dies half way, the next call goes on from there.
     """
-    with exclusive(instance, "prepare"):
+    with exclusive_control(instance, "prepare"):
         if settings.vm_backend == "libvirt":
             build_guest_kit(settings)
             build_default_image(settings)

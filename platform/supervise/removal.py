@@ -17,7 +17,7 @@ from vmbackend.trees import remove_tree
 _OF_TENANTS = ("machines", "libvirt", "cache")
 
 
-def remove(instance: Instance, say: Callable[[str], None]) -> None:
+def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
     """End this instance's machines, remove its links and firewall tables, then its state folder.
 
     Idempotent: a second call finishes a first one that failed.

@@ -20,7 +20,7 @@ from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from workspaces.crud.services import workspace_delete
 from workspaces.host import engine, faults
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.reconcile.operations import expire_operations
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
@@ -83,7 +83,7 @@ def test_operations_that_a_living_process_holds_are_not_taken_from_it(
     vmhost.release_tasks()
     time.sleep(0.15)
     for _ in range(3):
-        reconcile(vmhost.runtime)
+        reconcile_rows_and_machines(vmhost.runtime)
     vmhost.settle()
     assert Operation.objects.get(kind="start").attempt == 1
     assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
