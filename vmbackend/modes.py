@@ -14,19 +14,19 @@ def restrict_modes(path: Path) -> None:
     For the upgrade of a state folder that an earlier version made. Idempotent; skips what disappears during the call.
     """
     for folder, _, names in os.walk(path):
-        restrict(Path(folder), 0o700)
+        restrict_mode(Path(folder), 0o700)
         for name in names:
-            restrict(Path(folder, name), 0o600)
+            restrict_mode(Path(folder, name), 0o600)
 
 
 def restrict_files(folder: Path) -> None:
     """The same for the files directly in a folder."""
     for entry in folder.iterdir():
         if not entry.is_dir():
-            restrict(entry, 0o600)
+            restrict_mode(entry, 0o600)
 
 
-def restrict(path: Path, mode: int) -> None:
+def restrict_mode(path: Path, mode: int) -> None:
     """Give one file or folder this mode where others have rights that the mode does not give. Idempotent."""
     with suppress(FileNotFoundError):
         found = path.lstat().st_mode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervise.instance import load_instance
-from supervise.removal import remove
+from supervise.removal import remove_instance
 from tests.vmbackend.deep_trees import deep_root, fill_levels
 from tests.vmbackend.stores import MIB, pull
 from vmbackend.errors import ImageBroken, ImageTooLarge
@@ -72,7 +72,7 @@ def test_an_instance_whose_folders_were_deepened_is_removed(deep_root: Path, fol
     instance = load_instance(deep_root / "state", 8001)
     (instance.state / folder).mkdir(parents=True)
     fill_levels(instance.state / folder, LEVELS)
-    remove(instance, lambda _: None)
+    remove_instance(instance, lambda _: None)
     assert not instance.state.exists()
 
 

@@ -347,7 +347,7 @@ def test_a_machine_that_was_paused_in_a_wake_that_failed_goes_on_when_there_is_r
     api.post(f"/workspace/{writer}/start")
     vmhost.settle()
     assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.PAUSED, "running")
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.state(writer) is MachineState.PAUSED
     free[settings.ENV.machines_dir] = RESERVE
     guard.check_once()
@@ -367,7 +367,7 @@ def test_a_machine_that_was_paused_in_a_start_whose_transition_was_lost_goes_on_
     Operation.objects.filter(workspace_id=writer, kind="start").update(state="failed")
     free[settings.ENV.machines_dir] = 0
     guard.check_once()
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.PAUSED, "running")
     free[settings.ENV.machines_dir] = RESERVE
     guard.check_once()
@@ -404,7 +404,7 @@ def test_a_machine_that_was_loaded_for_a_sleeping_workspace_waits_for_room(
     vmhost.driver.pause(made)
     free[settings.ENV.machines_dir] = 0
     guard.check_once()
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     assert (vmhost.driver.state(made), status_of(made)) == (MachineState.PAUSED, "running")
     free[settings.ENV.machines_dir] = RESERVE
     guard.check_once()

@@ -21,7 +21,7 @@ from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
-from vmbackend.modes import restrict, restrict_modes
+from vmbackend.modes import restrict_mode, restrict_modes
 
 log = logging.getLogger(__name__)
 
@@ -218,12 +218,12 @@ def _restrict_root(root: Path) -> None:
         for entry in folder.iterdir():
             if entry in passed_through or entry.name.startswith(_OF_MACHINES):
                 continue
-            restrict_modes(entry) if entry.is_dir() and not entry.is_symlink() else restrict(entry, 0o600)
+            restrict_modes(entry) if entry.is_dir() and not entry.is_symlink() else restrict_mode(entry, 0o600)
 
 
 def _lock_root(root: Path, deadline: float) -> IO[str]:
     lock = (root / "owner.lock").open("w")
-    os.fchmod(lock.fileno(), 0o600)  # whoever may open it may lock it
+    os.fchmod(lock.fileno(), 0o600)  # every user who may open it may lock it
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 /* Removing folders whose content programs of the machine made: of any depth.
  *
  * nftw of musl enters no folder that is deeper than it may hold descriptors, and its paths end at PATH_MAX; a recursion
- * ends with its stack. So one descriptor walks down and, by "..", up again. Nothing else may change the tree meanwhile.
+ * ends with its stack. So one descriptor walks down and, by "..", up again. Nothing else may change the tree at that time.
  */
 #define _GNU_SOURCE
 #include "guest.h"
