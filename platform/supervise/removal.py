@@ -10,11 +10,9 @@ from pathlib import Path
 
 from supervise.instance import Instance
 from supervise.orphans import end_matching
+from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
 from vmbackend.trees import remove_tree
-
-# Folders of the state folder whose content tenants and their machines' processes made.
-_OF_TENANTS = ("machines", "libvirt", "cache")
 
 
 def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
@@ -34,10 +32,25 @@ def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
     unmount_all(instance.id)
     if instance.short != instance.state:
         instance.short.unlink(missing_ok=True)
-    for name in _OF_TENANTS:
-        remove_tree(instance.state / name)
-    shutil.rmtree(instance.state)
+    _remove_folder(instance.state)
     say(f"removed {instance.state}")
+
+
+def _remove_folder(state: Path) -> None:
+    """Last what says that it is a state folder, so that a second call goes on. Of a shared one its own parts alone, of
+    a link what it leads to; a mount point stays, empty.
+    """
+    shared = is_shared(state)
+    for entry in sorted(state.iterdir(), key=lambda entry: entry.name == CHOICES):
+        if shared and entry.name not in PARTS:
+            continue
+        # Tenants and their machines' processes made some of it, of any depth. Other file systems are left to rmtree.
+        if not remove_tree(entry):
+            shutil.rmtree(entry)
+    if not shared and not state.is_mount():
+        state.resolve().rmdir()
+        if state.is_symlink():
+            state.unlink()
 
 
 def _is_machine_of(pid: int, instance: Instance) -> bool:
