@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -29,6 +30,13 @@ class BlankAsNull(s.CharField):
 
     def to_representation(self, value: str) -> Any:
         return value or None
+
+
+class Amount(s.FloatField):
+    """A Decimal as a JSON number."""
+
+    def to_representation(self, value: Decimal) -> float:
+        return float(value)
 
 
 class ResponseSerializer(s.Serializer):
