@@ -41,6 +41,8 @@ local now = redis.call('TIME')
 local at = now[1] * 1000000 + now[2]
 local window = tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', at - window)
+-- Of before the clock was set back: they would count for as long as it was.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. string.format('%d', at), '+inf')
 local used = redis.call('ZCARD', KEYS[1])
 local accepted = 0
 if used < tonumber(ARGV[1]) then

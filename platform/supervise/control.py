@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import select
@@ -150,21 +151,23 @@ def _wait_for_end(instance: Instance, descriptor: int, say: Callable[[str], None
             shown = stopping
 
 
-def free_port(port: int, bind: str) -> bool:
-    """Whether nothing listens on `port` now."""
-    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+def _require_port(instance: Instance, settings: Env) -> None:
+    """Raises InstanceError where the edge could not listen now."""
+    family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((bind, port))
-        except OSError:
-            return False
-    return True
+            probe.bind((settings.bind, instance.port))
+        except OSError as error:
+            raise InstanceError(_listening_problem(instance.port, settings.bind, error)) from error
 
 
-def _require_port(instance: Instance, settings: Env) -> None:
-    if not free_port(instance.port, settings.bind):
-        raise InstanceError(f"Port {instance.port} is in use by another program; choose one with PORT=...")
+def _listening_problem(port: int, bind: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} is in use by another program; choose one with PORT=..."
+    if error.errno == errno.EACCES:
+        return f"Port {port} may not be opened by this user; choose one above 1023 with PORT=..."
+    return f"{variable('bind')}: {bind!r} is no address of this machine."
 
 
 def _die_with_parent() -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from config.env import Env
 from supervise.configuration import process_environment
 from supervise.control import exclusive_control
+from supervise.database import INVALID_SETTINGS
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
 from vmbackend.errors import BackendError
@@ -71,5 +72,7 @@ def _prepare_database(instance: Instance, settings: Env) -> None:
     command = [sys.executable, "-m", "supervise.database"]
     with progress_of("Database"):
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode == INVALID_SETTINGS:
+            raise InstanceError(done.stderr.rstrip())
         if done.returncode != 0:
             raise InstanceError(f"The database could not be prepared:\n{done.stdout}{done.stderr}")

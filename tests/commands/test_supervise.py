@@ -142,6 +142,14 @@ def test_a_port_in_use_is_an_error_and_nothing_is_started(make_instance: Make) -
     assert processes_of(instance) == []
 
 
+@pytest.mark.parametrize("bind", ["garbage", "192.0.2.1", "2001:db8::1"])
+def test_an_address_that_is_not_this_machines_is_an_error_that_says_so(make_instance: Make, bind: str) -> None:
+    instance = make_instance()
+    with pytest.raises(InstanceError, match="PLATFORM_BIND"):
+        control.start_supervisord(instance, instance.settings({"PLATFORM_BIND": bind}), tied=False)
+    assert processes_of(instance) == []
+
+
 def test_a_tied_supervisor_ends_with_its_parent(make_instance: Make) -> None:
     instance = make_instance()
     program = f"""

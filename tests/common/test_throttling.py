@@ -60,6 +60,14 @@ def test_one_request_too_many_is_rate_limited_and_says_when_to_retry(scope_name:
     assert requested(scope_name, address="10.0.0.2").status_code == 200, "another client has its own count"
 
 
+def test_requests_of_before_the_clock_was_set_back_do_not_count(scope_name: str) -> None:
+    """By their times they are an hour ahead: the caller would be locked out for an hour and a minute."""
+    key, ahead = redis_key(f"throttle:{scope_name}:address:10.0.0.1"), int((time.time() + 3600) * 1_000_000)
+    redis_client().zadd(key, {"one": ahead, "two": ahead + 1})
+    assert [requested(scope_name).status_code for _ in range(3)] == [200, 200, 429]
+    assert int(requested(scope_name)["Retry-After"]) <= 60
+
+
 def test_headers_are_on_every_response(scope_name: str) -> None:
     shown = [requested(scope_name, headers=True) for _ in range(3)]
     assert [answer["X-RateLimit-Remaining"] for answer in shown] == ["1", "0", "0"]

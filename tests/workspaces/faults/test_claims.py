@@ -123,6 +123,19 @@ def test_a_lost_notification_is_sent_again(vmhost: FakeHost, begin: Callable[[st
     assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
 
 
+def test_a_lost_notification_is_sent_again_where_the_clock_was_set_back(
+    vmhost: FakeHost, begin: Callable[[str], str]
+) -> None:
+    made = begin("create")
+    assert vmhost.held_tasks is not None
+    vmhost.held_tasks.clear()  # lost
+    vmhost.release_tasks()
+    Operation.objects.update(notified_at=timezone.now() + timedelta(hours=1))
+    vmhost.runtime.send_heartbeat()
+    vmhost.settle()
+    assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("claimed", [False, True])
 def test_an_operation_past_its_deadline_ends_in_a_state_to_act_on(
