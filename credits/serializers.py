@@ -9,21 +9,13 @@ from rest_framework import serializers as s
 
 from common.fields import StrictBoolean, StrictChar, StrictDecimal, StrictFloat
 from common.openapi import Success
-from common.serializers import ResponseSerializer, Timestamp
-from credits.amounts import as_number
+from common.serializers import Amount, ResponseSerializer, Timestamp
 from credits.defaults import THRESHOLDS
 from credits.models import Balance, Entry, OverdraftAction, QuotaDefault, Service
 from namespaces.models import Status
 
 MAX_LIMIT = Decimal(10_000_000)
 MAX_DAYS = 90
-
-
-class CreditsNumber(s.FloatField):
-    """An amount of credits as a JSON number."""
-
-    def to_representation(self, value: Decimal) -> float:  # type: ignore[override]  # the stubs say str
-        return as_number(value)
 
 
 class AmountField(StrictDecimal):
@@ -57,9 +49,9 @@ class SetQuotaRequest(QuotaNameRequest):
 class QuotaRecord(ResponseSerializer):
     namespace = s.CharField()
     service = s.ChoiceField(choices=Service.choices)
-    quota_limit = CreditsNumber(allow_null=True, help_text="Null: nothing is refused.")
-    quota_used = CreditsNumber()
-    overdraft = CreditsNumber()
+    quota_limit = Amount(allow_null=True, help_text="Null: nothing is refused.")
+    quota_used = Amount()
+    overdraft = Amount()
     on_overdraft_action = s.ChoiceField(choices=OverdraftAction.choices)
     notification_thresholds = s.ListField(child=s.FloatField())
     last_threshold_fired = s.FloatField(allow_null=True)
@@ -79,7 +71,7 @@ def quota_record(balance: Balance, slug: str) -> dict[str, Any]:
     }
 
 
-class QuotaResponse(Success):
+class NamespaceQuotaResponse(Success):
     data = QuotaRecord()  # type: ignore[assignment]  # the specification's name
 
 
@@ -98,11 +90,11 @@ class SetDefaultRequest(LevelQuery):
     autoApply = StrictBoolean(default=True)
 
 
-class DefaultObject(ResponseSerializer):
+class QuotaDefaultObject(ResponseSerializer):
     level = s.ChoiceField(choices=["namespace"])
     service = s.ChoiceField(choices=Service.choices)
-    quota_limit = CreditsNumber()
-    overdraft = CreditsNumber()
+    quota_limit = Amount()
+    overdraft = Amount()
     on_overdraft_action = s.ChoiceField(choices=OverdraftAction.choices)
     notification_thresholds = s.ListField(child=s.FloatField())
     auto_apply = s.BooleanField()
@@ -111,12 +103,12 @@ class DefaultObject(ResponseSerializer):
         return "namespace"
 
 
-class DefaultResponse(Success):
-    data = DefaultObject()  # type: ignore[assignment]  # the specification's name
+class QuotaDefaultResponse(Success):
+    data = QuotaDefaultObject()  # type: ignore[assignment]  # the specification's name
 
 
-class DefaultListResponse(Success):
-    data = DefaultObject(many=True)  # type: ignore[assignment]  # the specification's name
+class QuotaDefaultListResponse(Success):
+    data = QuotaDefaultObject(many=True)  # type: ignore[assignment]  # the specification's name
 
 
 class ListQuotasQuery(s.Serializer):
@@ -133,29 +125,29 @@ class DetailQuery(s.Serializer):
     days = s.IntegerField(min_value=1, max_value=MAX_DAYS, default=30)
 
 
-class SpendingTotals(ResponseSerializer):
+class CreditTotals(ResponseSerializer):
     total_requests = s.IntegerField()
-    total_credits = CreditsNumber()
+    total_credits = Amount()
 
 
-class ServiceSpending(ResponseSerializer):
+class ServiceCredits(ResponseSerializer):
     service = s.ChoiceField(choices=Service.choices)
-    credits = CreditsNumber()
+    credits = Amount()
     requests = s.IntegerField()
     percent = s.FloatField(help_text="Of all credits in the range.")
 
 
-class DaySpending(ResponseSerializer):
+class DayCredits(ResponseSerializer):
     date = s.CharField()
-    credits = CreditsNumber()
+    credits = Amount()
 
 
-class Transaction(ResponseSerializer):
+class CreditTransaction(ResponseSerializer):
     id = s.IntegerField()
     at = Timestamp(source="created_at")
     service = s.ChoiceField(choices=Service.choices)
-    amount = CreditsNumber()
-    balance_after = CreditsNumber()
+    amount = Amount()
+    balance_after = Amount()
     type = s.CharField(source="kind")
     description = s.CharField()
     workspace_id = s.CharField(allow_null=True)
@@ -168,10 +160,10 @@ class Transaction(ResponseSerializer):
 
 
 class NamespaceCredits(NamespaceQuotas):
-    usage = SpendingTotals()
-    services = ServiceSpending(many=True)
-    timeline = DaySpending(many=True)
-    transactions = Transaction(many=True)
+    usage = CreditTotals()
+    services = ServiceCredits(many=True)
+    timeline = DayCredits(many=True)
+    transactions = CreditTransaction(many=True)
 
 
 class NamespaceCreditsResponse(Success):
@@ -183,22 +175,22 @@ class UsageQuery(DetailQuery):
     days = s.IntegerField(min_value=1, max_value=366, default=30)
 
 
-class UsageItem(ResponseSerializer):
+class NamespaceUsageItem(ResponseSerializer):
     date = s.CharField()
     service = s.ChoiceField(choices=Service.choices)
     total_requests = s.IntegerField()
-    total_credits = CreditsNumber()
+    total_credits = Amount()
 
 
-class UsageSummary(ResponseSerializer):
+class NamespaceUsageSummary(ResponseSerializer):
     service = s.ChoiceField(choices=Service.choices)
     total_requests = s.IntegerField()
-    total_credits = CreditsNumber()
+    total_credits = Amount()
 
 
 class NamespaceUsage(ResponseSerializer):
-    usage = UsageItem(many=True)
-    summary = UsageSummary(many=True)
+    usage = NamespaceUsageItem(many=True)
+    summary = NamespaceUsageSummary(many=True)
     quotas = QuotaRecord(many=True)
 
 

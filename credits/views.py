@@ -47,7 +47,7 @@ class CreditsViewSet(GenericViewSet):
     serializer_class = bodies.NamespaceQuotas
     pagination_class = QuotaPagination
 
-    @extend_schema(request=bodies.SetQuotaRequest, responses=bodies.QuotaResponse)
+    @extend_schema(request=bodies.SetQuotaRequest, responses=bodies.NamespaceQuotaResponse)
     def set_quota(self, request: ApiRequest) -> Response:
         """Set the quota of a namespace for a service, and re-arm its thresholds. What is used stays."""
         data = validated(bodies.SetQuotaRequest, request)
@@ -60,15 +60,15 @@ class CreditsViewSet(GenericViewSet):
             action=data["onOverdraftAction"],
             thresholds=data["notificationThresholds"],
         )
-        return respond(bodies.QuotaResponse, data=bodies.quota_record(balance, namespace.slug))
+        return respond(bodies.NamespaceQuotaResponse, data=bodies.quota_record(balance, namespace.slug))
 
-    @extend_schema(request=bodies.QuotaNameRequest, responses=bodies.QuotaResponse)
+    @extend_schema(request=bodies.QuotaNameRequest, responses=bodies.NamespaceQuotaResponse)
     def reset_quota(self, request: ApiRequest) -> Response:
         """Return what is used to zero and re-arm the thresholds. Idempotent."""
         data = validated(bodies.QuotaNameRequest, request)
         namespace, service = get_namespace(request.user, data["namespace"]), Service(data["service"])
         balance = ledger.quota_reset(namespace=namespace, service=service, actor=request.user.label)
-        return respond(bodies.QuotaResponse, data=bodies.quota_record(balance, namespace.slug))
+        return respond(bodies.NamespaceQuotaResponse, data=bodies.quota_record(balance, namespace.slug))
 
     @extend_schema(parameters=[bodies.ListQuotasQuery])
     def list(self, request: ApiRequest) -> Response:
@@ -148,7 +148,7 @@ class QuotaDefaultViewSet(ViewSet):
 
     scopes = WRITERS
 
-    @extend_schema(request=bodies.SetDefaultRequest, responses=bodies.DefaultResponse)
+    @extend_schema(request=bodies.SetDefaultRequest, responses=bodies.QuotaDefaultResponse)
     def create(self, request: ApiRequest) -> Response:
         """Set the default of a service. Quotas that exist stay as they are."""
         data = validated(bodies.SetDefaultRequest, request)
@@ -158,22 +158,22 @@ class QuotaDefaultViewSet(ViewSet):
             limit=data["quotaLimit"],
             auto_apply=data["autoApply"],
         )
-        return respond(bodies.DefaultResponse, data=found)
+        return respond(bodies.QuotaDefaultResponse, data=found)
 
-    @extend_schema(parameters=[bodies.DefaultNameRequest], responses=bodies.DefaultResponse)
+    @extend_schema(parameters=[bodies.DefaultNameRequest], responses=bodies.QuotaDefaultResponse)
     def retrieve(self, request: ApiRequest) -> Response:
         """The default of one service."""
         query = validated_query(bodies.DefaultNameRequest, request)
         return respond(
-            bodies.DefaultResponse, data=defaults.default_get(request.user.account, Service(query["service"]))
+            bodies.QuotaDefaultResponse, data=defaults.default_get(request.user.account, Service(query["service"]))
         )
 
-    @extend_schema(parameters=[bodies.LevelQuery], responses=bodies.DefaultListResponse)
+    @extend_schema(parameters=[bodies.LevelQuery], responses=bodies.QuotaDefaultListResponse)
     def list_all(self, request: ApiRequest) -> Response:
         """The defaults of all services."""
         validated_query(bodies.LevelQuery, request)
         rows = QuotaDefault.objects.filter(account_id=request.user.account.pk).order_by("service")
-        return respond(bodies.DefaultListResponse, data=rows)
+        return respond(bodies.QuotaDefaultListResponse, data=rows)
 
     @extend_schema(parameters=[bodies.DefaultNameRequest], request=bodies.DefaultNameRequest, responses=MessageResponse)
     def destroy(self, request: ApiRequest) -> Response:
@@ -182,12 +182,12 @@ class QuotaDefaultViewSet(ViewSet):
         defaults.default_delete(account=request.user.account, service=Service(data["service"]))
         return respond(MessageResponse, message="The default quota was deleted.")
 
-    @extend_schema(request=bodies.DefaultNameRequest, responses=bodies.DefaultResponse)
+    @extend_schema(request=bodies.DefaultNameRequest, responses=bodies.QuotaDefaultResponse)
     def toggle_auto_apply(self, request: ApiRequest) -> Response:
         """Switch whether namespaces without a quota get it."""
         data = validated(bodies.DefaultNameRequest, request)
         found = defaults.default_toggle(account=request.user.account, service=Service(data["service"]))
-        return respond(bodies.DefaultResponse, data=found)
+        return respond(bodies.QuotaDefaultResponse, data=found)
 
 
 def _named_default(request: ApiRequest) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class NamespaceObject(ResponseSerializer):
         return all_limits(namespace.resource_limits)
 
 
-class ActivityObject(ResponseSerializer):
+class NamespaceActivityObject(ResponseSerializer):
     id = serializers.IntegerField()
     namespace_id = serializers.CharField()
     user_id = serializers.CharField(help_text="Who did it: the label of a credential, or a member of staff.")
@@ -134,15 +134,15 @@ class NamespaceResponse(Success):
     data = NamespaceObject()  # type: ignore[assignment]  # the specification's name
 
 
-class EnsuredResponse(NamespaceResponse):
+class EnsuredNamespaceResponse(NamespaceResponse):
     created = serializers.BooleanField()
 
 
-class ActivatedResponse(NamespaceResponse):
+class ActivatedNamespaceResponse(NamespaceResponse):
     message = serializers.CharField()
 
 
-class StoppedResponse(Success):
+class StoppedWorkspacesResponse(Success):
     message = serializers.CharField()
     stoppedWorkspaces = serializers.IntegerField(help_text="Machines whose stop was queued.")
 

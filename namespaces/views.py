@@ -63,8 +63,8 @@ class NamespaceViewSet(GenericViewSet):
     @extend_schema(
         request=bodies.EnsureNamespaceRequest,
         responses={
-            200: bodies.EnsuredResponse,
-            201: bodies.EnsuredResponse,
+            200: bodies.EnsuredNamespaceResponse,
+            201: bodies.EnsuredNamespaceResponse,
             **refused({**REFUSED, 409: LIMIT}),
         },
     )
@@ -78,7 +78,7 @@ class NamespaceViewSet(GenericViewSet):
             actor=request.user.label,
             origin=request_origin(request._request),
         )
-        return respond(bodies.EnsuredResponse, 201 if created else 200, data=found, created=created)
+        return respond(bodies.EnsuredNamespaceResponse, 201 if created else 200, data=found, created=created)
 
     @extend_schema(responses=bodies.NamespaceResponse)
     def retrieve(self, request: ApiRequest, namespace_id: str) -> Response:
@@ -126,7 +126,7 @@ class NamespaceViewSet(GenericViewSet):
         counted = {"deletedWorkspaces" if destroy else "movedWorkspaces": count}
         return respond(bodies.DeletedNamespaceResponse, message="The namespace was deleted.", **counted)
 
-    @extend_schema(request=None, responses={200: bodies.StoppedResponse, **refused({409: DEFAULT})})
+    @extend_schema(request=None, responses={200: bodies.StoppedWorkspacesResponse, **refused({409: DEFAULT})})
     def suspend(self, request: ApiRequest, namespace_id: str) -> Response:
         """Suspend by hand: every machine in it is stopped, and nothing is created or started. Idempotent."""
         _, stopped = services.namespace_suspend(
@@ -135,9 +135,9 @@ class NamespaceViewSet(GenericViewSet):
             origin=request_origin(request._request),
         )
         message = "The namespace is suspended; what runs in it is being stopped."
-        return respond(bodies.StoppedResponse, message=message, stoppedWorkspaces=stopped)
+        return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
 
-    @extend_schema(request=None, responses=bodies.ActivatedResponse)
+    @extend_schema(request=None, responses=bodies.ActivatedNamespaceResponse)
     def activate(self, request: ApiRequest, namespace_id: str) -> Response:
         """End a suspension by hand. Workspaces are not started again.
 
@@ -150,9 +150,9 @@ class NamespaceViewSet(GenericViewSet):
         )
         by_quota = activated.status == Status.SUSPENDED
         message = "Still suspended by a quota." if by_quota else "The namespace is active."
-        return respond(bodies.ActivatedResponse, data=activated, message=message)
+        return respond(bodies.ActivatedNamespaceResponse, data=activated, message=message)
 
-    @extend_schema(request=None, responses=bodies.StoppedResponse)
+    @extend_schema(request=None, responses=bodies.StoppedWorkspacesResponse)
     def stop_workspaces(self, request: ApiRequest, namespace_id: str) -> Response:
         """Stop every machine that runs in it; the status stays. Idempotent."""
         stopped = services.namespace_stop_workspaces(
@@ -161,7 +161,7 @@ class NamespaceViewSet(GenericViewSet):
             origin=request_origin(request._request),
         )
         message = "What runs in the namespace is being stopped."
-        return respond(bodies.StoppedResponse, message=message, stoppedWorkspaces=stopped)
+        return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
 
 
 class NamespaceActivityViewSet(GenericViewSet):
@@ -169,11 +169,11 @@ class NamespaceActivityViewSet(GenericViewSet):
 
     scopes = NAMESPACE_SCOPES
     queryset = Namespace.objects.all()
-    serializer_class = bodies.ActivityObject
+    serializer_class = bodies.NamespaceActivityObject
     pagination_class = RowsPagination
 
     def list(self, request: ApiRequest, namespace_id: str) -> Response:
         """Newest first."""
         namespace = selectors.get_namespace(request.user, namespace_id)
         page = self.paginate_queryset(selectors.activity_of(namespace))
-        return self.get_paginated_response(bodies.ActivityObject(page, many=True).data)
+        return self.get_paginated_response(bodies.NamespaceActivityObject(page, many=True).data)
