@@ -175,7 +175,7 @@ class QuotaDefaultViewSet(ViewSet):
         rows = QuotaDefault.objects.filter(account_id=request.user.account.pk).order_by("service")
         return respond(bodies.QuotaDefaultListResponse, data=rows)
 
-    @extend_schema(parameters=[bodies.DefaultNameRequest], request=bodies.DefaultNameRequest, responses=MessageResponse)
+    @extend_schema(parameters=[bodies.DefaultNameRequest], request=None, responses=MessageResponse)
     def destroy(self, request: ApiRequest) -> Response:
         """Delete the default that the body or the query names. Quotas that were made from it stay."""
         data = _named_default(request)

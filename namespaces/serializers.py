@@ -16,16 +16,19 @@ from namespaces.services import NewNamespace
 
 MAX_METADATA_BYTES = 64 * 1024
 MAX_TAGS, MAX_TAG = 100, 128
+MOST = 1_000_000_000  # of any limit; the plan's are far below
 SORTS = ("name", "created_at", "updated_at")
 
 
 class ResourceLimitsField(serializers.Serializer):
     """Each a number, or null for no limit of the namespace's own."""
 
-    max_workspaces = StrictInteger(min_value=0, allow_null=True, default=None)
-    max_vcpus = StrictFloat(min_value=0, allow_null=True, default=None, help_text="Per workspace.")
-    max_ram_mb = StrictFloat(min_value=0, allow_null=True, default=None, help_text="Per workspace.")
-    max_disk_gb = StrictFloat(min_value=0, allow_null=True, default=None, help_text="Per workspace, in GiB.")
+    max_workspaces = StrictInteger(min_value=0, max_value=MOST, allow_null=True, default=None)
+    max_vcpus = StrictFloat(min_value=0, max_value=MOST, allow_null=True, default=None, help_text="Per workspace.")
+    max_ram_mb = StrictFloat(min_value=0, max_value=MOST, allow_null=True, default=None, help_text="Per workspace.")
+    max_disk_gb = StrictFloat(
+        min_value=0, max_value=MOST, allow_null=True, default=None, help_text="Per workspace, in GiB."
+    )
 
 
 class MetadataField(JSONObject):
@@ -77,7 +80,11 @@ class UpdateNamespaceRequest(NamespaceFields):
 
 
 class DeleteNamespaceRequest(serializers.Serializer):
-    deleteWorkspaces = StrictBoolean(
+    deleteWorkspaces = StrictBoolean(default=False)
+
+
+class DeleteNamespaceQuery(serializers.Serializer):
+    deleteWorkspaces = serializers.BooleanField(
         default=False,
         help_text="False: they are moved to the default namespace. True: they and their data are destroyed.",
     )

@@ -107,16 +107,22 @@ class NamespaceViewSet(GenericViewSet):
         return respond(bodies.NamespaceResponse, data=changed)
 
     @extend_schema(
-        request=bodies.DeleteNamespaceRequest,
+        request=None,
+        parameters=[bodies.DeleteNamespaceQuery],
         responses={200: bodies.DeletedNamespaceResponse, **refused({409: DEFAULT})},
     )
     def destroy(self, request: ApiRequest, namespace_id: str) -> Response:
         """Delete a namespace, and either move its workspaces to the default one or destroy them with all their data.
 
+        `deleteWorkspaces` is read from a JSON body, or from the query where there is none.
+
         Destroying continues after the response: the namespace is gone at once, its workspaces within seconds.
         """
         namespace = selectors.get_namespace(request.user, namespace_id)
-        destroy = validated(bodies.DeleteNamespaceRequest, request)["deleteWorkspaces"]
+        if request.data:
+            destroy = validated(bodies.DeleteNamespaceRequest, request)["deleteWorkspaces"]
+        else:
+            destroy = validated_query(bodies.DeleteNamespaceQuery, request)["deleteWorkspaces"]
         count = services.namespace_delete(
             namespace=namespace,
             delete_workspaces=destroy,

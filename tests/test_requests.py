@@ -124,7 +124,9 @@ def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 def test_the_document_shows_the_body_of_each_route_that_reads_one(route: Route) -> None:
-    assert bool(body_fields(route)) == route.reads
+    shown = bool(body_fields(route))
+    # OpenAPI knows no body of a DELETE; what one reads can also be given in the query.
+    assert (bool(route.fields), shown) == (route.reads, False) if route.method == "DELETE" else shown == route.reads
 
 
 @pytest.mark.parametrize("host", ["evil.example", "testserver.evil.example", "a b", "testserver:x", "[::", ""])

@@ -38,7 +38,10 @@ class StrictFloat(serializers.FloatField):
     def to_internal_value(self, data: Any) -> float:
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")
-        return super().to_internal_value(data)
+        try:
+            return super().to_internal_value(data)
+        except OverflowError:  # a whole number of hundreds of digits
+            self.fail("invalid")
 
 
 class StrictDecimal(serializers.DecimalField):

@@ -16,7 +16,7 @@ ROUTES = [
     Route("GET", "credits/namespaces/{namespace}", scopes=READERS),
     Route("GET", "credits/defaults", scopes=WRITERS),
     Route("POST", "credits/defaults", scopes=WRITERS, reads=True),
-    Route("DELETE", "credits/defaults", scopes=WRITERS, reads=True),
+    Route("DELETE", "credits/defaults", scopes=WRITERS, reads=True, fields=("level", "service")),
     Route("GET", "credits/defaults/all", scopes=WRITERS),
     Route("POST", "credits/defaults/toggle-auto-apply", scopes=WRITERS, reads=True),
     Route("GET", "namespaces/{namespace_id}/usage", scopes=READERS),

@@ -14,7 +14,7 @@ ROUTES = [
     Route("POST", "namespaces/ensure", scopes=ACCOUNT_ONLY, reads=True),
     Route("GET", N, scopes=NAMESPACE_SCOPES),
     Route("PUT", N, scopes=ACCOUNT_ONLY, reads=True),
-    Route("DELETE", N, scopes=ACCOUNT_ONLY, reads=True),
+    Route("DELETE", N, scopes=ACCOUNT_ONLY, reads=True, fields=("deleteWorkspaces",)),
     Route("POST", f"{N}/suspend", scopes=ACCOUNT_ONLY),
     Route("POST", f"{N}/activate", scopes=ACCOUNT_ONLY),
     Route("POST", f"{N}/stop-workspaces", scopes=NAMESPACE_SCOPES),
