@@ -27,13 +27,14 @@ def harness(libvirt_harness: Harness) -> Harness:
 
 @contextmanager
 def interrupted(machines_dir: Path) -> Iterator[None]:
-    """Stop the machines' processes again and again for up to 60 ms, as a busy host's scheduler does."""
+    """Stop the machines' processes again and again for up to 60 ms, as a busy host's scheduler does, for 3 seconds."""
     from .libvirt_factory import qemu_pids
 
     ended = threading.Event()
 
     def interrupt() -> None:
-        while not ended.wait(random.uniform(0.001, 0.006)):
+        until = time.monotonic() + 3
+        while time.monotonic() < until and not ended.wait(random.uniform(0.001, 0.006)):
             pids = qemu_pids(machines_dir)
             for number in (signal.SIGSTOP, signal.SIGCONT):
                 for pid in pids:
