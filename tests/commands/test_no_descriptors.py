@@ -18,7 +18,8 @@ from config.wsgi import application
 def get(path):
     seen = []
     environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "SERVER_NAME": "localhost", "SERVER_PORT": "80",
-               "HTTP_HOST": "localhost", "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr, "wsgi.url_scheme": "http"}
+               "HTTP_HOST": "localhost", "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
+               "wsgi.url_scheme": "http"}
     body = b"".join(application(environ, lambda status, headers: seen.append(status)))
     return seen[0], body
 
