@@ -42,10 +42,13 @@ def main() -> None:
 
 def require_fitting_settings() -> None:
     """End the process, with one line for each of the settings that contradict each other."""
+    from django.conf import settings
     from django.core.checks import ERROR
 
     from config.checks import settings_fit_together
 
+    if not settings.ENV.secret_key:
+        _refuse_settings(["PLATFORM_SECRET_KEY is not set: restore secrets.env from a backup."])
     found = [message for message in settings_fit_together(None) if message.level >= ERROR]
     if found:
         _refuse_settings([" ".join(filter(None, (item.msg, item.hint))) for item in found])

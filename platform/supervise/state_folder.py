@@ -14,6 +14,7 @@ from supervise.files import restrict_files, restrict_modes
 CHOICES = "instance.json"
 PRIVATE = ("run", "log", "static", "keys", "edge")
 TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
+TRAVERSED_MODE = 0o711
 # What a state folder may hold before it is one: parts of an instance, what its operator puts there, what a file system
 # of its own has.
 PARTS = frozenset(
@@ -90,5 +91,6 @@ def _set_modes(folder: Path) -> None:
         restrict_modes(folder / name)
     restrict_files(folder)
     for path in (folder, *(folder / name for name in TRAVERSED)):
-        if path.is_dir() and not is_shared(path):
-            path.chmod(0o711)
+        # Not where it has it: of a file system that only reads, what runs there can still be asked and stopped.
+        if path.is_dir() and not is_shared(path) and stat.S_IMODE(path.stat().st_mode) != TRAVERSED_MODE:
+            path.chmod(TRAVERSED_MODE)
