@@ -256,7 +256,10 @@ class Driver(Networking, Metered, ABC):
 
     @abstractmethod
     def resume(self, machine_id: str) -> None:
-        """Let the CPUs continue. Idempotent. Raises MachineNotFound, InvalidMachineState."""
+        """Let the CPUs continue. Idempotent. Raises MachineNotFound, InvalidMachineState, BackendUnavailable.
+
+        A machine whose start did not come to its end (its driver died) is confined and attached to its network first.
+        """
 
     @abstractmethod
     def sleep(self, machine_id: str) -> None:

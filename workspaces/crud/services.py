@@ -18,6 +18,7 @@ from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
+from namespaces.services import namespace_used
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
@@ -94,6 +95,7 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     quota.require_create_allowed(account.plan, used, amount)
     workspace = _insert(actor, namespace, new, chosen, amount)
     workspaces_counted(account, used.records + 1)
+    namespace_used(namespace)
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
     record_activity(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
