@@ -71,5 +71,9 @@ def apply_block(balance: Balance) -> None:
     others = Balance.objects.filter(namespace_id=balance.namespace_id).exclude(pk=balance.pk)
     blocked = [each for each in (balance, *others) if is_blocked(each)]
     stops = any(each.on_overdraft_action == OverdraftAction.STOP_WORKSPACES for each in blocked)
-    suspended = stops or any(each.service == Service.SANDBOX for each in blocked)
-    quota_suspension_set(namespace, suspended=suspended, stops=stops)
+    quota_suspension_set(namespace, suspended=any(map(suspends_namespace, blocked)), stops=stops)
+
+
+def suspends_namespace(blocked: Balance) -> bool:
+    """Whether a quota in the hard block suspends its namespace, and not only refuses what its service does."""
+    return blocked.service == Service.SANDBOX or blocked.on_overdraft_action == OverdraftAction.STOP_WORKSPACES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from common.errors import QuotaExceeded
 from common.hooks import Hook
 from namespaces.models import Namespace
 
@@ -13,3 +14,5 @@ workspaces_stop: Hook[[Namespace, str, str], int] = Hook("namespace.workspaces_s
 workspaces_move: Hook[[Namespace, Namespace, str], int] = Hook("namespace.workspaces_move")
 # Queues the deletion of all workspaces of a namespace that is being deleted; returns how many are still there.
 workspaces_delete: Hook[[Namespace], int] = Hook("namespace.workspaces_delete")
+# The error of a namespace that a quota has suspended, with what is used up; None where none is.
+quota_error: Hook[[Namespace], QuotaExceeded | None] = Hook("namespace.quota_error")

@@ -8,6 +8,7 @@ from accounts.actors import Actor
 from accounts.models import Account
 from accounts.scopes import Scope, ScopeBinding
 from common.errors import Forbidden, InvalidState, NamespaceSuspended, NotFound, QuotaExceeded
+from namespaces import hooks
 from namespaces.models import Namespace, NamespaceActivity, Status
 
 
@@ -94,4 +95,5 @@ def require_open(namespace: Namespace) -> None:
     if namespace.suspended_by_hand or (namespace.status == Status.SUSPENDED and not namespace.suspended_by_quota):
         raise NamespaceSuspended(f"The namespace {namespace.slug!r} is suspended.")
     if namespace.suspended_by_quota:
-        raise QuotaExceeded(f"The quota of the namespace {namespace.slug!r} is used up.")
+        error = hooks.quota_error.one(namespace)
+        raise error or QuotaExceeded(f"The quota of the namespace {namespace.slug!r} is used up.")

@@ -218,6 +218,27 @@ def test_a_machine_whose_own_call_is_blocked_is_not_asked_again(
     assert set(made.samples(["one", "two"])) == {"one", "two"}
 
 
+def test_machines_whose_own_calls_are_blocked_do_not_hold_up_a_call_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meters, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(meters, "_BLOCKED_MAX", 1)
+    connection, answers = FakeConnection(one=RUNNING, two=RUNNING, three=RUNNING, four=RUNNING), threading.Event()
+    made, real = make_meters(connection, tmp_path), connection.domainListGetStats
+
+    def block(domains: list[FakeDomain], *flags: int) -> Any:
+        if domains[0].machine_id in ("one", "two"):
+            answers.wait(20)
+        return real(domains, *flags)
+
+    monkeypatch.setattr(connection, "domainListGetStats", block)
+    for machine_id in ("one", "two"):
+        with pytest.raises(BackendUnavailable, match="does not answer"):
+            made.samples([machine_id])
+    assert set(made.samples(["three", "four"])) == {"three", "four"}
+    answers.set()
+
+
 def test_counters_that_libvirt_could_not_read_are_no_sample(tmp_path: Path) -> None:
     """Without its disks' counters, which it leaves out while a job has the machine."""
     partial = {name: value for name, value in RUNNING.items() if not name.startswith(("block.0", "block.1"))}

@@ -41,7 +41,7 @@ _HAS_PROCESS = {
 }
 _SPARE_HANDLES = 1000
 _ANSWER_SECONDS = 3.0
-_BLOCKED_MAX = 16  # threads
+_BLOCKED_MAX = 16  # threads with calls for several machines
 _DATA_MOUNT = KitPaths().data
 
 
@@ -90,7 +90,8 @@ class Meters:
         left to its thread, and later ones omit that machine, as it has a job.
         """
         self._blocked = [blocked for blocked in self._blocked if not blocked[0].done()]
-        if len(self._blocked) >= _BLOCKED_MAX:
+        # Of calls for one machine there is one for each machine at most.
+        if sum(len(ids) > 1 for _, ids in self._blocked) >= _BLOCKED_MAX:
             raise BackendUnavailable("Too many machines do not answer.")
         call: Future[Any] = Future()
         arguments = (call, self._libvirt.connection, list(handles.values()))

@@ -16,6 +16,8 @@ from accounts.scopes import Scope
 from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
 from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
+from credits.enforcement import require_credits
+from credits.models import Service
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
 from namespaces.services import namespace_used
@@ -89,6 +91,7 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
         return replay
     chosen, amount = _chosen(new)
     namespace = namespaces.for_create(actor, new.namespace)
+    require_credits(namespace, Service.SANDBOX)
     quota.require_plan_allows(account.plan, amount)
     quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.account_usage(account)

@@ -13,6 +13,8 @@ from django.db.models import Q
 
 from accounts.services import account_lock
 from common.errors import VMUnavailable
+from credits.enforcement import require_credits
+from credits.models import Service
 from namespaces import selectors as namespaces
 from namespaces.services import namespace_used
 from workspaces import quota
@@ -87,6 +89,7 @@ def require_start_allowed(workspace: Workspace) -> None:
 def _use_namespace(workspace: Workspace) -> None:
     """Raises NamespaceSuspended, QuotaExceeded, InvalidState (it is being deleted)."""
     namespaces.require_open(workspace.namespace)
+    require_credits(workspace.namespace, Service.SANDBOX)
     namespace_used(workspace.namespace)
 
 
