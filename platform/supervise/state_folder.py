@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -14,7 +15,6 @@ from vmbackend.modes import restrict_files, restrict_modes
 CHOICES = "instance.json"
 PRIVATE = ("run", "log", "static", "keys", "edge")
 TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
-TRAVERSED_MODE = 0o711
 # What a state folder may hold before it is one: parts of an instance, what its operator puts there, what a file system
 # of its own has.
 PARTS = frozenset(
@@ -78,7 +78,12 @@ def make_folders(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name in ("run", "log", "static", "cache"):
         (folder / name).mkdir(exist_ok=True)
-    _set_modes(folder)
+    try:
+        _set_modes(folder)
+    except OSError as error:
+        # Of a file system that only reads, what runs there can still be asked and stopped.
+        if error.errno != errno.EROFS:
+            raise
 
 
 def _set_modes(folder: Path) -> None:
@@ -91,6 +96,5 @@ def _set_modes(folder: Path) -> None:
         restrict_modes(folder / name)
     restrict_files(folder)
     for path in (folder, *(folder / name for name in TRAVERSED)):
-        # Not where it has it: of a file system that only reads, what runs there can still be asked and stopped.
-        if path.is_dir() and not is_shared(path) and stat.S_IMODE(path.stat().st_mode) != TRAVERSED_MODE:
-            path.chmod(TRAVERSED_MODE)
+        if path.is_dir() and not is_shared(path):
+            path.chmod(0o711)
