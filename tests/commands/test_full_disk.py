@@ -94,7 +94,8 @@ def test_an_instance_on_a_disk_that_only_reads_is_asked_and_stopped(
     disk: SmallDisk, instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What file systems do after an error of their disk."""
-    start(instance, monkeypatch, sleeping_process("a"))
+    with control.exclusive_control(instance):
+        start(instance, monkeypatch, sleeping_process("a"))
     # Not by remounting it, which needs that no file is open: as the commands see it, by a mount of their own.
     subprocess.run(["mount", "--bind", str(disk.folder), str(disk.folder)], check=True, timeout=10)
     try:
