@@ -157,6 +157,14 @@ def test_make_up_refuses_settings_that_do_not_fit_together(tmp_path: Path, given
     assert not (instance.state / "credentials.env").exists()
 
 
+def test_make_up_refuses_an_instance_that_has_lost_its_key(tmp_path: Path) -> None:
+    """Its processes do not start without one, and what is hashed under another is of no use."""
+    instance = load_instance(tmp_path / "a", 8001)
+    (instance.state / "secrets.env").write_text("")
+    with pytest.raises(InstanceError, match=r"restore secrets\.env"):
+        prepare_instance(instance, instance.settings({"PLATFORM_VM_BACKEND": "fake"}))
+
+
 def test_each_invalid_setting_is_one_line() -> None:
     with pytest.raises(ImproperlyConfigured) as raised:
         Env.from_environment({"PLATFORM_PORT": "http", "PLATFORM_ACCEL": "fast"})

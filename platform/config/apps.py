@@ -1,5 +1,7 @@
 """The project's own app: it brings the system checks."""
 
+import codecs
+
 from django.apps import AppConfig
 
 
@@ -9,3 +11,6 @@ class PlatformConfig(AppConfig):
 
     def ready(self) -> None:
         from config import checks  # noqa: F401
+
+        # Django's log of errors loads it with the first of them: a process that can open no file then answered nothing.
+        codecs.lookup("unicode_escape")

@@ -29,6 +29,12 @@ STEPS: dict[str, Callable[[Instance, Env], None]] = {
     "kernel": lambda _, settings: build_guest_kernel(settings),
     "image": lambda _, settings: build_default_image(settings),
 }
+_FULL = "The disk is full: free some room and run this command again."
+_DISK_PROBLEMS = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EROFS: "The file system of the state folder only reads; see the kernel's log for an error of its disk.",
+}
 
 
 def main() -> int:
@@ -50,9 +56,9 @@ def main() -> int:
         print(f"{error}", file=sys.stderr)  # noqa: T201
         return 1
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _DISK_PROBLEMS:
             raise
-        print("The disk is full: free some room and run this command again.", file=sys.stderr)  # noqa: T201
+        print(_DISK_PROBLEMS[error.errno], file=sys.stderr)  # noqa: T201
         return 1
 
 

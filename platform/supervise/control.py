@@ -14,7 +14,7 @@ import sys
 import time
 import xmlrpc.client
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -46,7 +46,9 @@ class ProcessState:
 @contextmanager
 def exclusive_control(instance: Instance, what: str = "control") -> Iterator[None]:
     """Hold the instance's lock: one command at a time starts or stops it. Freed by the kernel if we die."""
-    with (instance.run_dir / f"{what}.lock").open("w") as file:
+    path = instance.run_dir / f"{what}.lock"
+    # A file system that only reads, as after an error of its disk: what runs there must be stopped all the same.
+    with path.open("r" if path.exists() else "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -121,7 +123,8 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
     if orphans:
         say(f"ended {orphans} orphan process{'es' if orphans > 1 else ''}")
     for name in ("supervisord.pid", "supervisor.sock"):
-        (instance.run_dir / name).unlink(missing_ok=True)
+        with suppress(OSError):  # stale ones do no harm
+            (instance.run_dir / name).unlink(missing_ok=True)
     return pid is not None or orphans > 0
 
 

@@ -23,6 +23,7 @@ from supervise.instance import Instance, load_instance
 ADMIN_USER = "admin"
 # The exit code where no database was looked at, because of settings; they are on stderr.
 INVALID_SETTINGS = 3
+MIGRATION_LOCK = 0x6D766D  # any number, the same on every host
 
 
 def main() -> None:
@@ -33,6 +34,7 @@ def main() -> None:
         _refuse_settings([str(error)])
     require_fitting_settings()
     instance = load_instance()
+    _wait_for_other_hosts()
     call_command("migrate", interactive=False, verbosity=0)
     _collect_static()
     _write_credentials(instance)
@@ -40,10 +42,13 @@ def main() -> None:
 
 def require_fitting_settings() -> None:
     """End the process, with one line for each of the settings that contradict each other."""
+    from django.conf import settings
     from django.core.checks import ERROR
 
     from config.checks import settings_fit_together
 
+    if not settings.ENV.secret_key:
+        _refuse_settings(["PLATFORM_SECRET_KEY is not set: restore secrets.env from a backup."])
     found = [message for message in settings_fit_together(None) if message.level >= ERROR]
     if found:
         _refuse_settings([" ".join(filter(None, (item.msg, item.hint))) for item in found])
@@ -52,6 +57,15 @@ def require_fitting_settings() -> None:
 def _refuse_settings(lines: list[str]) -> NoReturn:
     print("\n".join(lines), file=sys.stderr)  # noqa: T201
     raise SystemExit(INVALID_SETTINGS)
+
+
+def _wait_for_other_hosts() -> None:
+    """Hosts that share a PostgreSQL migrate it one after another; the lock ends with this process's connection."""
+    from django.db import connection
+
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATION_LOCK])
 
 
 def _collect_static() -> None:
@@ -64,7 +78,8 @@ def _collect_static() -> None:
     stamp, version = target / ".collected", f"{django.__version__} {Path(unfold.__file__).stat().st_mtime_ns} {own}"
     if stamp.exists() and stamp.read_text() == version:
         return
-    call_command("collectstatic", interactive=False, verbosity=0)
+    # `clear`: of a copy that was cut off (a death, a full disk) the file is newer than its source, and would stay.
+    call_command("collectstatic", interactive=False, verbosity=0, clear=True)
     stamp.write_text(version)
 
 
@@ -72,14 +87,12 @@ def _write_credentials(instance: Instance) -> None:
     from django.conf import settings
 
     known = read_env_file(instance.credentials_file)
-    values = {
-        "BASE_URL": settings.BASE_URL,
-        **_client(known),
-        "IMAGE": settings.ENV.default_image,
-        **_admin(known),
-    }
+    values = {"BASE_URL": settings.BASE_URL, **_client(known), "IMAGE": settings.ENV.default_image, **_login(known)}
     if values != known:
         write_private(instance.credentials_file, "".join(f"{key}={value}\n" for key, value in values.items()))
+    # After the file: a password that is in no file would be lost with this process.
+    if values["ADMIN_PASSWORD"]:
+        _ensure_admin(values["ADMIN_USER"], values["ADMIN_PASSWORD"])
 
 
 def _client(known: dict[str, str]) -> dict[str, str]:
@@ -95,23 +108,27 @@ def _client(known: dict[str, str]) -> dict[str, str]:
     return {"CLIENT_ID": created["client_id"], "CLIENT_SECRET": created["client_secret"]}
 
 
-def _admin(known: dict[str, str]) -> dict[str, str]:
-    """The admin's login. A password that was changed in the console stays as it was changed."""
+def _login(known: dict[str, str]) -> dict[str, str]:
+    """The admin's login: the one on file, else a new one. Without a password where there is such a user already: it was
+    made by another host of this database, or the file is lost (`manage.py changepassword`).
+    """
     from django.contrib.auth import get_user_model
 
     users: Any = get_user_model().objects
     name = known.get("ADMIN_USER", ADMIN_USER)
     password = known.get("ADMIN_PASSWORD", "")
-    user = users.filter(username=name).first()
-    if user is None:
-        password = password or secrets.token_urlsafe(15)
-        users.create_superuser(username=name, email="", password=password)
-    elif not password:
-        # The process died between creating the user and writing the file: that password is lost.
+    if not password and not users.filter(username=name).exists():
         password = secrets.token_urlsafe(15)
-        user.set_password(password)
-        user.save(update_fields=["password"])
     return {"ADMIN_USER": name, "ADMIN_PASSWORD": password}
+
+
+def _ensure_admin(name: str, password: str) -> None:
+    """Make the user where there is none. A password that was changed in the console stays as it was changed."""
+    from django.contrib.auth import get_user_model
+
+    users: Any = get_user_model().objects
+    if not users.filter(username=name).exists():
+        users.create_superuser(username=name, email="", password=password)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None)
     return f"""
   API      {base}        (docs: {base}/docs)
   client   {credentials["CLIENT_ID"]} / {credentials["CLIENT_SECRET"]}
-  admin    {base}/admin/   {credentials["ADMIN_USER"]} / {credentials["ADMIN_PASSWORD"]}
+  admin    {base}/admin/   {credentials["ADMIN_USER"]} / {credentials["ADMIN_PASSWORD"] or "(not made here)"}
 
   Try:
     curl {login} {base}/workspace/{workspace_id}

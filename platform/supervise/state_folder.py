@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import re
@@ -77,7 +78,12 @@ def make_folders(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for name in ("run", "log", "static", "cache"):
         (folder / name).mkdir(exist_ok=True)
-    _set_modes(folder)
+    try:
+        _set_modes(folder)
+    except OSError as error:
+        # Of a file system that only reads, what runs there can still be asked and stopped.
+        if error.errno != errno.EROFS:
+            raise
 
 
 def _set_modes(folder: Path) -> None:

@@ -118,7 +118,10 @@ def _row(found: tuple[Any, ...]) -> Row:
     text = metadata if isinstance(metadata, str) else json.dumps(metadata)
     networks = json.loads(egress) if isinstance(egress, str) else egress
     shown = f"{name} {text}"
-    return Row(key, account, name, status, bool(ready), ip, host, shown, bool(internet), networks, _moment(started))
+    address = str(ip) if ip else None  # PostgreSQL has a type of its own
+    return Row(
+        key, account, name, status, bool(ready), address, host, shown, bool(internet), networks, _moment(started)
+    )
 
 
 def _live(found: tuple[Any, ...]) -> Live:

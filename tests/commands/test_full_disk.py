@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from supervise import control
 from supervise.instance import Instance, load_instance
 from tests.commands.conftest import free_port, sleeping_process
-from tests.commands.test_supervise import is_alive, running, silent, start, wait_until
+from tests.commands.test_supervise import is_alive, processes_of, running, silent, start, wait_until
 from tests.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.host
@@ -87,3 +88,23 @@ def test_a_log_that_rotates_on_a_full_disk_is_written_again(
     disk.make_room()
     written = older.stat().st_mtime_ns
     wait_until(lambda: older.stat().st_mtime_ns != written and size(log) > 0)
+
+
+def test_an_instance_on_a_disk_that_only_reads_is_asked_and_stopped(
+    disk: SmallDisk, instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What file systems do after an error of their disk."""
+    with control.exclusive_control(instance):
+        start(instance, monkeypatch, sleeping_process("a"))
+    # Not by remounting it, which needs that no file is open: as the commands see it, by a mount of their own.
+    subprocess.run(["mount", "--bind", str(disk.folder), str(disk.folder)], check=True, timeout=10)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk.folder)], check=True, timeout=10)
+        again = load_instance(instance.state, instance.port)
+        assert again == instance
+        assert set(running(again)) == {"a"}
+        with control.exclusive_control(again):
+            assert control.stop_instance(again, silent)
+        assert processes_of(again) == []
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk.folder)], check=True, timeout=10)

@@ -231,3 +231,23 @@ def test_what_belongs_to_a_workspace_of_another_host_here_is_removed_and_that_ro
     assert vmhost.driver.inventory().ids() == frozenset()
     row.refresh_from_db()
     assert (row.status, row.ready) == ("running", True)
+
+
+def test_a_workspace_that_is_deleted_meanwhile_does_not_end_the_pass(
+    api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host()
+    rows = [make_workspace(api.account, host=host, ip=f"10.200.1.{n}", status=Status.RUNNING) for n in range(2, 5)]
+    state, left = vmhost.driver.state, {row.pk for row in rows}
+
+    def delete_another(machine_id: str) -> MachineState:
+        if machine_id in left and len(left) == 3:
+            gone = min(left - {machine_id})
+            left.discard(gone)
+            Workspace.objects.filter(pk=gone).delete()
+        return state(machine_id)
+
+    monkeypatch.setattr(vmhost.driver, "state", delete_another)
+    reconcile_rows_and_machines(vmhost.runtime)
+    assert dict(Workspace.objects.values_list("pk", "status")) == dict.fromkeys(left, Status.LOST)
+    assert len(left) == 2

@@ -68,7 +68,7 @@ def resume_paused_machines(runtime: HostRuntime) -> int:
     for row in rows.select_related("account", "host"):
         try:
             resumed += _follow_machine(runtime, row)
-        except (TransitionLost, BackendError) as exc:
+        except (TransitionLost, BackendError, Workspace.DoesNotExist) as exc:
             logger.warning("resume %s: %s", row.pk, exc)  # reconcile tries again
     return resumed
 
@@ -90,6 +90,8 @@ def _reconcile_row(runtime: HostRuntime, row: Workspace, inventory: Inventory) -
             return _end_unwanted(runtime, row, state, inventory)
     except (TransitionLost, BackendError) as exc:
         logger.warning("reconcile %s: %s", row.pk, exc)
+    except Workspace.DoesNotExist:
+        pass  # deleted since the rows were read
     return False
 
 

@@ -1,0 +1,84 @@
+"""What each start does to the database and to the files made of it: by several hosts at once, and after a death."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.test import override_settings
+
+from supervise import database
+from supervise.files import read_env_file
+from supervise.instance import Instance, load_instance
+from tests.vm.instances import TestInstance, new_instance
+
+
+@pytest.fixture
+def instances(tmp_path: Path) -> tuple[Instance, Instance]:
+    """Of two hosts with one database."""
+    return load_instance(tmp_path / "a", 8001), load_instance(tmp_path / "b", 8001)
+
+
+def password_of(instance: Instance) -> str:
+    return read_env_file(instance.credentials_file)["ADMIN_PASSWORD"]
+
+
+def is_valid(password: str) -> bool:
+    return bool(get_user_model().objects.get(username="admin").check_password(password))
+
+
+@pytest.mark.django_db
+def test_a_second_host_leaves_the_admins_password_as_it_is(instances: tuple[Instance, Instance]) -> None:
+    first, second = instances
+    database._write_credentials(first)
+    database._write_credentials(second)
+    database._write_credentials(first)
+    assert is_valid(password_of(first))
+    assert password_of(second) == ""
+
+
+@pytest.mark.django_db
+def test_a_death_before_the_admin_is_made_loses_no_password(
+    instances: tuple[Instance, Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_ensure_admin", die)
+        with pytest.raises(KeyboardInterrupt):
+            database._write_credentials(instances[0])
+    database._write_credentials(instances[0])
+    assert is_valid(password_of(instances[0]))
+
+
+def test_a_static_file_that_was_cut_off_is_copied_again(tmp_path: Path) -> None:
+    with override_settings(STATIC_ROOT=str(tmp_path / "static")):
+        call_command("collectstatic", interactive=False, verbosity=0)
+        file = max((tmp_path / "static").rglob("*.js"), key=lambda path: path.stat().st_size)
+        whole = file.read_bytes()
+        file.write_bytes(whole[:100])
+        database._collect_static()
+    assert file.read_bytes() == whole
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[TestInstance]]:
+    with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_HOST_NAME="one") as one:
+        shared = {"PLATFORM_DATABASE_URL": one.settings.database_url, "PLATFORM_SECRET_KEY": one.settings.secret_key}
+        with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_HOST_NAME="two") as two:
+            two.settings = two.instance.settings(shared | {"PLATFORM_VM_BACKEND": "fake"})
+            yield [one, two]
+
+
+@pytest.mark.rows
+def test_two_hosts_may_prepare_one_database_at_once(hosts: list[TestInstance]) -> None:
+    if hosts[0].settings.database_url.startswith("sqlite:"):
+        pytest.skip("hosts share a PostgreSQL only")
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda host: host.command("prepare"), hosts))
+    assert [(each.returncode, each.stderr[-500:]) for each in done] == [(0, ""), (0, "")]
