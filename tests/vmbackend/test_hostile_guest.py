@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import socket
 import subprocess
 import sys
 import time
@@ -132,6 +133,24 @@ def test_a_page_has_fewer_entries_if_they_are_long(guests: Guests):
 def test_a_directory_without_an_end_is_left_to_the_bounded_list_of_names(guests: Guests):
     with pytest.raises(BackendError):  # the server's `find` prints no names
         guests.call(guests.start("a directory without an end"), lambda session: session.list_directory("/x"))
+
+
+def test_a_server_whose_version_is_no_text_is_unreachable(guests: Guests):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
+        address = GuestAddress("guest", "127.0.0.1", server.getsockname()[1], line)
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"SSH-2.0-\xff\r\n")
+                while connection.recv(1000):
+                    pass
+
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(answer)
+            with pytest.raises(GuestUnreachable):
+                guests.call(address, lambda session: session.execute(["true"]))
 
 
 def test_a_link_that_leads_to_a_relative_path_is_refused(guests: Guests):
