@@ -28,7 +28,7 @@ class GuestPathExists(GuestPathInvalid):
 
 @contextmanager
 def translate_errors(path: str = "") -> Iterator[None]:
-    """Run the body; it raises only BackendError (and cancellation). `path` is part of the message; empty: of no path."""
+    """Run the body; it raises only BackendError (and cancellation). `path`: what the message names, if anything."""
     try:
         yield
     except BackendError:
