@@ -15,6 +15,7 @@ from django.http.response import HttpResponseBase
 
 from common import errors
 from common.request_id import begin_request
+from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
 from common.streaming_body import body_limit, body_was_too_large
 
@@ -33,15 +34,18 @@ class ApiMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))
+        begin_response_headers()
         if self.is_async:
             return self._async_call(request, request_id)
         response = refusal(request) or refuse_incomplete_body(request) or self.get_response(request)
         response["X-Request-ID"] = request_id
+        write_response_headers(response)
         return response
 
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
         response = refusal(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
+        write_response_headers(response)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:
