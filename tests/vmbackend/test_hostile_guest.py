@@ -17,7 +17,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from vmbackend.errors import BackendError, GuestUnreachable
+from vmbackend.errors import BackendError, GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest import ssh_limits
 from vmbackend.guest.listing import MAX_PAGE_BYTES
 from vmbackend.guest.pool import GuestPool
@@ -133,6 +133,14 @@ def test_a_page_has_fewer_entries_if_they_are_long(guests: Guests):
 def test_a_directory_without_an_end_is_left_to_the_bounded_list_of_names(guests: Guests):
     with pytest.raises(BackendError):  # the server's `find` prints no names
         guests.call(guests.start("a directory without an end"), lambda session: session.list_directory("/x"))
+
+
+def test_what_a_guest_says_of_a_command_is_printable(guests: Guests):
+    """It becomes part of rows and logs: PostgreSQL stores no NUL, and terminals obey control characters."""
+    guest = guests.start("a refusal with control characters")
+    with pytest.raises(GuestCommandInvalid) as refused:
+        guests.call(guest, lambda session: session.execute(["true"]))
+    assert refused.value.message.endswith("no ??[2J? such ? program")
 
 
 def test_a_server_whose_version_is_no_text_is_unreachable(guests: Guests):
