@@ -155,6 +155,9 @@ async def handle(process: asyncssh.SSHServerProcess[bytes], lie: str) -> None:
             await Files(lie).serve(process)
         elif lie in ("output in single bytes", "ignored packets"):
             await flood_command(process, lie)
+        elif lie == "a refusal with control characters":
+            process.stderr.write(b"guest: no \0\x1b[2J\r such \xe2\x80\xa8 program\n")
+            process.exit(127)
         else:
             process.stdout.write(b"done\n")
             process.exit(0)

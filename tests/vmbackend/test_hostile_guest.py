@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from vmbackend.errors import BackendError, GuestUnreachable
+from vmbackend.errors import BackendError, GuestCommandInvalid, GuestUnreachable
 from vmbackend.guest import ssh_limits
 from vmbackend.guest.listing import MAX_PAGE_BYTES
 from vmbackend.guest.pool import GuestPool
@@ -132,6 +133,32 @@ def test_a_page_has_fewer_entries_if_they_are_long(guests: Guests):
 def test_a_directory_without_an_end_is_left_to_the_bounded_list_of_names(guests: Guests):
     with pytest.raises(BackendError):  # the server's `find` prints no names
         guests.call(guests.start("a directory without an end"), lambda session: session.list_directory("/x"))
+
+
+def test_what_a_guest_says_of_a_command_is_printable(guests: Guests):
+    """It becomes part of rows and logs: PostgreSQL stores no NUL, and terminals obey control characters."""
+    guest = guests.start("a refusal with control characters")
+    with pytest.raises(GuestCommandInvalid) as refused:
+        guests.call(guest, lambda session: session.execute(["true"]))
+    assert refused.value.message.endswith("no ??[2J? such ? program")
+
+
+def test_a_server_whose_version_is_no_text_is_unreachable(guests: Guests):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
+        address = GuestAddress("guest", "127.0.0.1", server.getsockname()[1], line)
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"SSH-2.0-\xff\r\n")
+                while connection.recv(1000):
+                    pass
+
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(answer)
+            with pytest.raises(GuestUnreachable):
+                guests.call(address, lambda session: session.execute(["true"]))
 
 
 def test_a_link_that_leads_to_a_relative_path_is_refused(guests: Guests):

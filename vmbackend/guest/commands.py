@@ -88,11 +88,12 @@ def _remote(kit: KitPaths, options: Sequence[str], words: Sequence[str] | None) 
 
 
 def start_failure(exit_code: int, stderr: bytes) -> str | None:
-    """The helper's message if it could not start the command, else None."""
+    """The helper's message if it could not start the command, else None. A hostile guest's words, but printable."""
     if exit_code not in (126, 127) or not stderr.startswith(START_FAILURE_PREFIX):
         return None
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
-    return line.decode("utf-8", "replace")
+    # No database stores NUL, and a terminal obeys the others.
+    return "".join(letter if letter.isprintable() else "?" for letter in line.decode("utf-8", "replace"))
 
 
 def _check_name(name: str) -> None:

@@ -28,7 +28,7 @@ class GuestPathExists(GuestPathInvalid):
 
 @contextmanager
 def translate_errors(path: str = "") -> Iterator[None]:
-    """Run the body; it raises only BackendError (and cancellation). `path` is part of the message."""
+    """Run the body; it raises only BackendError (and cancellation). `path`: what the message names, if anything."""
     try:
         yield
     except BackendError:
@@ -44,7 +44,9 @@ def translate_errors(path: str = "") -> Iterator[None]:
     except (asyncssh.Error, OSError, EOFError, TimeoutError, asyncio.InvalidStateError) as error:
         raise GuestUnreachable(UNREACHABLE) from error
     except UnicodeError as error:
-        raise GuestPathInvalid("The path contains characters that cannot be encoded.") from error
+        if path:
+            raise GuestPathInvalid("The path contains characters that cannot be encoded.") from error
+        raise GuestUnreachable(UNREACHABLE) from error  # what the guest said of itself is no text
     except (ValueError, AssertionError, AttributeError) as error:
         # asyncssh raises these for a channel that was closed by the guest (a writer that is None, a closed file
         # object).
