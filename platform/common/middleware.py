@@ -66,7 +66,7 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
     For WSGI. The body is read here, as many views do not look at theirs. Under ASGI it is complete before any
     middleware runs, or the request ends. Bodies of files, which may be larger than memory, are read by their view.
     """
-    limit = body_limit(request.path, request.content_type or "")
+    limit = body_limit(str(request.method), request.path, request.content_type or "")
     if request.META.get("CONTENT_LENGTH", "") in ("", "0") or limit > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         return None
     try:
@@ -78,7 +78,7 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
     """413 by Content-Length, or by the received bytes of a body without it."""
-    limit = body_limit(request.path, request.content_type or "")
+    limit = body_limit(str(request.method), request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:

@@ -30,7 +30,7 @@ class ObjectParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         request = (parser_context or {})["request"]
-        limit = body_limit(request.path)
+        limit = body_limit(request.method, request.path)
         raw = stream.read(limit + 1)
         if len(raw) > limit:
             raise errors.PayloadTooLarge(f"At most {limit} bytes are accepted here.")

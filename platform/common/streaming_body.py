@@ -24,7 +24,7 @@ STALL_SECONDS = 60.0
 # The rest of a refused body is read within these bounds, so that its client gets to read the response.
 DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
-_STREAMING_PATHS = re.compile(r"/workspace/[^/]+/overlay/files")
+_FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
 
@@ -107,7 +107,10 @@ class StreamingHandler(ASGIHandler):
     """Django's handler. Views of streaming paths read raw bodies by `body_chunks`; other bodies have a size limit."""
 
     async def handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        limit = 0 if _is_streaming(scope) else body_limit(scope["path"], _header(scope, b"content-type"))
+        kind = _header(scope, b"content-type")
+        limit = body_limit(scope["method"], scope["path"], kind)
+        if is_streamed(scope["method"], scope["path"], kind):
+            limit = 0
         handled = _HandledRequest(scope, receive, limit)
 
         async def drain_and_send(message: Message) -> None:
@@ -164,12 +167,6 @@ class _HandledRequest:
         self._stream = StreamingBody(self._receive, complete=complete)
 
 
-def _is_streaming(scope: Mapping[str, Any]) -> bool:
-    if scope["method"] != "POST" or _STREAMING_PATHS.fullmatch(scope["path"]) is None:
-        return False
-    return is_raw(_header(scope, b"content-type"))
-
-
 def _header(scope: Mapping[str, Any], name: bytes) -> str:
     """The last one of this name; empty where there is none."""
     found = [value for given, value in scope["headers"] if given == name]
@@ -185,13 +182,22 @@ def is_raw(content_type: str) -> bool:
     return content_type.split(";", 1)[0].strip().lower() == RAW
 
 
-def body_limit(path: str, content_type: str = "") -> int:
+def is_streamed(method: str, path: str, content_type: str) -> bool:
+    """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
+    return _is_file_write(method, path) and is_raw(content_type)
+
+
+def body_limit(method: str, path: str, content_type: str = "") -> int:
     """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
-    if path.endswith("/overlay/files"):
-        if is_raw(content_type):
-            return settings.FILE_STREAM_LIMIT
+    if is_streamed(method, path, content_type):
+        return settings.FILE_STREAM_LIMIT
+    if _is_file_write(method, path):
         return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
     return settings.BODY_LIMIT
+
+
+def _is_file_write(method: str, path: str) -> bool:
+    return method == "POST" and _FILE_WRITES.fullmatch(path) is not None
 
 
 def body_was_too_large(request: HttpRequest) -> bool:
