@@ -110,6 +110,13 @@ def test_values_of_every_kind_never_break_a_route(world: World, route: Route) ->
                 assert_error(answer, answer.status_code)
 
 
+def test_no_depth_of_nesting_breaks_a_route(api: Caller) -> None:
+    # A value of a choice is shown in the error; what can be parsed may be too deep to show.
+    for levels in range(860, 1000):
+        workload = f'{{"name": "w", "cmd": ["x"], "restart_policy": {"[" * levels}{"]" * levels}}}'
+        assert_error(api.send("POST", "/workspace", f'{{"config": {{"workloads": [{workload}]}}}}'), 400)
+
+
 @pytest.mark.parametrize("host", ["evil.example", "testserver.evil.example", "a b", "testserver:x", "[::", ""])
 def test_a_lying_host_header_is_400(api: Caller, host: str) -> None:
     answer = api.client.get("/workspace", headers={**api.headers, "Host": host})
