@@ -16,7 +16,7 @@ from django.http.response import HttpResponseBase
 from common import errors
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
-from common.streaming_body import body_limit, body_was_too_large
+from common.streaming_body import body_limit, body_refusal, body_was_too_large
 
 
 class ApiMiddleware:
@@ -52,12 +52,13 @@ class ApiMiddleware:
 
 
 def refusal(request: HttpRequest) -> HttpResponseBase | None:
-    """Requests refused before routing: an unknown Host header, a body that is too large."""
+    """Requests refused before routing: an unknown Host header, a body that is too large or of an unknown sender."""
     try:
         request.get_host()
     except SuspiciousOperation as exc:
         return error_response(as_domain_error(exc))
-    return refuse_large_body(request)
+    error = body_refusal(request)
+    return error_response(error) if error else refuse_large_body(request)
 
 
 def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:

@@ -27,6 +27,7 @@ DRAIN_SECONDS = 10.0
 _FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
+_REFUSED = "common.streaming_body.refused"
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -133,6 +134,8 @@ class _HandledRequest:
             self.scope[_SCOPE_KEY] = self._stream = StreamingBody(receive)
         elif _content_length(scope) > limit:
             self._refuse(complete=False)
+        elif _REFUSED in scope:
+            self._stream = StreamingBody(receive)
         self._sent_empty = self._stream is None
 
     async def receive(self) -> Message:
@@ -203,6 +206,27 @@ def _is_file_write(method: str, path: str) -> bool:
 def body_was_too_large(request: HttpRequest) -> bool:
     """Whether the body was dropped because it exceeded `body_limit`."""
     return _TOO_LARGE in getattr(request, "scope", {})
+
+
+def refuse_body(scope: Mapping[str, Any], error: DomainError) -> dict[str, Any]:
+    """The scope of a request whose body is dropped, and whose response is this error."""
+    return {**scope, _REFUSED: error}
+
+
+def body_refusal(request: HttpRequest) -> DomainError | None:
+    """The error for which the body was dropped before the request was handled."""
+    found: DomainError | None = getattr(request, "scope", {}).get(_REFUSED)
+    return found
+
+
+def stored_bytes(scope: Mapping[str, Any]) -> int:
+    """How many bytes of a body are stored before a view runs, at most; 0 for one that is streamed or refused."""
+    kind = _header(scope, b"content-type")
+    limit = body_limit(scope["method"], scope["path"], kind)
+    announced = _content_length(scope)
+    if is_streamed(scope["method"], scope["path"], kind) or announced > limit:
+        return 0
+    return limit if _header(scope, b"transfer-encoding") else announced
 
 
 async def body_chunks(request: HttpRequest) -> AsyncIterator[bytes]:

@@ -35,6 +35,7 @@ class Upload:
         *,
         route: str = "overlay/files",
         method: str = "POST",
+        application: Any = None,
     ) -> None:
         sent = {"host": "testserver", "content-type": RAW, **api.headers, **(headers or {})}
         self._scope = {
@@ -45,7 +46,9 @@ class Upload:
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._answer: dict[str, Any] = {"body": b""}
         self.taken = 0
-        self._served = asyncio.ensure_future(StreamingHandler()(self._scope, self._receive, self._send))
+        self._served = asyncio.ensure_future(
+            (application or StreamingHandler())(self._scope, self._receive, self._send)
+        )
 
     async def _receive(self) -> dict[str, Any]:
         message = await self._messages.get()
