@@ -5,6 +5,8 @@ from __future__ import annotations
 from asgiref.sync import SyncToAsync
 from django.db import connection
 
+from common.caller_places import give_back_place
+
 
 def release_connection() -> None:
     """Return this thread's connection before a wait that needs no database; the next query gets one again.
@@ -20,8 +22,10 @@ def release_thread() -> None:
     """End the thread in which this request's synchronous code ran.
 
     Under ASGI, Django keeps one for each request until the response ends (its signals alone start it), which for a
-    stream is hours and for a command minutes. Synchronous code that follows gets a new thread.
+    stream is hours and for a command minutes. Synchronous code that follows gets a new thread. The request's place
+    among those of its caller is given back.
     """
+    give_back_place()
     context = SyncToAsync.thread_sensitive_context.get(None)
     if context is None:
         return

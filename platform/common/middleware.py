@@ -14,6 +14,7 @@ from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
 from common import errors
+from common.caller_places import caller_place
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 from common.streaming_body import body_limit, body_refusal, body_was_too_large
@@ -40,7 +41,8 @@ class ApiMiddleware:
         return response
 
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        response = refusal(request) or await self.get_response(request)
+        async with caller_place(request):
+            response = refusal(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
         return response
 
