@@ -14,7 +14,7 @@ from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
 from common import errors
-from common.caller_places import caller_place
+from common.caller_places import loop_place, thread_place
 from common.request_id import begin_request
 from common.responses import as_domain_error, error_response
 from common.streaming_body import body_limit, body_refusal, body_was_too_large
@@ -36,12 +36,20 @@ class ApiMiddleware:
         request_id = begin_request(request.headers.get("X-Request-ID"))
         if self.is_async:
             return self._async_call(request, request_id)
-        response = refusal(request) or refuse_incomplete_body(request) or self.get_response(request)
+        response = refusal(request) or refuse_incomplete_body(request) or self._placed(request)
         response["X-Request-ID"] = request_id
         return response
 
+    def _placed(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            with thread_place(request):
+                response: HttpResponseBase = self.get_response(request)
+                return response
+        except errors.RateLimited as exc:  # only of the place: the handler makes responses of all others
+            return error_response(exc)
+
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        async with caller_place(request):
+        async with loop_place(request):
             response = refusal(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
         return response

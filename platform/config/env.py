@@ -110,7 +110,7 @@ class Env(BaseModel):
 
     # How much each process does at once
     api_workers: int = Field(default=2, ge=1)
-    api_threads: int = Field(default=32, ge=2)
+    api_threads: int = Field(default=160, ge=2)
     api_waiters: int = Field(default=24, ge=1)
     worker_processes: int = Field(default=2, ge=1)
     vmhost_threads: int = Field(default=32, ge=1)
