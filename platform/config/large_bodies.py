@@ -22,7 +22,7 @@ from common.streaming_body import Receive, Send, refuse_body, stored_bytes
 
 # Smaller bodies are not looked at: their number is limited by that of the connections.
 SMALL_BYTES = 64 * 1024
-# Of bodies that are being received, or whose requests are being carried out: three of the largest (file writes as JSON),
+# Of bodies that are being received, or whose requests are being carried out: three of the largest (files as JSON),
 # twenty-five of commands.
 ACCOUNT_BYTES = 256 * 1024 * 1024
 TOTAL_BYTES = 1024 * 1024 * 1024

@@ -21,7 +21,7 @@ KINDS = [
     f"{JSON}; charset=idna",
     f"{JSON}; charset*=nothing''x",
     f"{JSON}; a*=nothing''x",
-    f"{JSON};;;=\";",
+    f'{JSON};;;=";',
 ]
 QUERIES = ["page=1&a=%41%ff", "a=1&" * 1100]
 

@@ -72,9 +72,7 @@ def test_a_large_body_of_a_known_sender_is_carried_out(api: Caller, made: str) -
     assert (status, answer["stdout"].strip()) == (200, str(2 * LARGE))
 
 
-def test_an_account_holds_so_many_bytes_until_its_requests_have_ended(
-    api: Caller, stranger: Caller, made: str
-) -> None:
+def test_an_account_holds_so_many_bytes_until_its_requests_have_ended(api: Caller, stranger: Caller, made: str) -> None:
     async def work() -> None:
         application = LargeBodies(StreamingHandler(), per_account=2 * LARGE, total=4 * LARGE)
         framed = {**JSON, **length(LARGE)}
