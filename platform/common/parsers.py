@@ -28,8 +28,8 @@ class ObjectParser(BaseParser):
 
     Refused with invalid_json: broken JSON or UTF-8, NaN and infinities, NUL characters and lone surrogates (no
     database stores them), nesting deeper than MAX_DEPTH, more than MAX_TOKENS. An empty body is an empty object. A body
-    that is no object is a
-    validation_error. Bodies above the route's limit are payload_too_large, also without a Content-Length.
+    that is no object is a validation_error. Bodies above the route's limit are payload_too_large, also without a
+    Content-Length.
     """
 
     media_type = "application/json"
