@@ -36,14 +36,15 @@ class ApiMiddleware:
         request_id = begin_request(request.headers.get("X-Request-ID"))
         if self.is_async:
             return self._async_call(request, request_id)
-        response = refusal(request) or refuse_incomplete_body(request) or self._placed(request)
+        response = refusal(request) or self._placed(request)
         response["X-Request-ID"] = request_id
         return response
 
     def _placed(self, request: HttpRequest) -> HttpResponseBase:
         try:
             with thread_place(request):
-                response: HttpResponseBase = self.get_response(request)
+                # Within it, as the body takes memory.
+                response: HttpResponseBase = refuse_incomplete_body(request) or self.get_response(request)
                 return response
         except errors.RateLimited as exc:  # only of the place: the handler makes responses of all others
             return error_response(exc)
