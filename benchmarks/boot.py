@@ -23,6 +23,7 @@ from vmbackend.guest.bootconfig import FW_CFG_NAME, GuestConfig, encode_config, 
 from vmbackend.guest.kit import KERNEL_ARGS, find_kit
 from vmbackend.images.store import ImageSettings, ImageStore
 from vmbackend.libvirt import disks
+from vmbackend.libvirt.host_tsc import HostTsc
 
 BAR = "at most 1.25"
 
@@ -54,6 +55,7 @@ class RawMachine:
         self.image = store.ensure(instance.image, progress=lambda p, s: None, deadline=time.monotonic() + 300)
         self.folder, self.memory, self.disk = folder, memory, disk
         self.accel = "kvm" if settings.accel == "kvm" else "tcg"
+        self.tsc = HostTsc()
 
     def prepare(self) -> None:
         """Disk and configuration, made for each start as a create makes them; not part of the measured time."""
@@ -79,7 +81,8 @@ class RawMachine:
         return [
             "qemu-system-x86_64", "-machine", "pc-q35-7.2", "-accel", self.accel, "-cpu", "max",
             "-m", str(self.memory), "-smp", "1", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            "-kernel", str(self.kit.kernel), "-initrd", str(self.kit.initrd), "-append", KERNEL_ARGS,
+            "-kernel", str(self.kit.kernel), "-initrd", str(self.kit.initrd),
+            "-append", KERNEL_ARGS + self.tsc.kernel_args(),
             "-fw_cfg", f"name={FW_CFG_NAME},file={self.folder / 'config'}", *drives,
             "-netdev", "user,id=n0,restrict=on", "-device", "virtio-net-pci,netdev=n0,romfile=",
             "-device", "virtio-rng-pci", "-device", "virtio-balloon-pci", "-serial", f"file:{self.folder / 'console'}",

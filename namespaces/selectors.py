@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from django.db.models import Q, QuerySet
+
 from accounts.actors import Actor
 from accounts.models import Account
 from accounts.scopes import Scope, ScopeBinding
 from common.errors import Forbidden, NamespaceSuspended, NotFound, QuotaExceeded
 from namespaces.models import Namespace, Status
+
+
+def visible_namespaces(actor: Actor) -> QuerySet[Namespace]:
+    """The namespaces of the account, or the one that the credential is bound to."""
+    found = Namespace.objects.filter(account=actor.account)
+    return found.filter(pk=actor.namespace_id) if actor.scope in (Scope.NAMESPACE, Scope.WORKSPACE) else found
+
+
+def get_namespace(actor: Actor, identifier: str) -> Namespace:
+    """By id or slug. Raises NotFound, also for one that the actor does not reach."""
+    by = Q(pk=identifier) if identifier.startswith("ns_") else Q(slug=identifier)
+    found = visible_namespaces(actor).filter(by).first()
+    if found is None:
+        raise NotFound(f"There is no namespace {identifier!r}.")
+    return found
 
 
 def by_slug(account: Account, slug: str) -> Namespace:

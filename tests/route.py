@@ -12,13 +12,17 @@ RESOURCE = frozenset({ACCOUNT, NAMESPACE, WORKSPACE})
 
 @dataclass(frozen=True)
 class Route:
-    """One method of one route. `reads`: it takes a JSON body. `tokens`: access tokens are enough."""
+    """One method of one route. `tokens`: access tokens are enough. `reads`: it takes a JSON body.
+
+    `fields`: what it reads of the body beside the fields that the OpenAPI document shows.
+    """
 
     method: str
     path: str
     scopes: frozenset[Scope] = RESOURCE
     tokens: bool = True
     reads: bool = False
+    fields: tuple[str, ...] = ()
 
     def at(self, **values: str) -> str:
         """The path with a value for each placeholder."""

@@ -1,10 +1,10 @@
 """Every route of the platform, as data. Each app with routes lists its own in `tests/<app>/routes.py`:
 
     ROUTES       every method of every route
-    make_rows    (caller) -> for each placeholder that is a row's id: a row of this caller's account
+    make_rows    (caller) -> for each placeholder of a row: one of this caller's account, in its default namespace
+    ADDRESSED_BY for each placeholder that is not the row's primary key: the column
     VALUES       for each other placeholder: a value
-    FIELDS       the fields of its JSON bodies, which the walk sends with values of every kind
-    INTERNAL     paths that are not walked: requests of the platform itself, with a secret of their own
+    NOT_WALKED   paths with credentials of their own (the edge's secret, a send token): the app's tests check them
     DOCUMENTED   the lines of the specification that are built, as it spells them
 
 All but ROUTES may be left out.
@@ -45,10 +45,10 @@ def merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 ROUTES: list[Route] = [route for routes in of_all("ROUTES") for route in routes]
-FIELDS: list[str] = list(dict.fromkeys(field for fields in of_all("FIELDS") for field in fields))
-INTERNAL: set[str] = set().union(*of_all("INTERNAL"))
+NOT_WALKED: set[str] = set().union(*of_all("NOT_WALKED"))
 DOCUMENTED: list[str] = [line for text in of_all("DOCUMENTED") for line in text.strip().splitlines()]
 VALUES: dict[str, str] = merged(of_all("VALUES"))
+ADDRESSED_BY: dict[str, str] = merged(of_all("ADDRESSED_BY"))
 MAKE_ROWS: list[Callable[[Caller], dict[str, Model]]] = of_all("make_rows")
 
 every_route = pytest.mark.parametrize("route", ROUTES, ids=str)

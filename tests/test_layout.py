@@ -12,7 +12,6 @@ import pytest
 import yaml
 from django.conf import settings
 from django.contrib import admin
-from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
@@ -90,13 +89,6 @@ def test_the_document_and_its_page_are_served() -> None:
 
 
 # The admin
-
-
-@pytest.fixture
-def staff() -> Client:
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
-    return client
 
 
 def test_the_admin_is_closed_to_others() -> None:

@@ -105,7 +105,8 @@ def test_it_keeps_the_layers(tree: Path) -> None:
 
 def test_it_passes_the_route_walk_and_its_own_tests(tree: Path) -> None:
     walk = ["tests/test_registration.py", "tests/test_routes.py", "tests/test_requests.py", "tests/test_layout.py"]
-    chosen = f"{APP} or Widget or entry or left_out or share or migrations or openapi or system_checks"
+    walk += ["tests/accounts/test_admin.py", "tests/test_names.py"]
+    chosen = f"{APP} or Widget or entry or left_out or share or migrations or openapi or system_checks or test_names"
     options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "not vm and not host", "-k", chosen]
     output = run(tree, sys.executable, "-m", "pytest", *options, f"tests/{APP}", *walk)
     assert " passed" in output

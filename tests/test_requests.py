@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from tests.callers import Caller
+from tests.openapi import body_fields
 from tests.route import Route
-from tests.routes import FIELDS, ROUTES, every_route
+from tests.routes import ROUTES, every_route
 from tests.world import World, assert_error
 from workspaces.models import Workspace
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db
+VALUES = (None, True, -1, 0.5, 10**400, "", "x" * 5000, [], [[]], {}, {"a": [{}]}, "\ud83d\ude00")
 
 
 @every_route
@@ -99,15 +102,27 @@ def test_an_empty_body_with_a_content_type_is_no_error_of_form(world: World, rou
 @every_route
 def test_values_of_every_kind_never_break_a_route(world: World, route: Route) -> None:
     Workspace.objects.update(status=Status.RUNNING)
-    for value in (None, True, -1, 0.5, 10**400, "", "x" * 5000, [], [[]], {}, {"a": [{}]}, "\ud83d\ude00"):
-        for field in FIELDS if route.reads else FIELDS[:1]:
-            sent = {"cmd": "true", "path": "/x", "content": "", "scope": "account", field: value}
-            if route.path.endswith("/exec") and field in ("env", "stdin", "working_dir", "user", "path", "content"):
-                sent.pop("cmd")  # nothing shall run
-            answer = world.send(route, world.owner.headers, json.dumps(sent))
-            assert answer.status_code != 500, (field, value)
-            if answer.status_code >= 400:
-                assert_error(answer, answer.status_code)
+    fields = [*body_fields(route), *((name,) for name in route.fields), ("no-such-field",)]
+    for path, value in product(fields, VALUES):
+        sent = {"cmd": "true", "path": "/x", "content": "", "scope": "account", **nested(path, value)}
+        if route.path.endswith("/exec") and path != ("cmd",):
+            sent.pop("cmd")  # nothing shall run
+        answer = world.send(route, world.owner.headers, json.dumps(sent))
+        assert answer.status_code != 500, (path, value)
+        if answer.status_code >= 400:
+            assert_error(answer, answer.status_code)
+
+
+def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """`value` at that path, in objects of nothing else."""
+    for name in reversed(path):
+        value = {name: value}
+    return value
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=str)
+def test_the_document_shows_the_body_of_each_route_that_reads_one(route: Route) -> None:
+    assert bool(body_fields(route)) == route.reads
 
 
 def test_no_depth_of_nesting_breaks_a_route(api: Caller) -> None:

@@ -14,7 +14,7 @@ from accounts.scopes import Scope
 from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.route import BILLING, NAMESPACE, WORKSPACE, Route
-from tests.routes import DOCUMENTED, INTERNAL, OPEN, ROUTES, every_route
+from tests.routes import DOCUMENTED, NOT_WALKED, OPEN, ROUTES, every_route
 from tests.workspaces.rows import make_workspace
 from tests.world import World, assert_error
 
@@ -29,7 +29,7 @@ def assert_unauthorized(answer: Any, route: Route) -> None:
 def existing() -> Iterator[tuple[str, str]]:
     """Every method and route of the URL configuration but the open ones and the admin's."""
     for pattern, path in _flat(get_resolver()):
-        if path in OPEN | INTERNAL or path.startswith("admin/"):
+        if path in OPEN | NOT_WALKED or path.startswith("admin/"):
             continue
         for method in pattern.callback.actions:
             if method.upper() != "HEAD":
@@ -109,28 +109,33 @@ def test_another_accounts_things_do_not_exist(world: World, stranger: Caller, ro
 def test_a_credential_of_the_wrong_level_is_forbidden(
     world: World, scoped: Callable[..., Caller], route: Route, scope: Scope
 ) -> None:
-    pin = {
+    binding = {
         "namespace_id": world.workspace.namespace_id,
         "namespace_slug": world.workspace.namespace.slug,
         "workspace_id": world.workspace.pk,
     }
-    answer = world.send(route, scoped(world.owner, scope, **pin).headers)
+    answer = world.send(route, scoped(world.owner, scope, **binding).headers)
     if scope in route.scopes:
         assert answer.status_code not in (401, 403)
     else:
         assert_error(answer, 403, "forbidden")
 
 
-@pytest.mark.parametrize("route", [route for route in ROUTES if "workspace_id" in route.path], ids=str)
+BOUND = [route for route in ROUTES if route.is_addressed and route.scopes & {NAMESPACE, WORKSPACE}]
+
+
+@pytest.mark.parametrize("route", BOUND, ids=str)
 def test_objects_outside_of_a_scope_binding_do_not_exist(
     world: World, scoped: Callable[..., Caller], route: Route
 ) -> None:
     elsewhere = Namespace.objects.create(account=world.owner.account, name="Other", slug="other")
     beside = make_workspace(world.owner.account, namespace=elsewhere)
-    for caller in (
-        scoped(world.owner, NAMESPACE, namespace_id=elsewhere.pk, namespace_slug="other"),
-        scoped(world.owner, WORKSPACE, namespace_id=elsewhere.pk, workspace_id=beside.pk),
-    ):
+    bindings = {
+        NAMESPACE: {"namespace_id": elsewhere.pk, "namespace_slug": "other"},
+        WORKSPACE: {"namespace_id": elsewhere.pk, "workspace_id": beside.pk},
+    }
+    for scope in bindings.keys() & route.scopes:
+        caller = scoped(world.owner, scope, **bindings[scope])
         for identifier in (world.workspace.pk, world.workspace.slug):
             path = route.at(**world.ids | {"workspace_id": identifier})
             assert_error(caller.send(route.method, path), 404, "not_found")

@@ -14,8 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic.fields import FieldInfo
 
 from config.env import Env, variable
-from supervise.instance import ROOT
+from supervise.instance import ROOT, InstanceError, load_instance
 from supervise.orphans import MARKER, ROLE
+from supervise.prepare import prepare_instance
 from tests.syntax_trees import syntax_tree
 
 APPS = [
@@ -110,6 +111,50 @@ def test_an_empty_address_is_an_unset_one() -> None:
     assert settings.database_url == "sqlite:////srv/two/db.sqlite3"
     assert settings.redis_url == "unix:///srv/two/run/redis.sock"
     assert settings.libvirt_uri == "qemu:///embed?root=/srv/two/libvirt"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["STATE", "BIND", "BASE_URL", "PUBLIC_URL", "MACHINES_DIR", "CACHE_DIR", "KIT_DIR", "IMAGES_DIR", "HOST_NAME"],
+)
+def test_an_empty_place_or_name_is_an_unset_one(name: str) -> None:
+    """It would be the current folder, or every address of the host."""
+    given = {"PLATFORM_STATE": "/srv/two", f"PLATFORM_{name}": ""}
+    expected = {} if name == "STATE" else {"PLATFORM_STATE": "/srv/two"}
+    assert getattr(Env.from_environment(given), name.lower()) == getattr(Env.from_environment(expected), name.lower())
+
+
+@pytest.mark.parametrize("name", [name for name, field in Env.model_fields.items() if field.annotation in (int, float)])
+@pytest.mark.parametrize("value", [str(10**24), "-1", "1e400", "nan", ""])
+def test_a_number_beyond_use_is_refused(name: str, value: str) -> None:
+    """Of what is accepted, sums with dates, limits of processes and columns can be made."""
+    with pytest.raises(ImproperlyConfigured, match=variable(name)):
+        Env.from_environment({variable(name): value})
+
+
+def test_the_address_of_an_ipv6_host_is_in_brackets() -> None:
+    settings = Env.from_environment({"PLATFORM_BIND": "::1", "PLATFORM_PORT": "8001"})
+    assert (settings.base_url, settings.allowed_hosts[-1]) == ("http://[::1]:8001", "::1")
+
+
+CONTRADICTIONS = [
+    {"PLATFORM_API_WAITERS": "32"},
+    {"PLATFORM_BASE_URL": "localhost:8000"},
+    {"PLATFORM_BASE_URL": "http://["},
+    {"PLATFORM_REDIS_URL": "garbage"},
+    {"PLATFORM_SECRET_KEY": "short"},
+    {"PLATFORM_STOP_GRACE_SECONDS": "300"},
+    {"PLATFORM_DATABASE_URL": "mysql://host/name"},
+]
+
+
+@pytest.mark.parametrize("given", CONTRADICTIONS, ids=lambda given: next(iter(given)))
+def test_make_up_refuses_settings_that_do_not_fit_together(tmp_path: Path, given: dict[str, str]) -> None:
+    instance = load_instance(tmp_path / "a", 8001)
+    with pytest.raises(InstanceError, match=next(iter(given))) as raised:
+        prepare_instance(instance, instance.settings({"PLATFORM_VM_BACKEND": "fake", **given}))
+    assert "Traceback" not in str(raised.value)
+    assert not (instance.state / "credentials.env").exists()
 
 
 def test_each_invalid_setting_is_one_line() -> None:

@@ -13,7 +13,7 @@ from accounts.models import Credential
 from accounts.scopes import Scope, ScopeBinding
 from tests.callers import Caller
 from tests.route import ACCOUNT, Route
-from tests.routes import MAKE_ROWS, VALUES, merged
+from tests.routes import ADDRESSED_BY, MAKE_ROWS, VALUES, merged
 from workspaces.models import Workspace
 
 
@@ -39,7 +39,7 @@ class World:
     @property
     def ids(self) -> dict[str, str]:
         """A value for each placeholder."""
-        return VALUES | {name: str(row.pk) for name, row in self.rows.items()}
+        return VALUES | {name: str(getattr(row, ADDRESSED_BY.get(name, "pk"))) for name, row in self.rows.items()}
 
     def stored(self) -> dict[str, dict[str, Any]]:
         """The rows as the database has them."""

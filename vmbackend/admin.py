@@ -1,6 +1,12 @@
+"""The admin of hosts, which write their rows themselves. Staff only decide which of them take new machines."""
+
+from typing import Any
+
 from django.contrib import admin
+from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
+from vmbackend import services
 from vmbackend.models import Host
 
 
@@ -19,3 +25,13 @@ class HostAdmin(ModelAdmin):
 
     def has_add_permission(self, request: object) -> bool:
         return False  # a host adds itself when its vmhost starts
+
+    def save_model(self, request: HttpRequest, obj: Host, form: Any, change: bool) -> None:
+        services.host_update(name=obj.name, accepts_new=obj.accepts_new)
+
+    def delete_model(self, request: HttpRequest, obj: Host) -> None:
+        services.host_delete(name=obj.name)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
+        for host in queryset:
+            services.host_delete(name=host.name)

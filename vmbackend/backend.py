@@ -15,6 +15,7 @@ from vmbackend.driver import Driver
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.images.types import ImageSettings
+from vmbackend.machines_folder import claim_folder
 
 if TYPE_CHECKING:
     from vmbackend.images.store import ImageStore
@@ -48,12 +49,14 @@ def image_store() -> ImageStore:
 
 
 def build_driver() -> Driver:
-    """The configured driver, not yet open. Only vmhost calls this."""
+    """The configured driver, not yet open. Only vmhost calls this. Raises BackendUnavailable."""
     env = settings.ENV
     if env.vm_backend == "fake":
         from vmbackend.fake.driver import FakeDriver
 
         return FakeDriver(machines_dir())
+    if env.machines_dir != env.state / "machines":
+        claim_folder(env.machines_dir, env.instance)
     from vmbackend.libvirt.driver import LibvirtDriver
     from vmbackend.libvirt.settings import LibvirtSettings
 

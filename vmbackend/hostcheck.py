@@ -146,11 +146,11 @@ def _tun(_: CheckTarget) -> Finding:
 
 def _tool_confinement(_: CheckTarget) -> Finding:
     """Runs a tool as those run that read images and disks of users."""
-    from vmbackend.tool_confinement import Confinement, confined_command
+    from vmbackend.tool_confinement import ToolConfinement, confined_command
 
     fix = "apt-get install bubblewrap util-linux; sysctl user.max_user_namespaces (must not be 0)"
     try:
-        with confined_command(["true"], Confinement()) as (command, descriptors):
+        with confined_command(["true"], ToolConfinement()) as (command, descriptors):
             done = subprocess.run(
                 command, pass_fds=descriptors, capture_output=True, text=True, check=False, timeout=20
             )

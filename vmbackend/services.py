@@ -39,3 +39,16 @@ def record_host_boot(*, name: str, boot_id: str) -> bool:
     rebooted = bool(known.update(boot_id=boot_id))
     Host.objects.filter(name=name, boot_id="").update(boot_id=boot_id)
     return rebooted
+
+
+def host_update(*, name: str, accepts_new: bool) -> None:
+    """Whether the host takes new machines. What its vmhost stores is left alone."""
+    Host.objects.filter(name=name).update(accepts_new=accepts_new)
+
+
+def host_delete(*, name: str) -> None:
+    """Delete a host that is gone; one that is alive makes its row again.
+
+    Raises ProtectedError while it has workspaces.
+    """
+    Host.objects.filter(name=name).delete()

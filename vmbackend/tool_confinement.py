@@ -39,7 +39,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Confinement:
+class ToolConfinement:
     """What a tool may reach. Paths are those of the host, each with its path inside."""
 
     readable: tuple[tuple[Path, str], ...] = ()
@@ -53,7 +53,7 @@ class Confinement:
 
 @contextmanager
 def confined_command(
-    argv: Sequence[str | Path], confinement: Confinement, *, max_file_bytes: int | None = None
+    argv: Sequence[str | Path], confinement: ToolConfinement, *, max_file_bytes: int | None = None
 ) -> Iterator[tuple[list[str], list[int]]]:
     """The command that runs `argv` confined, and the descriptors that it must inherit; valid within the block.
 
@@ -108,7 +108,7 @@ def _namespaces() -> list[str]:
     return ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
 
 
-def _mounts(confinement: Confinement, contents: Mapping[str, int]) -> list[str]:
+def _mounts(confinement: ToolConfinement, contents: Mapping[str, int]) -> list[str]:
     mounts = [*_system_mounts(), "--proc", "/proc"]
     mounts += ["--perms", "1777", "--size", str(_TMP_BYTES), "--tmpfs", "/tmp"]  # noqa: S108 - inside
     # Folders that bwrap makes on its way to a mount are for root only.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
-from common.errors import DomainError
+from common.admin import ReadOnlyAdmin, call_for_each, staff_label
 from workspaces.crud.services import workspace_delete
 from workspaces.images.admin import CatalogEntryAdmin
 from workspaces.lifecycle.services import workspace_destroy
@@ -24,19 +23,6 @@ from workspaces.power.services import (
 )
 
 __all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdmin"]
-
-
-class ReadOnlyAdmin(ModelAdmin):
-    """Rows that only services write."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(Workspace)
@@ -84,13 +70,8 @@ class WorkspaceAdmin(ReadOnlyAdmin):
         self._each(request, rows, workspace_delete)
 
     def _each(self, request: HttpRequest, rows: QuerySet[Workspace], service: Any) -> None:
-        for row in rows.select_related("account__plan", "host", "namespace"):
-            try:
-                service(workspace=row, actor=f"staff {request.user}")
-            except DomainError as exc:
-                messages.error(request, f"{row}: {exc.message}")
-            except Workspace.DoesNotExist:
-                messages.error(request, f"{row}: it has been deleted.")
+        rows = rows.select_related("account__plan", "host", "namespace")
+        call_for_each(request, rows, lambda row: service(workspace=row, actor=staff_label(request)))
 
 
 @admin.register(Operation)

@@ -30,7 +30,7 @@ LAST = "last"
 
 
 def _key(workspace_id: str) -> str:
-    return redis_key(f"activity:{workspace_id}")
+    return redis_key(f"last-used:{workspace_id}")
 
 
 def record_use(workspace_id: str) -> None:

@@ -42,7 +42,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class AccountUsage:
     """What an account owns, and the part of it that runs."""
 
     owned: Amount
@@ -55,7 +55,7 @@ class AccountQuota:
     """Limits and use of an account. `reason`: the error code with which the smallest create would be refused."""
 
     plan: Plan
-    used: Usage
+    used: AccountUsage
     reason: str | None
 
     @property
@@ -121,7 +121,7 @@ def plan_running_pool(plan: Plan) -> Amount:
     return Amount(int(plan.running_cpus * 1000), plan.running_memory_mb, plan.running_disk_size_mb)
 
 
-def usage(account: Account) -> Usage:
+def account_usage(account: Account) -> AccountUsage:
     """One query over an index that covers it. Running workspaces count with their applied sizes."""
     owned, running = ~Q(status__in=OWNS_NOTHING), Q(status__in=USES_RUNNING_POOL)
     sums = {
@@ -131,7 +131,7 @@ def usage(account: Account) -> Usage:
     }
     counts = {"owned_count": Count("pk", filter=owned), "running_count": Count("pk", filter=running)}
     found = Workspace.objects.filter(account=account).order_by().aggregate(records=Count("pk"), **counts, **sums)
-    return Usage(owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"])
+    return AccountUsage(owned=_amount(found, "owned"), running=_amount(found, "running"), records=found["records"])
 
 
 def _amount(found: dict[str, Any], name: str) -> Amount:
@@ -143,7 +143,7 @@ def _amount(found: dict[str, Any], name: str) -> Amount:
     )
 
 
-def require_create_allowed(plan: Plan, used: Usage, wanted: Amount) -> None:
+def require_create_allowed(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
     """Raises ResourceNotAllowed, SandboxLimitReached, PoolLimitReached, RunningPoolReached; in this order."""
     require_plan_allows(plan, wanted)
     if used.records >= plan.max_workspaces:
@@ -160,12 +160,12 @@ def require_plan_allows(plan: Plan, wanted: Amount) -> None:
     _require_within(errors.ResourceNotAllowed, Amount(0, 0, 0, 0), wanted, plan_limits(plan))
 
 
-def require_owned_pool(plan: Plan, used: Usage, wanted: Amount) -> None:
+def require_owned_pool(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
     """Raises PoolLimitReached."""
     _require_within(errors.PoolLimitReached, used.owned, wanted, plan_pool(plan))
 
 
-def require_running_pool(plan: Plan, used: Usage, wanted: Amount) -> None:
+def require_running_pool(plan: Plan, used: AccountUsage, wanted: Amount) -> None:
     """Raises RunningPoolReached."""
     _require_within(errors.RunningPoolReached, used.running, wanted, plan_running_pool(plan))
 
@@ -214,11 +214,11 @@ def require_namespace_limits(namespace: Namespace, wanted: Amount, *, new: bool)
 
 def account_quota(account: Account) -> AccountQuota:
     """One query."""
-    used = usage(account)
+    used = account_usage(account)
     return AccountQuota(account.plan, used, _create_reason(account.plan, used))
 
 
-def _create_reason(plan: Plan, used: Usage) -> str | None:
+def _create_reason(plan: Plan, used: AccountUsage) -> str | None:
     try:
         require_create_allowed(plan, used, Amount(100, 128, 64))
     except DomainError as exc:

@@ -8,7 +8,7 @@ from vmbackend.models import Host
 from workspaces.host import console_log, engine, machine_info, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
-from workspaces.host.process import host_runtime, reconcile
+from workspaces.host.process import host_runtime, reconcile_rows_and_machines
 from workspaces.host.reconcile import operations
 from workspaces.host_rpc import reply
 
@@ -22,7 +22,7 @@ def run_operation(operation_id: str) -> None:
 @shared_task
 def reconcile_host() -> int:
     """On each host's queue, every minute."""
-    return reconcile(host_runtime())
+    return reconcile_rows_and_machines(host_runtime())
 
 
 @shared_task

@@ -17,7 +17,7 @@ from accounts.services import credential_used
 from common.attempts import AttemptLimits, FailureLimit, network_of
 from common.caller_places import remember_account
 from common.request_origin import request_origin
-from common.secrets_at_rest import keyed_hash, matches
+from common.secrets_at_rest import keyed_hash, matches_hash
 
 _NO_CREDENTIAL = keyed_hash("no credential")
 
@@ -60,7 +60,7 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
 def _by_secret(client_id: str, secret: str) -> Actor | None:
     credential = _credential(client_id=client_id) if "\0" not in client_id else None
     # Also compared for an unknown id: the response time must not reveal which ids exist.
-    if not matches(secret, credential.secret_hash if credential else _NO_CREDENTIAL) or credential is None:
+    if not matches_hash(secret, credential.secret_hash if credential else _NO_CREDENTIAL) or credential is None:
         return None
     credential_used(credential)
     return Actor(

@@ -12,10 +12,11 @@ from accounts.scopes import Scope
 from common.errors import Forbidden, Unauthorized
 
 RESOURCE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE, Scope.WORKSPACE})
+NAMESPACE_SCOPES = frozenset({Scope.ACCOUNT, Scope.NAMESPACE})
 ACCOUNT_ONLY = frozenset({Scope.ACCOUNT})
 
 
-def require(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool = True) -> Actor:
+def require_scope(actor: Actor | None, scopes: frozenset[Scope], *, tokens: bool = True) -> Actor:
     """The actor, if it may. Raises Unauthorized (no actor), Forbidden (wrong scope or kind of credential)."""
     if actor is None:
         raise Unauthorized
@@ -32,5 +33,5 @@ class ScopePermission(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         default = getattr(view, "scopes", RESOURCE_SCOPES)
         scopes = getattr(view, "action_scopes", {}).get(getattr(view, "action", ""), default)
-        require(cast(Actor | None, request.user), scopes, tokens=getattr(view, "allow_tokens", True))
+        require_scope(cast(Actor | None, request.user), scopes, tokens=getattr(view, "allow_tokens", True))
         return True

@@ -1,4 +1,4 @@
-"""The base of admin classes whose rows are written by services only."""
+"""The bases of admin classes: rows are written by services only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
@@ -48,6 +49,36 @@ class ServiceModelAdmin(ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return _shown_refusal(request, super().changelist_view, *args, **kwargs)
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Shows rows that no form may change: audit entries, ledgers, what only services write."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+def staff_label(request: HttpRequest) -> str:
+    """The actor of an audit entry for what staff do in the admin."""
+    return f"staff {request.user}"
+
+
+def call_for_each(request: HttpRequest, rows: QuerySet[Any], service: Callable[[Any], Any]) -> None:
+    """An action's work: call the service for each chosen row. What it refuses is shown; other rows are done all the
+    same."""
+    for row in rows:
+        try:
+            service(row)
+        except DomainError as exc:
+            messages.error(request, f"{row}: {exc.message}")
+        except ObjectDoesNotExist:
+            messages.error(request, f"{row}: it has been deleted.")
 
 
 def _shown_refusal(request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

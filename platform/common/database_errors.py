@@ -7,22 +7,27 @@ from __future__ import annotations
 
 import sqlite3
 
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 
 # SQLite reports programming errors (no such table, bad syntax) as operational ones, under this generic code.
 _GENERIC = sqlite3.SQLITE_ERROR
 _CODE_MASK = 0xFF  # the low byte of an extended result code is the primary one
+# PostgreSQL's code of a write to a server that only reads: a standby, until a fail-over is complete.
+_READ_ONLY = "25006"
 
 
 def is_database_unavailable(exc: BaseException) -> bool:
     """Whether a query or a commit failed for a reason that lies with the database, not with the request.
 
     On SQLite: disk full, I/O error, locked for too long, cannot be opened or written. On PostgreSQL every operational
-    error: no connection, the classes 53 (a full disk among them), 57P and 58, deadlocks. A transaction that failed so
-    was rolled back; only a connection that was lost during COMMIT leaves open whether it was.
+    error: no connection, the classes 53 (a full disk among them), 57P and 58, deadlocks; and a server that only reads.
+    A transaction that failed so was rolled back; only a connection that was lost during COMMIT leaves open whether it
+    was.
     """
     if isinstance(exc, InterfaceError):
         return True  # the connection was closed by the server
+    if isinstance(exc, InternalError):
+        return getattr(exc.__cause__, "sqlstate", None) == _READ_ONLY
     if not isinstance(exc, OperationalError):
         return False
     cause = exc.__cause__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -38,6 +39,15 @@ class StrictFloat(serializers.FloatField):
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")
         return super().to_internal_value(data)
+
+
+class StrictDecimal(serializers.DecimalField):
+    """A JSON number as a Decimal, for amounts that must stay exact."""
+
+    def to_internal_value(self, data: Any) -> Decimal:
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            self.fail("invalid")
+        return super().to_internal_value(repr(data))
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "examples": ["30m", "1h"]}, {"type": "number"}]})

@@ -4,17 +4,20 @@
 |---|---|---|
 | `PagePagination` | `page`, `limit` | `total`, `page`, `limit` at the top level |
 | `OffsetPagination` | `limit`, `offset` | `pagination{total, limit, offset}` |
-| `PageCountPagination` | `page`, `limit` | `pagination{page, limit, total, totalPages, hasMore}` |
+| `RowsPagination` | `limit`, `offset` | nothing; the rows are not counted |
+| `PageCountPagination` | `page`, `limit` | inside `data`: `pagination{page, limit, total, totalPages, hasMore}` |
 
 A value out of range is a validation_error that names the parameter, never clamped; a page behind the last one is empty.
-A view sets `pagination_class` and, on a subclass, `results_field` (the name of the list) and the limits.
+A view sets `pagination_class` and, on a subclass, `results_field` (the name of the list), `container` and the limits.
+What else stands beside the rows (sums, defaults) is given to `get_paginated_response` by name and described in
+`beside_schema`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 from rest_framework.pagination import BasePagination
@@ -44,6 +47,10 @@ class _Pagination(BasePagination):
     """`paginate_queryset` costs one COUNT and one SELECT."""
 
     results_field = "data"
+    # The object that holds the rows and what stands beside them; empty: the response's top level.
+    container = ""
+    # JSON schemas of the fields that the view gives to `get_paginated_response`.
+    beside_schema: ClassVar[dict[str, Any]] = {}
     default_limit = 20
     max_limit = 100
     # The parameter that says where the page begins, its lowest value and its highest.
@@ -88,12 +95,14 @@ class _Pagination(BasePagination):
         """Its JSON schema."""
         raise NotImplementedError
 
-    def get_paginated_response(self, data: Sequence[Any]) -> Response:
-        return ok(**{self.results_field: data}, **self.page_fields())
+    def get_paginated_response(self, data: Sequence[Any], **beside: Any) -> Response:
+        fields = {self.results_field: data, **beside, **self.page_fields()}
+        return ok(**{self.container: fields}) if self.container else ok(**fields)
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        properties = {"success": {"type": "boolean"}, self.results_field: schema, **self.page_schema()}
-        return {"type": "object", "required": list(properties), "properties": properties}
+        fields = {self.results_field: schema, **self.beside_schema, **self.page_schema()}
+        inner = {self.container: _object(fields)} if self.container else fields
+        return _object({"success": {"type": "boolean"}, **inner})
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
         low, high = self.start_range
@@ -136,8 +145,24 @@ class OffsetPagination(_Pagination):
         return {"pagination": {"type": "object", "properties": _integers("total", "limit", "offset")}}
 
 
+class RowsPagination(OffsetPagination):
+    """`{success, data[]}`, as the activity of a namespace. Costs one SELECT."""
+
+    def count_rows(self, queryset: Any, request: Request) -> int:
+        return 0
+
+    def page_fields(self) -> dict[str, Any]:
+        return {}
+
+    def page_schema(self) -> dict[str, Any]:
+        return {}
+
+
 class PageCountPagination(_Pagination):
-    """`{success, data[], pagination{page, limit, total, totalPages, hasMore}}`, as lists of the CDN."""
+    """`{success, data{<rows>[], pagination{page, limit, total, totalPages, hasMore}}}`, as lists of the CDN."""
+
+    container = "data"
+    results_field = "files"
 
     def page_fields(self) -> dict[str, Any]:
         pages = -(-self.total // self.limit)
@@ -147,6 +172,10 @@ class PageCountPagination(_Pagination):
     def page_schema(self) -> dict[str, Any]:
         numbers = _integers("page", "limit", "total", "totalPages")
         return {"pagination": {"type": "object", "properties": {**numbers, "hasMore": {"type": "boolean"}}}}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}
 
 
 def _integers(*names: str) -> dict[str, Any]:

@@ -22,6 +22,9 @@ class RequestOrigin:
     user_agent: str = ""
 
 
+NO_ORIGIN = RequestOrigin()
+
+
 def request_origin(request: HttpRequest) -> RequestOrigin:
     """The origin of a request that came through the edge. DRF's requests pass their `_request` through as well.
 

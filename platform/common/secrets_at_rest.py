@@ -25,7 +25,7 @@ def keyed_hash(secret: str, key: str | None = None) -> str:
     return hmac.new((key or settings.SECRET_KEY).encode(), secret.encode(), hashlib.sha256).hexdigest()
 
 
-def matches(secret: str, stored_hash: str) -> bool:
+def matches_hash(secret: str, stored_hash: str) -> bool:
     """Whether a secret has this keyed hash, under the present key or one that it replaced; in constant time."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     return any(hmac.compare_digest(keyed_hash(secret, key), stored_hash) for key in keys)

@@ -1,8 +1,12 @@
 """Throttles for routes with a documented rate: exact counts in Redis, shared by all processes.
 
-A subclass of `RedisThrottle` names its scope, limit and window; a view lists it in `throttle_classes`. A request beyond
-the limit gets `rate_limited` 429 with Retry-After. With `headers = True` every response, errors included, carries
-X-RateLimit-Limit, -Remaining and -Reset; the view then inherits `RateLimitHeadersMixin`.
+A subclass of `RedisThrottle` names its scope, limit and window; a view lists it in `throttle_classes`. `DayThrottle`
+counts until the UTC day ends. A request beyond the limit gets 429 with Retry-After: `rate_limited`, or the class's own
+`error`. The throttles of a view count in their order; one that refuses keeps those after it from counting.
+
+A view that inherits `RateLimitMixin` gives requests back whose response has one of the throttle's `uncounted` statuses
+(a failure that is not the caller's), and, with `headers = True`, shows X-RateLimit-Limit, -Remaining and -Reset in each
+response from the throttle on, errors included.
 
 While Redis does not answer, a throttle fails open by default: an outage of Redis must not take routes down whose own
 work needs none. `fail_open = False` is for limits that protect money or other people (paid model calls, sending
@@ -15,7 +19,7 @@ import logging
 import math
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from redis import RedisError
@@ -23,6 +27,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
+from common.errors import DomainError, RateLimited
 from common.redis import redis_client, redis_key
 from common.request_origin import request_origin
 
@@ -36,6 +41,8 @@ local now = redis.call('TIME')
 local at = now[1] * 1000000 + now[2]
 local window = tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', at - window)
+-- Of before the clock was set back: they would count for as long as it was.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. string.format('%d', at), '+inf')
 local used = redis.call('ZCARD', KEYS[1])
 local accepted = 0
 if used < tonumber(ARGV[1]) then
@@ -84,6 +91,10 @@ class RedisThrottle(BaseThrottle):
     window_seconds: ClassVar[int]
     headers: ClassVar[bool] = False
     fail_open: ClassVar[bool] = True
+    # A 429 of the specification with a code of its own.
+    error: ClassVar[type[DomainError]] = RateLimited
+    # Statuses of responses that do not count; for views with RateLimitMixin.
+    uncounted: ClassVar[frozenset[int]] = frozenset()
 
     state: RateState | None = None
 
@@ -99,29 +110,71 @@ class RedisThrottle(BaseThrottle):
         return self.limit
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        name, limit = f"{self.scope}:{self.identity(request, view)}", self.limit_of(request)
+        """Raises the class's `error` where the request is one too many."""
+        self.name, self.member = self.window_name(self.identity(request, view)), secrets.token_hex(8)
         try:
-            self.state = count_request(name, limit=limit, window_seconds=self.window_seconds)
+            self.state = self.count(self.limit_of(request))
         except RedisError as exc:
             logger.warning("throttle %s: %s", self.scope, exc)
-            return self.fail_open
-        if self.headers:
-            request._request.rate_state = self.state  # type: ignore[attr-defined]
-        return self.state.accepted
+            if self.fail_open:
+                return True
+        else:
+            request._request.throttles = [*_throttles(request), self]  # type: ignore[attr-defined]
+            if self.state.accepted:
+                return True
+        raise self.error(headers={"Retry-After": str(math.ceil(self.wait()))})
+
+    def window_name(self, identity: str) -> str:
+        """The name of the window in which requests of `identity` are counted now."""
+        return f"{self.scope}:{identity}"
+
+    def count(self, limit: int) -> RateState:
+        """Count one request. Raises redis.RedisError."""
+        return count_request(self.name, limit=limit, window_seconds=self.window_seconds, member=self.member)
+
+    def give_back(self) -> None:
+        """The request does not count after all. Where Redis does not answer it stays counted."""
+        if self.state is None or not self.state.accepted:
+            return
+        try:
+            uncount_request(self.name, self.member)
+        except RedisError as exc:
+            logger.warning("throttle %s: %s", self.scope, exc)
+        else:
+            self.state = replace(self.state, remaining=self.state.remaining + 1)
 
     def wait(self) -> float:
         """Seconds for Retry-After, at least one."""
         return math.ceil(max(self.state.reset_seconds, 1)) if self.state else OUTAGE_RETRY_SECONDS
 
 
-class RateLimitHeadersMixin:
-    """For views of throttles with `headers`: adds X-RateLimit-* to every response, errors included."""
+class DayThrottle(RedisThrottle):
+    """`limit` requests from 00:00 to 24:00 UTC, for each account and `scope`."""
+
+    window_seconds = 86400
+
+    def window_name(self, identity: str) -> str:
+        return f"{super().window_name(identity)}:{int(time.time()) // 86400}"
+
+    def count(self, limit: int) -> RateState:
+        return replace(super().count(limit), reset_seconds=86400 - time.time() % 86400)
+
+
+class RateLimitMixin:
+    """For views of throttles with `uncounted` or `headers`. Not for asynchronous views: giving back waits for Redis."""
 
     def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
         finished = super().finalize_response(request, response, *args, **kwargs)  # type: ignore[misc]
-        state: RateState | None = getattr(request._request, "rate_state", None)
-        if state is not None:
-            finished["X-RateLimit-Limit"] = str(state.limit)
-            finished["X-RateLimit-Remaining"] = str(state.remaining)
-            finished["X-RateLimit-Reset"] = str(math.ceil(time.time() + state.reset_seconds))
+        for throttle in _throttles(request):
+            if finished.status_code in throttle.uncounted:
+                throttle.give_back()
+            if throttle.headers and throttle.state is not None:
+                finished["X-RateLimit-Limit"] = str(throttle.state.limit)
+                finished["X-RateLimit-Remaining"] = str(throttle.state.remaining)
+                finished["X-RateLimit-Reset"] = str(math.ceil(time.time() + throttle.state.reset_seconds))
         return finished
+
+
+def _throttles(request: Request) -> list[RedisThrottle]:
+    """Those that have counted this request."""
+    return getattr(request._request, "throttles", [])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from config.app_list import app_modules
-from config.env import load
+from celery import schedules
 
-_env = load()
+from config.app_list import app_modules
+from config.env import load_settings
+
+_env = load_settings()
 
 
 def _celery_url(url: str) -> str:
@@ -48,8 +51,23 @@ timezone = "UTC"
 # due at once, and no periodic task minds to run early.
 beat_scheduler = "celery.beat:Scheduler"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_BEGIN = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+
+
+def _steady_now() -> datetime:
+    """The time as no correction of the host's clock changes it.
+
+    By the clock itself a correction of an hour backwards would keep every task from being sent for an hour.
+    """
+    return _BEGIN + timedelta(seconds=time.monotonic())
+
+
+def _every(seconds: float) -> schedules.schedule:
+    return schedules.schedule(timedelta(seconds=seconds), nowfun=_steady_now)
+
+
 beat_schedule: dict[str, dict[str, Any]] = {
-    name: {"last_run_at": _NEVER, **entry}
+    name: {"last_run_at": _NEVER, **entry, "schedule": _every(entry["schedule"])}
     for app in app_modules("periodic_tasks")
     for name, entry in app.schedule(_env).items()
 }

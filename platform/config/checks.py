@@ -34,9 +34,11 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
         found.append(Error("PLATFORM_SUBNET must be a private network of /28 or larger.", id="platform.E003"))
     if settings.REDIS_URL.startswith("unix://") and len(settings.REDIS_URL) - len("unix://") > SOCKET_PATH_MAX:
         found.append(Error("The Redis socket's path is too long.", hint="Shorten PLATFORM_STATE.", id="platform.E004"))
-    if not settings.BASE_URL.startswith(("http://", "https://")):
-        found.append(Error("PLATFORM_BASE_URL must begin with http:// or https://.", id="platform.E005"))
     base, public = urlsplit(settings.BASE_URL).hostname or "", PublicAddress.of(env.public_url)
+    if not settings.BASE_URL.startswith(("http://", "https://")) or not base:
+        found.append(Error("PLATFORM_BASE_URL must be http:// or https:// and a name.", id="platform.E005"))
+    if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
+        found.append(Error("PLATFORM_REDIS_URL must begin with unix://, redis:// or rediss://.", id="platform.E008"))
     if base.endswith(public.suffix):
         found.append(
             Error(

@@ -8,6 +8,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+# Until a failed attempt to connect is given up; the next query begins another one. The pool doubles the wait between
+# attempts, and queries would wait for the next of them as long as the server had been away, up to these seconds.
+RECONNECT_SECONDS = 2.0
+
 
 def database(url: str, *, persistent: bool) -> dict[str, Any]:
     """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`.
@@ -15,11 +19,14 @@ def database(url: str, *, persistent: bool) -> dict[str, Any]:
     `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `persistent`: this process keeps its threads, and
     so their SQLite connections; elsewhere threads come and go.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return sqlite(Path(unquote(parts.path)), persistent=persistent)
-    if parts.scheme in ("postgres", "postgresql"):
-        return _postgresql(url)
+    try:
+        parts = urlsplit(url)
+        if parts.scheme == "sqlite" and len(parts.path) > 1:
+            return sqlite(Path(unquote(parts.path)), persistent=persistent)
+        if parts.scheme in ("postgres", "postgresql"):
+            return _postgresql(url)
+    except ValueError as error:  # of the port, the size of the pool
+        raise ImproperlyConfigured(f"PLATFORM_DATABASE_URL: {error}") from error
     raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use sqlite:///PATH or postgresql://...")
 
 
@@ -53,7 +60,12 @@ def _postgresql(url: str) -> dict[str, Any]:
         # A pool instead of persistent connections, which leak under ASGI (docs/decisions.md).
         "CONN_MAX_AGE": 0,
         "OPTIONS": {
-            "pool": {"min_size": 1, "max_size": int(query.pop("pool_size", 20)), "timeout": 10},
+            "pool": {
+                "min_size": 1,
+                "max_size": int(query.pop("pool_size", 20)),
+                "timeout": 10,
+                "reconnect_timeout": RECONNECT_SECONDS,
+            },
             **query,
         },
     }

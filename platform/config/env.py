@@ -38,7 +38,18 @@ RENAMED = {
     "leftover_removals_per_hour": "orphan_removals_per_hour",
 }
 _LOOPBACK = "127.0.0.1"
-_WILDCARDS = {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
+_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+# Upper bounds: far above what is of use, and below what the arithmetic of times, of limits and of columns can hold.
+_YEAR = 366 * 86400
+_MANY = 100_000
+_EXBIBYTE_MB = 1 << 40
+# Empty, they would be the current folder, every address of the host, no name at all.
+_EMPTY_IS_UNSET = frozenset(
+    {
+        *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
+        *("bind", "base_url", "public_url", "database_url", "redis_url", "libvirt_uri", "host_name", "default_image"),
+    }
+)
 
 
 def variable(field: str) -> str:
@@ -64,7 +75,7 @@ def _host_name(_: dict[str, Any]) -> str:
 
 def _base_url(data: dict[str, Any]) -> str:
     name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
-    return f"http://{name}:{data['port']}"
+    return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -109,15 +120,15 @@ class Env(BaseModel):
     faults: Path | None = None
 
     # How much each process does at once
-    api_workers: int = Field(default=2, ge=1)
-    api_threads: int = Field(default=160, ge=2)
-    api_waiters: int = Field(default=24, ge=1)
-    worker_processes: int = Field(default=2, ge=1)
-    vmhost_threads: int = Field(default=32, ge=1)
-    streams_max: int = Field(default=4000, ge=1)
-    streams_per_account: int = Field(default=1000, ge=1)
-    commands_max: int = Field(default=512, ge=1)
-    commands_per_account: int = Field(default=256, ge=1)
+    api_workers: int = Field(default=2, ge=1, le=1024)
+    api_threads: int = Field(default=160, ge=2, le=4096)
+    api_waiters: int = Field(default=24, ge=1, le=4096)
+    worker_processes: int = Field(default=2, ge=1, le=1024)
+    vmhost_threads: int = Field(default=32, ge=1, le=4096)
+    streams_max: int = Field(default=4000, ge=1, le=_MANY)
+    streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
+    commands_max: int = Field(default=512, ge=1, le=_MANY)
+    commands_per_account: int = Field(default=256, ge=1, le=_MANY)
 
     # The host that this machine is
     host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
@@ -140,8 +151,8 @@ class Env(BaseModel):
     cache_dir: AbsolutePath = _derived("`STATE/cache`", lambda data: data["state"] / "cache")
     kit_dir: AbsolutePath = _derived("`CACHE_DIR/kit`", lambda data: data["cache_dir"] / "kit")
     images_dir: AbsolutePath = _derived("`CACHE_DIR/images`", lambda data: data["cache_dir"] / "images")
-    memory_reserve_mb: int = Field(default=512, ge=0)
-    disk_reserve_mb: int = Field(default=1024, ge=0)
+    memory_reserve_mb: int = Field(default=512, ge=0, le=_EXBIBYTE_MB)
+    disk_reserve_mb: int = Field(default=1024, ge=0, le=_EXBIBYTE_MB)
     memory_overcommit: float = Field(default=1.0, gt=0, le=16)
     stop_vms_on_down: bool = False
 
@@ -150,31 +161,31 @@ class Env(BaseModel):
     registry_auth_file: Path | None = None
     insecure_registries: CommaSeparated = ()
     private_registries: CommaSeparated = ()
-    image_max_mb: int = Field(default=20 * 1024, ge=1)
-    image_cache_mb: int = Field(default=50 * 1024, ge=1)
-    image_pull_seconds: int = Field(default=900, ge=1)
+    image_max_mb: int = Field(default=20 * 1024, ge=1, le=_EXBIBYTE_MB)
+    image_cache_mb: int = Field(default=50 * 1024, ge=1, le=_EXBIBYTE_MB)
+    image_pull_seconds: int = Field(default=900, ge=1, le=_YEAR)
 
     # Deadlines of operations
-    create_seconds: int = Field(default=1800, ge=10)
-    power_seconds: int = Field(default=300, ge=5)
-    ready_seconds: int = Field(default=180, ge=5)
-    retry_seconds: float = Field(default=2.0, ge=0)
-    stop_grace_seconds: int = Field(default=20, ge=0)
-    reconcile_seconds: int = Field(default=60, ge=1)
-    orphan_grace_seconds: int = Field(default=120, ge=0)
-    orphan_removals_per_hour: int = Field(default=100, ge=0)
+    create_seconds: int = Field(default=1800, ge=10, le=_YEAR)
+    power_seconds: int = Field(default=300, ge=5, le=_YEAR)
+    ready_seconds: int = Field(default=180, ge=5, le=_YEAR)
+    retry_seconds: float = Field(default=2.0, ge=0, le=_YEAR)
+    stop_grace_seconds: int = Field(default=20, ge=0, le=_YEAR)
+    reconcile_seconds: int = Field(default=60, ge=1, le=_YEAR)
+    orphan_grace_seconds: int = Field(default=120, ge=0, le=_YEAR)
+    orphan_removals_per_hour: int = Field(default=100, ge=0, le=_MANY)
 
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
 
     # Guessing
-    login_attempts: int = Field(default=10, ge=1)
-    secret_failures: int = Field(default=100, ge=1)
+    login_attempts: int = Field(default=10, ge=1, le=_MANY)
+    secret_failures: int = Field(default=100, ge=1, le=1 << 31)
 
     # Bodies of requests
-    body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024)
-    file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
-    file_stream_limit_bytes: int = Field(default=16 * 1024**3, ge=1024)
+    body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024, le=1 << 40)
+    file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, le=1 << 40)
+    file_stream_limit_bytes: int = Field(default=16 * 1024**3, ge=1024, le=1 << 60)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
@@ -211,11 +222,16 @@ class Env(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_addresses_are_unset(cls, values: Any) -> Any:
+    def _empty_values_are_unset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        addresses = {"database_url", "redis_url", "libvirt_uri", "faults"}
-        return {name: value for name, value in values.items() if value != "" or name not in addresses}
+        return {name: value for name, value in values.items() if value != "" or name not in _EMPTY_IS_UNSET}
+
+    @field_validator("base_url")
+    @classmethod
+    def _readable_address(cls, value: str) -> str:
+        urlsplit(value).port  # noqa: B018 - raises ValueError
+        return value
 
     @field_validator("public_url")
     @classmethod
@@ -239,6 +255,6 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def load() -> Env:
+def load_settings() -> Env:
     """The settings of this process. Raises ImproperlyConfigured as `Env.from_environment`."""
     return Env.from_environment(os.environ)

@@ -8,9 +8,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.app_list import APPS, app_modules
 from config.database import database
-from config.env import load
+from config.env import load_settings
 
-ENV = load()
+ENV = load_settings()
 ROOT = Path(__file__).resolve().parent.parent.parent
 STATE = ENV.state
 

@@ -12,7 +12,7 @@ from config.env import Env
 from supervise import commands
 from supervise.files import UMASK
 from supervise.instance import Instance, InstanceError, load_instance
-from supervise.prepare import build_default_image, build_guest_kernel, build_guest_kit, prepare
+from supervise.prepare import build_default_image, build_guest_kernel, build_guest_kit, prepare_instance
 
 COMMANDS: dict[str, Callable[[Instance], int]] = {
     "run": commands.run,
@@ -24,7 +24,7 @@ COMMANDS: dict[str, Callable[[Instance], int]] = {
     "clean": commands.clean,
 }
 STEPS: dict[str, Callable[[Instance, Env], None]] = {
-    "prepare": prepare,
+    "prepare": prepare_instance,
     "kit": lambda _, settings: build_guest_kit(settings),
     "kernel": lambda _, settings: build_guest_kernel(settings),
     "image": lambda _, settings: build_default_image(settings),

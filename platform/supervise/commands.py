@@ -20,9 +20,9 @@ from supervise.demo import DemoError, first_workspace, run_command, show_summary
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.logs import followed
-from supervise.prepare import prepare
+from supervise.prepare import prepare_instance
 from supervise.processes import processes
-from supervise.removal import remove
+from supervise.removal import remove_instance
 
 READY_SECONDS = 120.0
 
@@ -36,11 +36,11 @@ def run(instance: Instance) -> int:
     settings = instance.settings()
     with _stoppable() as ignore_signals:
         try:
-            prepare(instance, settings)
-            with control.exclusive(instance):
+            prepare_instance(instance, settings)
+            with control.exclusive_control(instance):
                 if control.supervisor_pid(instance):
                     raise InstanceError("This instance runs already: `make logs` follows it, `make down` stops it.")
-                supervisor = control.start(instance, settings, tied=True)
+                supervisor = control.start_supervisord(instance, settings, tied=True)
         except Stopped:
             # A signal may arrive between the fork and the assignment above; `stop` finds what was started.
             ignore_signals()
@@ -58,38 +58,38 @@ def run(instance: Instance) -> int:
 def up(instance: Instance) -> int:
     """Everything in the background; returns when it serves. Idempotent."""
     settings = instance.settings()
-    prepare(instance, settings)
-    with control.exclusive(instance):
+    prepare_instance(instance, settings)
+    with control.exclusive_control(instance):
         if control.supervisor_pid(instance):
-            output.say("runs already")
+            output.print_message("runs already")
         else:
-            control.start(instance, settings, tied=False)
+            control.start_supervisord(instance, settings, tied=False)
     works = _demonstrate(instance, hint="`make logs` follows the logs, `make down` stops everything.")
     return 0 if works else 1
 
 
 def down(instance: Instance) -> int:
     """Stop every process of this instance. Machines keep running unless PLATFORM_STOP_VMS_ON_DOWN is set."""
-    output.say("stopped" if _stop(instance) else "was not running")
+    output.print_message("stopped" if _stop(instance) else "was not running")
     return 0
 
 
 def clean(instance: Instance) -> int:
     """Stop this instance and remove all of it from the host: machines, bridge, firewall, state folder."""
     _stop(instance)
-    remove(instance, output.say)
+    remove_instance(instance, output.print_message)
     return 0
 
 
 def print_status(instance: Instance) -> int:
     """One line for each process; exit code 3 where the instance does not run, 1 where a process is not running."""
-    rows = control.states(instance)
+    rows = control.process_states(instance)
     if not rows:
-        output.block(f"instance {instance.id} ({instance.state}) is down")
+        output.print_block(f"instance {instance.id} ({instance.state}) is down")
         return 3
-    output.block(f"instance {instance.id} ({instance.state}) at {instance.settings().base_url}")
+    output.print_block(f"instance {instance.id} ({instance.state}) at {instance.settings().base_url}")
     for row in rows:
-        output.block(f"  {row.name:<8} {row.state:<9} {row.description}")
+        output.print_block(f"  {row.name:<8} {row.state:<9} {row.description}")
     return 0 if all(row.state == "RUNNING" for row in rows) else 1
 
 
@@ -97,7 +97,7 @@ def follow_logs(instance: Instance) -> int:
     """The last lines of every log, then new ones as they come, until Ctrl-C."""
     with _stoppable():
         try:
-            with followed(_logs(instance, instance.settings()), output.line, tail_lines=20) as ended:
+            with followed(_logs(instance, instance.settings()), output.print_line, tail_lines=20) as ended:
                 ended.wait()
         except Stopped:
             return 0
@@ -110,7 +110,7 @@ def print_environment(instance: Instance) -> int:
     Without what a process derives from them: the paths of this instance must not become those of another one.
     """
     for key, value in sorted(instance.settings().variables(derived=False).items()):
-        output.block(f"export {key}={shlex.quote(value)}")
+        output.print_block(f"export {key}={shlex.quote(value)}")
     return 0
 
 
@@ -122,10 +122,10 @@ def manage(instance: Instance, arguments: list[str]) -> NoReturn:
 
 
 def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[bytes]) -> int:
-    with followed(_logs(instance, settings), output.line):
+    with followed(_logs(instance, settings), output.print_line):
         _demonstrate(instance, hint="Ctrl-C stops everything.")
         supervisor.wait()
-        output.say(f"supervisord ended with {supervisor.returncode}; see {instance.run_dir}/supervisord.log")
+        output.print_message(f"supervisord ended with {supervisor.returncode}; see {instance.run_dir}/supervisord.log")
         return 1
 
 
@@ -137,28 +137,28 @@ def _demonstrate(instance: Instance, hint: str) -> bool:
     """
     credentials = read_env_file(instance.credentials_file)
     if not wait_until_serving(credentials["BASE_URL"], READY_SECONDS):
-        waiting = [row.name for row in control.states(instance) if row.state != "RUNNING"]
+        waiting = [row.name for row in control.process_states(instance) if row.state != "RUNNING"]
         names = ", ".join(waiting) or "the API"
         raise InstanceError(f"{names} did not come up in {READY_SECONDS:.0f} s; see {instance.log_dir}.")
     workspace, works = None, False
     try:
         workspace = first_workspace(credentials, instance.state / "first-workspace")
         if workspace is None:
-            output.say("The first workspace was made before and is gone; it is not made again.")
+            output.print_message("The first workspace was made before and is gone; it is not made again.")
         else:
             run_command(credentials, workspace)
         works = True
     except DemoError as error:
         reason = str(error).rstrip(".")
-        output.say(f"The first workspace does not work yet: {reason}. `make doctor` checks the host.")
-    output.say(hint)
+        output.print_message(f"The first workspace does not work yet: {reason}. `make doctor` checks the host.")
+    output.print_message(hint)
     show_summary(credentials, workspace)
     return works
 
 
 def _stop(instance: Instance) -> bool:
-    with control.exclusive(instance):
-        return control.stop(instance, output.say)
+    with control.exclusive_control(instance):
+        return control.stop_instance(instance, output.print_message)
 
 
 def _logs(instance: Instance, settings: Env) -> list[Path]:

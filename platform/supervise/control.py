@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import select
@@ -43,7 +44,7 @@ class ProcessState:
 
 
 @contextmanager
-def exclusive(instance: Instance, what: str = "control") -> Iterator[None]:
+def exclusive_control(instance: Instance, what: str = "control") -> Iterator[None]:
     """Hold the instance's lock: one command at a time starts or stops it. Freed by the kernel if we die."""
     with (instance.run_dir / f"{what}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -59,7 +60,7 @@ def supervisor_pid(instance: Instance) -> int | None:
     return pid if environment_of(pid).get(MARKER) == instance.id and "supervisord" in _arguments(pid) else None
 
 
-def states(instance: Instance) -> list[ProcessState]:
+def process_states(instance: Instance) -> list[ProcessState]:
     """Every process of a running instance; an empty list where supervisord does not answer."""
     transport = SupervisorTransport(None, None, f"unix://{instance.run_dir}/supervisor.sock")
     proxy = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
@@ -79,8 +80,8 @@ def _caddyfile(instance: Instance, settings: Env) -> str:
         raise InstanceError(f"{variable('public_url')}: {error}") from error
 
 
-def start(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[bytes]:
-    """Start supervisord with every process of the instance; the caller holds `exclusive`.
+def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[bytes]:
+    """Start supervisord with every process of the instance; the caller holds `exclusive_control`.
 
     `tied`: supervisord gets SIGTERM when the calling thread dies, however it dies. Orphans of a killed supervisord are
     ended first. Raises InstanceError where the port is taken; then nothing was started.
@@ -107,8 +108,8 @@ def start(instance: Instance, settings: Env, *, tied: bool) -> subprocess.Popen[
         )
 
 
-def stop(instance: Instance, say: Callable[[str], None]) -> bool:
-    """Stop every process of this instance and nothing else; the caller holds `exclusive`.
+def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
+    """Stop every process of this instance and nothing else; the caller holds `exclusive_control`.
 
     Works in every state: all processes, some, a supervisord that does not answer, or orphans of a killed one. Returns
     whether anything ran.
@@ -144,27 +145,29 @@ def _wait_for_end(instance: Instance, descriptor: int, say: Callable[[str], None
     deadline, shown = time.monotonic() + STOP_SECONDS, ""
     # A pidfd turns readable when its process has ended, reaped or not.
     while time.monotonic() < deadline and not select.select([descriptor], [], [], 0.1)[0]:
-        stopping = ", ".join(row.name for row in states(instance) if row.state == "STOPPING")
+        stopping = ", ".join(row.name for row in process_states(instance) if row.state == "STOPPING")
         if stopping and stopping != shown:
             say(f"stopping {stopping}")
             shown = stopping
 
 
-def free_port(port: int, bind: str) -> bool:
-    """Whether nothing listens on `port` now."""
-    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+def _require_port(instance: Instance, settings: Env) -> None:
+    """Raises InstanceError where the edge could not listen now."""
+    family = socket.AF_INET6 if ":" in settings.bind else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((bind, port))
-        except OSError:
-            return False
-    return True
+            probe.bind((settings.bind, instance.port))
+        except OSError as error:
+            raise InstanceError(_listening_problem(instance.port, settings.bind, error)) from error
 
 
-def _require_port(instance: Instance, settings: Env) -> None:
-    if not free_port(instance.port, settings.bind):
-        raise InstanceError(f"Port {instance.port} is in use by another program; choose one with PORT=...")
+def _listening_problem(port: int, bind: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} is in use by another program; choose one with PORT=..."
+    if error.errno == errno.EACCES:
+        return f"Port {port} may not be opened by this user; choose one above 1023 with PORT=..."
+    return f"{variable('bind')}: {bind!r} is no address of this machine."
 
 
 def _die_with_parent() -> None:

@@ -9,25 +9,49 @@ from __future__ import annotations
 import io
 import json
 import secrets
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import django
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 
 from supervise.files import read_env_file, write_private
 from supervise.instance import Instance, load_instance
 
 ADMIN_USER = "admin"
+# The exit code where no database was looked at, because of settings; they are on stderr.
+INVALID_SETTINGS = 3
 
 
 def main() -> None:
     """Migrate, collect the static files, and make the credentials file agree with the database."""
-    django.setup()
+    try:
+        django.setup()
+    except ImproperlyConfigured as error:
+        _refuse_settings([str(error)])
+    require_fitting_settings()
     instance = load_instance()
     call_command("migrate", interactive=False, verbosity=0)
     _collect_static()
     _write_credentials(instance)
+
+
+def require_fitting_settings() -> None:
+    """End the process, with one line for each of the settings that contradict each other."""
+    from django.core.checks import ERROR
+
+    from config.checks import settings_fit_together
+
+    found = [message for message in settings_fit_together(None) if message.level >= ERROR]
+    if found:
+        _refuse_settings([" ".join(filter(None, (item.msg, item.hint))) for item in found])
+
+
+def _refuse_settings(lines: list[str]) -> NoReturn:
+    print("\n".join(lines), file=sys.stderr)  # noqa: T201
+    raise SystemExit(INVALID_SETTINGS)
 
 
 def _collect_static() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from supervise.files import write_private
-from supervise.output import block, progress_of, say
+from supervise.output import print_block, print_message, progress_of
 
 NAME = "first"
 WAIT_SECONDS = 600.0
@@ -57,9 +57,9 @@ def run_command(credentials: Mapping[str, str], workspace: Mapping[str, Any]) ->
     """Run `uname -a` in a workspace and print its output. Raises DemoError."""
     with _client(credentials) as client:
         result = _ok(_post(client, f"/workspace/{workspace['id']}/exec", {"cmd": ["uname", "-a"]}))
-    say(f"{NAME}$ uname -a")
+    print_message(f"{NAME}$ uname -a")
     for text in str(result.get("stdout", "")).splitlines():
-        say(text)
+        print_message(text)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None)
 
 
 def show_summary(credentials: Mapping[str, str], workspace: Mapping[str, Any] | None) -> None:
-    block(summary(credentials, workspace))
+    print_block(summary(credentials, workspace))
 
 
 def _find(client: httpx.Client) -> dict[str, Any] | None:
@@ -121,7 +121,7 @@ def _post(
 def _until_running(client: httpx.Client, workspace_id: str) -> dict[str, Any]:
     with progress_of("First workspace") as progress:
         workspace = _poll(client, workspace_id, progress)
-    say(f"First workspace: {workspace_id} runs")
+    print_message(f"First workspace: {workspace_id} runs")
     return workspace
 
 

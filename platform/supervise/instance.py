@@ -11,12 +11,10 @@ Settings reach the processes as `PLATFORM_*` environment variables. The caller's
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import secrets
-import stat
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,14 +24,13 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from config.env import Env, variable
-from supervise.files import read_env_file, restrict_files, restrict_modes, write_private, write_private_once
+from supervise.files import read_env_file, write_private, write_private_once
+from supervise.state_folder import CHOICES, foreign_content, instance_id_of, make_folders, path_as_made
 from supervise.subnets import SUBNETS, choose_subnet
 
 ROOT = Path(__file__).resolve().parents[2]
 # libvirt and QEMU make sockets about 45 characters below the state folder, and a socket's path may have 107 at most.
 SHORT_PATH_LIMIT = 48
-PRIVATE = ("run", "log", "static", "keys", "edge")
-TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 
 
 class InstanceError(Exception):
@@ -68,9 +65,9 @@ class Instance:
 
         Raises InstanceError with one line for each invalid setting.
         """
-        values = {variable("subnet"): str(self.subnet)}
-        values |= read_env_file(self.state / "settings.env") | read_env_file(self.state / "secrets.env")
-        values |= _of_the_caller(os.environ if environment is None else environment, self.id)
+        caller = os.environ if environment is None else environment
+        values = {variable("subnet"): str(self.subnet), **self._own_settings()}
+        values |= _without_empty_key(_of_the_caller(caller, self.id))
         values |= {
             variable("state"): str(self.state),
             variable("short_state"): str(self.short),
@@ -84,6 +81,17 @@ class Instance:
         except ImproperlyConfigured as error:
             raise InstanceError(str(error)) from error
 
+    def _own_settings(self) -> dict[str, str]:
+        """Of `settings.env` and `secrets.env`. Where the operator gives another key than the generated one, what that
+        one signed and encrypted stays valid.
+        """
+        generated = read_env_file(self.state / "secrets.env")
+        given = _without_empty_key(_read_settings(self.state))
+        key, former = variable("secret_key"), variable("secret_key_fallbacks")
+        if key in given and key in generated:
+            given[former] = f"{given.get(former, '')},{generated[key]}"
+        return generated | given
+
 
 def load_instance(state: str | Path | None = None, port: int | str | None = None) -> Instance:
     """The instance of a state folder; makes the folder, its secrets and its lasting choices where they are missing.
@@ -92,7 +100,7 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
     Safe to call at any time, also while the instance runs. Raises InstanceError.
     """
     folder = _state_folder(state or os.environ.get("STATE") or os.environ.get(variable("state")) or ROOT / "var")
-    instance_id = hashlib.sha256(str(folder).encode()).hexdigest()[:6]
+    instance_id = instance_id_of(folder)
     number = _port(port or _given_port(folder, instance_id) or Env.model_fields["port"].default)
     _make_folders(folder)
     choices = _lasting_choices(folder, instance_id)
@@ -105,11 +113,7 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
 def _given_port(folder: Path, instance_id: str) -> str | None:
     """The port as make passes it, else as the caller's environment or the instance's settings have it."""
     key = variable("port")
-    return (
-        os.environ.get("PORT")
-        or _of_the_caller(os.environ, instance_id).get(key)
-        or read_env_file(folder / "settings.env").get(key)
-    )
+    return os.environ.get("PORT") or _of_the_caller(os.environ, instance_id).get(key) or _read_settings(folder).get(key)
 
 
 def _of_the_caller(environment: Mapping[str, str], instance_id: str) -> dict[str, str]:
@@ -130,42 +134,46 @@ def _state_folder(given: str | Path) -> Path:
     # The path goes into make, supervisor, Caddy and libvirt configuration, each with quoting rules of its own.
     if not re.fullmatch(r"[\w./@+,=-]+", str(folder), re.ASCII):
         raise InstanceError(f"STATE may hold letters, digits and . / @ + , = _ - only, not {str(folder)!r}.")
-    return folder
+    try:
+        return path_as_made(folder)
+    except (OSError, RuntimeError) as error:  # links that lead to themselves
+        raise InstanceError(f"The state folder {folder} cannot be reached: {error}.") from error
+
+
+def _without_empty_key(values: dict[str, str]) -> dict[str, str]:
+    """An empty key is none: the generated one stays, instead of one that everybody knows."""
+    return {name: value for name, value in values.items() if value or name != variable("secret_key")}
+
+
+def _read_settings(folder: Path) -> dict[str, str]:
+    path = folder / "settings.env"
+    try:
+        return read_env_file(path)
+    except (OSError, ValueError) as error:
+        raise InstanceError(f"{path} cannot be read: {error}.") from error
 
 
 def _make_folders(folder: Path) -> None:
+    """`STATE=/var` is `./var` without its dot: a folder with other content is left as it is. Raises InstanceError."""
     try:
-        for parent in reversed(folder.parents):
-            if not parent.exists():
-                parent.mkdir()
-                parent.chmod(0o755)
-        folder.mkdir(exist_ok=True)
-        for name in ("run", "log", "static", "cache"):
-            (folder / name).mkdir(exist_ok=True)
-        _set_modes(folder)
+        # The checkout's own `var`, the default, is meant whatever else was put there.
+        foreign = foreign_content(folder) if folder != ROOT / "var" else None
+        if foreign is None:
+            make_folders(folder)
     except OSError as error:
         raise InstanceError(f"The state folder {folder} cannot be made: {error.strerror}.") from error
-
-
-def _set_modes(folder: Path) -> None:
-    """The owner's alone, also in a folder of an earlier version: secrets, the database, logs, sockets.
-
-    Traversed, not listed, by others: the way to a machine's own folder, its kernel and its image. Each machine's
-    process has a user of its own.
-    """
-    for name in PRIVATE:
-        restrict_modes(folder / name)
-    restrict_files(folder)
-    for path in (folder, *(folder / name for name in TRAVERSED)):
-        # A sticky folder (/tmp) belongs to more than this instance.
-        if path.is_dir() and not path.stat().st_mode & stat.S_ISVTX:
-            path.chmod(0o711)
+    if foreign is not None:
+        raise InstanceError(
+            f"{folder} holds {foreign!r}, which is no part of an instance: name another STATE, or an empty folder."
+        )
 
 
 def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
-    path = folder / "instance.json"
+    path = folder / CHOICES
     try:
         choices: dict[str, str] = json.loads(path.read_text())
+        if not isinstance(choices, dict):
+            raise ValueError("it holds no object")
     except FileNotFoundError:
         choices = {}
     except (OSError, ValueError) as error:
@@ -176,7 +184,8 @@ def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
     subnet = choose_subnet(int(instance_id, 16))
     if subnet is None:
         raise InstanceError(f"Every subnet of {SUBNETS} overlaps a route of this host; set {variable('subnet')}.")
-    choices = {"id": instance_id, "short": _short_path(folder, instance_id), "subnet": str(subnet)}
+    short = _short_path(folder, instance_id)
+    choices = {"id": instance_id, "state": str(folder), "short": short, "subnet": str(subnet)}
     write_private(path, json.dumps(choices, indent=2) + "\n")
     return choices
 

@@ -26,7 +26,7 @@ _WIDTH = 8
 _lock = threading.Lock()
 
 
-def line(prefix: str, text: str) -> None:
+def print_line(prefix: str, text: str) -> None:
     """One line with an aligned prefix; lines of different threads never mix."""
     mark = f"{prefix:<{_WIDTH}} |"
     if sys.stdout.isatty():
@@ -34,12 +34,12 @@ def line(prefix: str, text: str) -> None:
     _write(f"{mark} {text}\n")
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """One line of the command's own."""
-    line("platform", text)
+    print_line("platform", text)
 
 
-def block(text: str) -> None:
+def print_block(text: str) -> None:
     """Several lines at once, with nothing in between."""
     _write(text if text.endswith("\n") else text + "\n")
 
@@ -52,10 +52,10 @@ def progress_of(title: str) -> Iterator[Callable[[int, str], None]]:
     """
     started = time.monotonic()
     console = Console() if sys.stdout.isatty() else None
-    with show_progress(say, console) as begin:
+    with show_progress(print_message, console) as begin:
         yield begin(title)
     seconds = time.monotonic() - started
-    say(f"{title}: ready" + (f" ({seconds:.1f} s)" if seconds >= 1 else ""))
+    print_message(f"{title}: ready" + (f" ({seconds:.1f} s)" if seconds >= 1 else ""))
 
 
 def _write(text: str) -> None:

@@ -9,18 +9,19 @@ from contextlib import contextmanager
 
 from config.env import Env
 from supervise.configuration import process_environment
-from supervise.control import exclusive
+from supervise.control import exclusive_control
+from supervise.database import INVALID_SETTINGS
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.output import progress_of
 from vmbackend.errors import BackendError
 
 
-def prepare(instance: Instance, settings: Env) -> None:
+def prepare_instance(instance: Instance, settings: Env) -> None:
     """Make what is missing; a second call takes about a second.
 
     Raises InstanceError with what to do about it. If it dies half way, the next call goes on from there.
     """
-    with exclusive(instance, "prepare"):
+    with exclusive_control(instance, "prepare"):
         if settings.vm_backend == "libvirt":
             build_guest_kit(settings)
             build_default_image(settings)
@@ -71,5 +72,7 @@ def _prepare_database(instance: Instance, settings: Env) -> None:
     command = [sys.executable, "-m", "supervise.database"]
     with progress_of("Database"):
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode == INVALID_SETTINGS:
+            raise InstanceError(done.stderr.rstrip())
         if done.returncode != 0:
             raise InstanceError(f"The database could not be prepared:\n{done.stdout}{done.stderr}")

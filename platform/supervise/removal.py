@@ -10,10 +10,11 @@ from pathlib import Path
 
 from supervise.instance import Instance
 from supervise.orphans import end_matching
+from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
 
 
-def remove(instance: Instance, say: Callable[[str], None]) -> None:
+def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
     """End this instance's machines, remove its links and firewall tables, then its state folder.
 
     Idempotent: a second call finishes a first one that failed.
@@ -30,8 +31,26 @@ def remove(instance: Instance, say: Callable[[str], None]) -> None:
     unmount_all(instance.id)
     if instance.short != instance.state:
         instance.short.unlink(missing_ok=True)
-    shutil.rmtree(instance.state)
+    _remove_folder(instance.state)
     say(f"removed {instance.state}")
+
+
+def _remove_folder(state: Path) -> None:
+    """Last what says that it is a state folder, so that a second call goes on. Of a shared one its own parts alone, of
+    a link what it leads to; a mount point stays, empty.
+    """
+    shared = is_shared(state)
+    for entry in sorted(state.iterdir(), key=lambda entry: entry.name == CHOICES):
+        if shared and entry.name not in PARTS:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    if not shared and not state.is_mount():
+        state.resolve().rmdir()
+        if state.is_symlink():
+            state.unlink()
 
 
 def _is_machine_of(pid: int, instance: Instance) -> bool:

@@ -15,7 +15,6 @@ ROUTES = [
     Route("DELETE", "credentials/{credential_id}", scopes=frozenset({ACCOUNT}), tokens=False),
     Route("POST", "credentials/{credential_id}/rotate", scopes=frozenset({ACCOUNT}), tokens=False),
 ]
-FIELDS = ["scope", "workspaceId", "label"]
 
 
 def make_rows(owner: Caller) -> dict[str, Credential]:

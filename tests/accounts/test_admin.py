@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth import get_user_model
 from django.test import Client
+from django.utils import timezone
 
 from accounts import services
 from accounts.models import Account, Credential, Plan
-from common.admin import ServiceModelAdmin
-from credits.models import Rate
+from common.admin import ReadOnlyAdmin
+from config.app_list import APPS
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.workspaces.rows import make_host
+from vmbackend.admin import HostAdmin
+from vmbackend.models import Host
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def staff() -> Client:
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
-    return client
-
-
-@pytest.mark.parametrize("model", [Plan, Account, Credential, Namespace, Rate])
+@pytest.mark.parametrize("model", [model for model in admin.site._registry if model._meta.app_label in APPS])
 def test_no_admin_saves_or_deletes_a_row_itself(model: type) -> None:
-    one = admin.site._registry[model]
-    assert isinstance(one, ServiceModelAdmin)
-    source = inspect.getsource(type(one))
+    one = type(admin.site._registry[model])
+    source = inspect.getsource(one)
     assert ".save(" not in source
     assert ".delete(" not in source
     assert "super().save_model" not in source
+    if not issubclass(one, ReadOnlyAdmin):
+        writers = ("save_model", "delete_model", "delete_queryset")
+        assert [name for name in writers if getattr(one, name) is getattr(admin.ModelAdmin, name)] == []
 
 
 def test_an_account_is_changed_and_its_credentials_are_refused_while_inactive(staff: Client, api: Caller) -> None:
@@ -74,3 +73,31 @@ def test_an_account_without_workspaces_is_deleted_with_what_belongs_to_it(staff:
     staff.post(f"/admin/accounts/account/{api.account.pk}/delete/", {"post": "yes"})
     assert not Account.objects.exists()
     assert not Namespace.objects.exists()
+
+
+def test_staff_close_a_host_to_new_machines_and_change_nothing_else_of_it(staff: Client) -> None:
+    host = make_host()
+    page = f"/admin/vmbackend/host/{host.pk}/change/"
+    assert staff.post(page, {"accepts_new": "", "memory_mb": "1"}).status_code == 302
+    closed = Host.objects.get()
+    assert not closed.accepts_new
+    assert (closed.memory_mb, closed.last_seen_at) == (host.memory_mb, host.last_seen_at)
+    assert staff.post(f"/admin/vmbackend/host/{host.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not Host.objects.exists()
+
+
+def test_a_form_that_was_open_does_not_undo_what_the_host_has_stored_since(
+    staff: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host()
+    seen = timezone.now()
+
+    real = HostAdmin.save_form
+
+    def stored_in_between(*args: Any, **kwargs: Any) -> Any:
+        Host.objects.update(last_seen_at=seen)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(HostAdmin, "save_form", stored_in_between)
+    staff.post(f"/admin/vmbackend/host/{host.pk}/change/", {"accepts_new": "on"})
+    assert Host.objects.get().last_seen_at == seen

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.apps import apps
-from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
@@ -20,13 +19,6 @@ from accounts.sessions import SessionStore, stored_key
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/accounts/account/"
-
-
-@pytest.fixture
-def staff() -> Client:
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
-    return client
 
 
 def with_cookie(key: str) -> Any:

@@ -10,17 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import redis
-
 from supervise import control
+from tests.chaos import storage
 from tests.chaos.processes import processes_of, send
 from tests.chaos.world import World
 from tests.vm.onhost import machine_pids, saved_memory
 
 Fault = Callable[[World, int], AbstractContextManager[str]]
 T = TypeVar("T")
-NOTHING = "nothing to hit"
-BLOCK = 4096
+NOTHING = storage.NOTHING
+BLOCK = storage.BLOCK
 
 
 def chosen(candidates: Sequence[T], pick: int) -> T | None:
@@ -169,41 +168,7 @@ def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-# Storage
-
-
-@contextmanager
-def fill_disk(world: World, pick: int) -> Iterator[str]:
-    """No byte is left on the file system of the state folder."""
-    filler = world.folder / "filler"
-    try:
-        _fill(filler)
-        yield f"{filler.stat().st_size >> 20} MiB"
-    finally:
-        filler.unlink(missing_ok=True)
-
-
-def _fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        for size in (64 << 20, 1 << 20, BLOCK):
-            with suppress(OSError):
-                while True:
-                    at = file.seek(0, os.SEEK_END)
-                    os.posix_fallocate(file.fileno(), at, size)
-
-
-@contextmanager
-def flush_redis(world: World, pick: int) -> Iterator[str]:
-    client = redis.Redis(unix_socket_path=f"{world.instance.instance.run_dir}/redis.sock", socket_timeout=5)
-    try:
-        hit = f"{client.dbsize()} keys"
-        client.flushall()
-    except redis.RedisError as error:  # it is down or stopped by another fault
-        hit = f"{NOTHING}: {error}"
-    finally:
-        client.close()
-    yield hit
-
+# The lists
 
 ROLES = ("redis", "api", "streams", "worker", "vmhost", "beat", "edge")
 # They start the instance again, so no other fault is under way.
@@ -223,7 +188,13 @@ FAULTS: dict[str, Fault] = {
     "overwrite saved memory": partial(damage_memory, overwrite),
     "truncate saved memory": partial(damage_memory, truncate),
     "delete saved memory": partial(damage_memory, lambda path: path.unlink()),
-    "full disk": fill_disk,
-    "flush Redis": flush_redis,
+    **{f"no descriptors for {role}": partial(storage.take_descriptors, role) for role in ("api", "streams", "vmhost")},
+    "full disk": storage.fill_disk,
+    "no inode": storage.fill_inodes,
+    "locked database": storage.lock_database,
+    "flush Redis": storage.flush_redis,
+    "full Redis": storage.fill_redis,
+    "read-only Redis": storage.make_redis_read_only,
+    "disconnected Redis": storage.disconnect_redis,
     **ALONE,
 }

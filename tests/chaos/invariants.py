@@ -127,6 +127,14 @@ def no_acknowledged_workspace_is_missing(snapshot: Snapshot, ledger: Ledger) -> 
     yield from (f"{key} came back after its deletion" for key in sorted(present & ledger.gone))
 
 
+def workspaces_are_counted(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
+    """Limits of plans and the totals of lists are read from the account's row."""
+    present = Counter(row.account_id for row in snapshot.rows)
+    for account, count in snapshot.counts.items():
+        if count != present[account]:
+            yield f"{account} counts {count} workspaces and has {present[account]}"
+
+
 def no_row_has_a_foreign_word(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
     for row in snapshot.rows:
         for word in ledger.foreign_words(ledger.accounts.get(row.account_id, "")):
@@ -161,6 +169,7 @@ INVARIANTS: dict[str, Invariant] = {
     "one workspace for each idempotency key": one_workspace_for_each_key,
     "no workspace that no client asked for": no_workspace_was_not_asked_for,
     "no acknowledged workspace is missing": no_acknowledged_workspace_is_missing,
+    "workspaces are counted": workspaces_are_counted,
     "no foreign word in a row": no_row_has_a_foreign_word,
     "what runs is metered": what_runs_is_metered,
     "the database is intact": the_database_is_intact,

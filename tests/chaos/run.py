@@ -137,7 +137,7 @@ class Run:
             world.instance.wait_until_serving()
             problems = [] if supervised else ["supervisord had ended by itself"]
         except AssertionError as error:
-            states = {row.name: row.state for row in control.states(world.instance.instance)}
+            states = {row.name: row.state for row in control.process_states(world.instance.instance)}
             problems = [f"{error} {states}"]
         world.report.record_check(COMES_BACK, problems)
 

@@ -69,6 +69,7 @@ class Snapshot:
     live: list[Live] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
     metered: frozenset[str] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)  # account id -> how many workspaces its row says it has
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     orphan_processes: list[str] = field(default_factory=list)
@@ -89,6 +90,7 @@ def take_snapshot(instance: TestInstance) -> Snapshot:
     made.live = [_live(found) for found in instance.query(_LIVE)]
     made.keys = [Key(*found) for found in instance.query(_KEYS)]
     made.metered = frozenset(found[0] for found in instance.query("SELECT workspace_id FROM workspaces_metered"))
+    made.counts = dict(instance.query("SELECT id, workspace_count FROM accounts_account"))
     made.database = _integrity(instance)
     shown = [_shown(row) for row in made.rows]
     made.wanted = wanted(shown)

@@ -34,6 +34,7 @@ def right() -> tuple[Snapshot, Ledger]:
         rows=[row()],
         keys=[Key("ac_1", "key", ONE)],
         metered=frozenset({ONE}),
+        counts={"ac_1": 1, "ac_2": 0},
         held={kind: frozenset({ONE}) if kind in RUNNING else frozenset() for kind in wanted([])},
         addresses=frozenset({"10.1.0.2"}),
         outward=frozenset({"10.1.0.2"}),
@@ -163,6 +164,14 @@ def back_after_deletion(state: Snapshot, ledger: Ledger) -> Snapshot:
     return state
 
 
+def counted_too_many(state: Snapshot, ledger: Ledger) -> Snapshot:
+    return replace(state, counts={"ac_1": 1, "ac_2": 1})
+
+
+def counted_too_few(state: Snapshot, ledger: Ledger) -> Snapshot:
+    return replace(state, counts={"ac_1": 0, "ac_2": 0})
+
+
 def foreign_word(state: Snapshot, ledger: Ledger) -> Snapshot:
     return replace(state, rows=[row(text=f'{NAME} {{"text": "{WORDS[1]}-1"}}')])
 
@@ -190,6 +199,7 @@ PLANTED: dict[str, list[Plant]] = {
     "one workspace for each idempotency key": [key_answered_twice, name_made_twice, key_forgotten],
     "no workspace that no client asked for": [not_asked_for, name_of_the_other_account],
     "no acknowledged workspace is missing": [missing_workspace, kept_after_deletion, back_after_deletion],
+    "workspaces are counted": [counted_too_many, counted_too_few],
     "no foreign word in a row": [foreign_word],
     "what runs is metered": [not_metered],
     "the database is intact": [broken_database],

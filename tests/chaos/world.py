@@ -17,6 +17,7 @@ from tests.chaos.report import Report
 from tests.vm.instances import TestInstance, instance_in
 
 DISK_MB = 3072
+INODES = 16384  # few, so that a fault can take them all at once
 SETTINGS = {
     # An operation that hangs is past its deadline within the run.
     "PLATFORM_CREATE_SECONDS": "120",
@@ -81,7 +82,7 @@ def _own_file_system(megabytes: int) -> Iterator[Path]:
     try:
         with image.open("wb") as file:
             file.truncate(megabytes << 20)
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(image)], check=True)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(INODES), str(image)], check=True)
         subprocess.run(["mount", "-o", "loop", str(image), str(folder)], check=True)
         image.unlink()
         shutil.rmtree(folder / "lost+found")

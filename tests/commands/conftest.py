@@ -66,7 +66,7 @@ def make_instance(short_dir: Path) -> Iterator[Callable[[str], Instance]]:
 
     yield make
     for instance in made:
-        control.stop(instance, lambda _: None)
+        control.stop_instance(instance, lambda _: None)
 
 
 def sleeping_process(name: str, code: str = "") -> Process:

@@ -28,12 +28,12 @@ def running(instance: Instance, listed: list[Process], ready: dict[str, int]) ->
             wait_for_status(base + path, status)
         yield base
     finally:
-        control.stop(instance, lambda _: None)
+        control.stop_instance(instance, lambda _: None)
 
 
 def start(instance: Instance, listed: list[Process]) -> None:
     with mock.patch.object(control, "processes", return_value=listed):
-        control.start(instance, instance.settings({}), tied=True)
+        control.start_supervisord(instance, instance.settings({}), tied=True)
 
 
 def wait_for_status(url: str, status: int) -> None:

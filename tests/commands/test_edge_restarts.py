@@ -110,7 +110,9 @@ class Server:
     @property
     def pid(self) -> int:
         """Waits for one."""
-        while not (found := [row.pid for row in control.states(self.instance) if row.name == self.name and row.pid]):
+        while not (
+            found := [row.pid for row in control.process_states(self.instance) if row.name == self.name and row.pid]
+        ):
             time.sleep(0.01)
         return found[0]
 
@@ -163,7 +165,7 @@ def kill_everyone(server: Server) -> None:
 
 
 def stop_and_start_all(server: Server) -> None:
-    control.stop(server.instance, lambda _: None)
+    control.stop_instance(server.instance, lambda _: None)
     start(server.instance, server.listed)
 
 

@@ -39,7 +39,7 @@ def instance(disk: SmallDisk) -> Iterator[Instance]:
     made = load_instance(disk.folder / "one", free_port())
     yield made
     disk.make_room()
-    control.stop(made, silent)
+    control.stop_instance(made, silent)
 
 
 def size(path: Path) -> int:
@@ -66,7 +66,7 @@ def test_the_supervisor_outlasts_a_full_disk(
     wait_until(lambda: set(running(instance)) == {"a", "b"})
     assert "Lines before this one were lost" in log.read_text()
     assert supervisor.poll() is None
-    assert control.stop(instance, silent)
+    assert control.stop_instance(instance, silent)
     assert not is_alive(supervisor.pid)
 
 

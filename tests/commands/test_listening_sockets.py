@@ -55,7 +55,7 @@ def test_a_connection_that_meets_a_restart_is_served_by_the_next_process(
         seen.append(answer(path))
     assert len(set(seen)) == 4
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    control.stop(instance, lambda _: None)
+    control.stop_instance(instance, lambda _: None)
     with pytest.raises(ConnectionRefusedError):
         answer(path)
 

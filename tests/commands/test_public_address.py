@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from config.checks import settings_fit_together
-from config.env import load
+from config.env import load_settings
 from edge.address import PublicAddress, label, public_address
 from supervise.instance import load_instance
 
@@ -50,7 +50,7 @@ def test_an_invalid_url_template_stops_the_process(monkeypatch: pytest.MonkeyPat
         PublicAddress.of(template)
     monkeypatch.setenv("PLATFORM_PUBLIC_URL", template)
     with pytest.raises(ImproperlyConfigured, match="PLATFORM_PUBLIC_URL"):
-        load()
+        load_settings()
 
 
 def test_the_base_url_is_not_within_the_public_domain(monkeypatch: pytest.MonkeyPatch) -> None:

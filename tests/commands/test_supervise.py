@@ -37,13 +37,13 @@ def silent(_: str) -> None:
 
 def start(instance: Instance, monkeypatch: pytest.MonkeyPatch, *listed: Process) -> subprocess.Popen[bytes]:
     monkeypatch.setattr(control, "processes", lambda instance, settings: list(listed))
-    started = control.start(instance, instance.settings({}), tied=False)
+    started = control.start_supervisord(instance, instance.settings({}), tied=False)
     wait_until(lambda: len(running(instance)) == len(listed))
     return started
 
 
 def running(instance: Instance) -> dict[str, int]:
-    return {row.name: row.pid for row in control.states(instance) if row.state == "RUNNING"}
+    return {row.name: row.pid for row in control.process_states(instance) if row.state == "RUNNING"}
 
 
 def is_alive(pid: int) -> bool:
@@ -63,7 +63,7 @@ def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monk
     start(one, monkeypatch, sleeping_process("a"), sleeping_process("b"))
     start(two, monkeypatch, sleeping_process("a"))
     before = running(two)
-    assert control.stop(one, silent)
+    assert control.stop_instance(one, silent)
     assert processes_of(one) == []
     assert running(two) == before
 
@@ -94,9 +94,9 @@ def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypa
     supervisor.kill()
     supervisor.wait()
     assert len(processes_of(instance)) == 2
-    assert control.stop(instance, silent)
+    assert control.stop_instance(instance, silent)
     assert processes_of(instance) == []
-    assert not control.stop(instance, silent)
+    assert not control.stop_instance(instance, silent)
 
 
 def test_up_after_a_crash_replaces_orphans(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_stale_pid_file_stops_no_foreign_process(make_instance: Make) -> None:
     foreign = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "supervisord"])
     try:
         (instance.run_dir / "supervisord.pid").write_text(str(foreign.pid))
-        assert not control.stop(instance, silent)
+        assert not control.stop_instance(instance, silent)
         assert foreign.poll() is None
     finally:
         foreign.kill()
@@ -127,7 +127,7 @@ def test_a_process_that_ignores_sigterm_is_killed(make_instance: Make, monkeypat
     start(instance, monkeypatch, stubborn)
     wait_until(lambda: (instance.log_dir / "a.log").read_text().startswith("up"))
     before = time.monotonic()
-    control.stop(instance, silent)
+    control.stop_instance(instance, silent)
     assert processes_of(instance) == []
     assert time.monotonic() - before < 15
 
@@ -138,7 +138,15 @@ def test_a_port_in_use_is_an_error_and_nothing_is_started(make_instance: Make) -
     instance = make_instance()
     taken = socket.create_server(("127.0.0.1", instance.port))
     with taken, pytest.raises(InstanceError, match=str(instance.port)):
-        control.start(instance, instance.settings({}), tied=False)
+        control.start_supervisord(instance, instance.settings({}), tied=False)
+    assert processes_of(instance) == []
+
+
+@pytest.mark.parametrize("bind", ["garbage", "192.0.2.1", "2001:db8::1"])
+def test_an_address_that_is_not_this_machines_is_an_error_that_says_so(make_instance: Make, bind: str) -> None:
+    instance = make_instance()
+    with pytest.raises(InstanceError, match="PLATFORM_BIND"):
+        control.start_supervisord(instance, instance.settings({"PLATFORM_BIND": bind}), tied=False)
     assert processes_of(instance) == []
 
 
@@ -151,7 +159,7 @@ from supervise import control
 from tests.commands.conftest import sleeping_process
 control.processes = lambda instance, settings: [sleeping_process("a")]
 instance = load_instance({str(instance.state)!r}, {instance.port})
-control.start(instance, instance.settings({{}}), tied=True)
+control.start_supervisord(instance, instance.settings({{}}), tied=True)
 time.sleep(600)
 """
     path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}

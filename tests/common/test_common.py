@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import time
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from rest_framework import exceptions as drf
 
 from common import errors
 from common.durations import MAX_SECONDS, format_duration, parse_duration
+from common.fields import StrictDecimal
 from common.hooks import Hook
 from common.idempotency import fingerprint, key_of
 from common.ids import new_id
@@ -52,6 +54,17 @@ def test_a_duration_is_read_back_as_it_is_shown(seconds: int) -> None:
     shown = format_duration(seconds)
     assert re.fullmatch(r"\d+[smhd]", shown)
     assert parse_duration(shown) == seconds
+
+
+@pytest.mark.parametrize(("sent", "exact"), [(0.1, "0.1"), (10, "10"), (1e-8, "0.00000001"), (9999999.5, "9999999.5")])
+def test_amounts_stay_exact(sent: float, exact: str) -> None:
+    assert StrictDecimal(max_digits=18, decimal_places=8).run_validation(sent) == Decimal(exact)
+
+
+@pytest.mark.parametrize("sent", ["1", True, None, [], 1e-9, 1e11, 10**400])
+def test_what_is_no_amount(sent: Any) -> None:
+    with pytest.raises(drf.ValidationError):
+        StrictDecimal(max_digits=18, decimal_places=8).run_validation(sent)
 
 
 def test_ids_sort_by_time_and_never_repeat() -> None:

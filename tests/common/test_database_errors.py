@@ -61,6 +61,21 @@ def test_a_query_that_is_wrong_is_not_a_full_disk() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_server_that_only_reads_is_503(api: Caller) -> None:
+    """PostgreSQL during a fail-over, SQLite on a file system that only reads."""
+    path = f"/workspace/{make_workspace(api.account).pk}/metadata"
+    sqlite = connection.vendor == "sqlite"
+    only_reads = "PRAGMA query_only = {}" if sqlite else "SET SESSION CHARACTERISTICS AS TRANSACTION READ {}"
+    with connection.cursor() as cursor:
+        cursor.execute(only_reads.format(1 if sqlite else "ONLY"))
+        try:
+            assert refused(api.put(path, {"metadata": {"text": "x"}})) == (503, "VM_UNAVAILABLE")
+            assert api.get(path).json()["metadata"] == {}
+        finally:
+            cursor.execute(only_reads.format(0 if sqlite else "WRITE"))
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_full_disk_behind_the_admins_pages_is_503() -> None:
     with full_database("accounts_plan"):
         try:

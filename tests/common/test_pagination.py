@@ -11,7 +11,7 @@ from rest_framework.serializers import ModelSerializer
 from rest_framework.test import APIRequestFactory
 
 from accounts.models import Plan
-from common.pagination import OffsetPagination, PageCountPagination, PagePagination
+from common.pagination import OffsetPagination, PageCountPagination, PagePagination, RowsPagination
 
 pytestmark = pytest.mark.django_db
 
@@ -64,16 +64,38 @@ def test_offsets() -> None:
 
 @pytest.mark.parametrize(("page", "rows", "more"), [(1, 20, True), (2, 20, True), (3, 5, False), (4, 0, False)])
 def test_pages_with_their_count(page: int, rows: int, more: bool) -> None:
-    body = listed(PageCountPagination, page=page).data
-    assert len(body["data"]) == rows
+    body = listed(PageCountPagination, page=page).data["data"]
+    assert len(body.pop("files")) == rows
     shown = {"page": page, "limit": 20, "total": 45, "totalPages": 3, "hasMore": more}
-    assert body["pagination"] == shown
+    assert body == {"pagination": shown}
 
 
 def test_an_empty_list_has_no_pages() -> None:
     Plan.objects.all().delete()
     shown = {"page": 1, "limit": 20, "total": 0, "totalPages": 0, "hasMore": False}
-    assert listed(PageCountPagination).data["pagination"] == shown
+    assert listed(PageCountPagination).data["data"]["pagination"] == shown
+
+
+def test_rows_without_a_count(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        body = listed(RowsPagination, offset=40, limit=3).data
+    assert codes(body.pop("data")) == ["p40", "p41", "p42"]
+    assert body == {"success": True}
+
+
+def test_other_fields_stand_beside_the_rows() -> None:
+    class WithSums(OffsetPagination):
+        beside_schema = {"aggregations": {"type": "object"}}
+
+    class WithDefaults(PageCountPagination):
+        beside_schema = {"defaults": {"type": "object"}}
+
+    sums, defaults = WithSums(), WithDefaults()
+    sums.limit = defaults.limit = 20
+    assert sums.get_paginated_response([], aggregations={"total_used": 1}).data["aggregations"] == {"total_used": 1}
+    assert "aggregations" in sums.get_paginated_response_schema({})["required"]
+    assert defaults.get_paginated_response([], defaults={}).data["data"]["defaults"] == {}
+    assert "defaults" in defaults.get_paginated_response_schema({})["properties"]["data"]["required"]
 
 
 @pytest.mark.parametrize("bad", ["0", "-1", "x", "1.5", "101", "99999999999999999999"])
@@ -102,10 +124,13 @@ def test_a_bad_start_is_named(paginator: type[Any], field: str, bad: str) -> Non
     assert (answer.status_code, list(answer.data["details"])) == (400, [field])
 
 
-@pytest.mark.parametrize("paginator", [PagePagination, OffsetPagination, PageCountPagination])
+@pytest.mark.parametrize("paginator", [PagePagination, OffsetPagination, RowsPagination, PageCountPagination])
 def test_the_openapi_document_describes_parameters_and_body(paginator: type[Any]) -> None:
     one = paginator()
     parameters = {found["name"]: found["schema"] for found in one.get_schema_operation_parameters(None)}
     assert parameters["limit"]["maximum"] == 100
     schema = one.get_paginated_response_schema({"type": "array"})
-    assert set(schema["required"]) == set(listed(paginator).data)
+    body = listed(paginator).data
+    assert set(schema["required"]) == set(body)
+    if paginator.container:
+        assert set(schema["properties"]["data"]["required"]) == set(body["data"])

@@ -14,9 +14,10 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory
 from rest_framework.views import APIView
 
+from common.errors import DomainError
 from common.redis import redis_client, redis_key
 from common.responses import ok
-from common.throttling import RateLimitHeadersMixin, RedisThrottle, count_request
+from common.throttling import DayThrottle, RateLimitMixin, RedisThrottle, count_request
 
 
 @pytest.fixture
@@ -27,17 +28,25 @@ def scope_name() -> Iterator[str]:
         redis_client().delete(key)
 
 
-def requested(scope_name: str, *, address: str = "10.0.0.1", **options: Any) -> Response:
+def requested(
+    scope_name: str,
+    *,
+    address: str = "10.0.0.1",
+    base: type[RedisThrottle] = RedisThrottle,
+    status: int = 200,
+    **options: Any,
+) -> Response:
+    """The response of a view that responds with `status`, behind a throttle of two requests in a minute."""
     fields = {"scope": scope_name, "limit": 2, "window_seconds": 60, **options}
-    throttle = type("Throttle", (RedisThrottle,), fields)
+    throttle = type("Throttle", (base,), fields)
 
-    class View(RateLimitHeadersMixin, APIView):
+    class View(RateLimitMixin, APIView):
         throttle_classes = (throttle,)
         authentication_classes = ()
         permission_classes = ()
 
         def get(self, request: Any) -> Response:
-            return ok()
+            return ok(status)
 
     return View.as_view()(APIRequestFactory().get("/", REMOTE_ADDR=address))
 
@@ -49,6 +58,14 @@ def test_one_request_too_many_is_rate_limited_and_says_when_to_retry(scope_name:
     assert 55 <= int(refused["Retry-After"]) <= 60
     assert "X-RateLimit-Limit" not in refused
     assert requested(scope_name, address="10.0.0.2").status_code == 200, "another client has its own count"
+
+
+def test_requests_of_before_the_clock_was_set_back_do_not_count(scope_name: str) -> None:
+    """By their times they are an hour ahead: the caller would be locked out for an hour and a minute."""
+    key, ahead = redis_key(f"throttle:{scope_name}:address:10.0.0.1"), int((time.time() + 3600) * 1_000_000)
+    redis_client().zadd(key, {"one": ahead, "two": ahead + 1})
+    assert [requested(scope_name).status_code for _ in range(3)] == [200, 200, 429]
+    assert int(requested(scope_name)["Retry-After"]) <= 60
 
 
 def test_headers_are_on_every_response(scope_name: str) -> None:
@@ -85,3 +102,34 @@ def test_without_redis_a_throttle_does_what_was_decided(
     assert answer.status_code == status
     assert answer.headers.get("Retry-After") == (None if fail_open else "5")
     settings.REDIS_URL = settings.ENV.redis_url
+
+
+class QuotaExceeded(DomainError):
+    code = "QUOTA_EXCEEDED"
+    status = 429
+
+
+def test_a_throttle_may_refuse_with_a_code_of_its_own(scope_name: str) -> None:
+    shown = [requested(scope_name, error=QuotaExceeded, headers=True) for _ in range(3)]
+    assert (shown[-1].status_code, shown[-1].data["code"]) == (429, "QUOTA_EXCEEDED")
+    assert 55 <= int(shown[-1]["Retry-After"]) <= 60
+    assert shown[-1]["X-RateLimit-Remaining"] == "0"
+
+
+def test_a_day_ends_at_midnight_utc(scope_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    day = {"base": DayThrottle, "headers": True, "window_seconds": 86400}
+    now = (time.time() // 86400 + 1) * 86400 - 10  # ten seconds before midnight
+    monkeypatch.setattr(time, "time", lambda: now)
+    shown = [requested(scope_name, **day) for _ in range(3)]
+    assert [answer.status_code for answer in shown] == [200, 200, 429]
+    assert {answer["X-RateLimit-Reset"] for answer in shown} == {str(int(now) + 10)}
+    assert shown[-1]["Retry-After"] == "10"
+    monkeypatch.setattr(time, "time", lambda: now + 10)
+    assert requested(scope_name, **day)["X-RateLimit-Remaining"] == "1"
+
+
+def test_a_response_that_does_not_count_is_given_back(scope_name: str) -> None:
+    options = {"uncounted": frozenset({502}), "headers": True}
+    shown = [requested(scope_name, status=status, **options) for status in (502, 502, 502, 200, 502, 200, 502)]
+    assert [answer["X-RateLimit-Remaining"] for answer in shown] == ["2", "2", "2", "1", "1", "0", "0"]
+    assert shown[-1].status_code == 429

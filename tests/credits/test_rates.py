@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils import timezone
@@ -56,9 +55,7 @@ def test_no_rate_is_negative_and_none_holds_twice_at_once() -> None:
             Rate.objects.create(unit=Unit.VCPU_HOUR, **wrong)
 
 
-def test_staff_add_prices_and_change_only_those_to_come() -> None:
-    staff = Client()
-    staff.force_login(get_user_model().objects.create_superuser("staff", password="a-long-password"))
+def test_staff_add_prices_and_change_only_those_to_come(staff: Client) -> None:
     past = Rate.objects.get(unit=Unit.CDN_GB)
     future = Rate.objects.create(unit=Unit.CDN_GB, credits=2, effective_from=timezone.now() + timedelta(days=9))
     assert staff.get("/admin/credits/rate/").status_code == 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.test import Client
 
 from namespaces.models import Namespace, Status
@@ -13,13 +12,6 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def staff() -> Client:
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
-    return client
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Namespaces as far as other rooms use them: the default one, what a credential reaches, what a suspension refuses."""
+"""Namespaces as far as other apps use them: the default one, what a credential reaches, what a suspension refuses."""
 
 from __future__ import annotations
 
@@ -34,21 +34,36 @@ def test_slugs_are_the_accounts(api: Caller, stranger: Caller) -> None:
         selectors.by_slug(api.account, "alone")
 
 
+def test_a_namespace_is_found_by_id_and_slug_as_far_as_the_actor_reaches(api: Caller, stranger: Caller) -> None:
+    mine = Namespace.objects.create(account=api.account, name="Mine", slug="mine")
+    owner = Actor(api.account, Scope.ACCOUNT, "cred", "label")
+    inside = Actor(api.account, Scope.NAMESPACE, "cred", "label", namespace_id=mine.pk, namespace_slug="mine")
+    other = Actor(stranger.account, Scope.ACCOUNT, "cred", "label")
+    assert [selectors.get_namespace(actor, name) for actor in (owner, inside) for name in (mine.pk, "mine")] == [
+        mine
+    ] * 4
+    assert selectors.get_namespace(owner, "default").slug == "default"
+    for actor, name in ((inside, "default"), (other, "mine"), (other, mine.pk), (owner, "none")):
+        with pytest.raises(NotFound):
+            selectors.get_namespace(actor, name)
+    assert list(selectors.visible_namespaces(inside)) == [mine]
+
+
 def test_where_a_new_resource_goes(api: Caller) -> None:
     other = Namespace.objects.create(account=api.account, name="Other", slug="other")
     free = Actor(api.account, Scope.ACCOUNT, "cred", "label")
-    pinned = Actor(api.account, Scope.NAMESPACE, "cred", "label", namespace_id=other.pk, namespace_slug="other")
+    bound = Actor(api.account, Scope.NAMESPACE, "cred", "label", namespace_id=other.pk, namespace_slug="other")
     assert selectors.for_create(free, None).slug == "default"
     assert selectors.for_create(free, "other") == other
-    assert selectors.for_create(pinned, None) == other
-    assert selectors.for_create(pinned, "other") == other
+    assert selectors.for_create(bound, None) == other
+    assert selectors.for_create(bound, "other") == other
     with pytest.raises(Forbidden):
-        selectors.for_create(pinned, "default")
+        selectors.for_create(bound, "default")
     with pytest.raises(NotFound):
         selectors.for_create(free, "missing")
     other.delete()
     with pytest.raises(NotFound):
-        selectors.for_create(pinned, None)
+        selectors.for_create(bound, None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from supervise import control
 from supervise.instance import load_instance
-from supervise.removal import remove
+from supervise.removal import remove_instance
 from tests.small_disk import SMALL_DISK, unmount
 
 
@@ -26,8 +26,8 @@ def main(folder: Path) -> None:
     sys.stdin.read()
     if (folder / "s").exists():
         instance = load_instance(folder / "s")
-        control.stop(instance, lambda _: None)
-        remove(instance, lambda _: None)
+        control.stop_instance(instance, lambda _: None)
+        remove_instance(instance, lambda _: None)
     if folder.is_mount():
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
     shutil.rmtree(folder, ignore_errors=True)

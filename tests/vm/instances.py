@@ -29,8 +29,8 @@ from supervise.demo import wait_until_serving
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, load_instance
 from supervise.orphans import MARKER, ROLE, environment_of
-from supervise.prepare import prepare
-from supervise.removal import remove
+from supervise.prepare import prepare_instance
+from supervise.removal import remove_instance
 from tests.cache import CACHE, KIT_DIR
 from tests.commands.conftest import free_port
 from tests.vm.client import Api, until
@@ -76,22 +76,22 @@ class TestInstance:
 
     def start(self) -> None:
         """Start every process; returns when the API answers and the host takes machines."""
-        prepare(self.instance, self.settings)
-        with control.exclusive(self.instance):
-            control.start(self.instance, self.settings, tied=False)
+        prepare_instance(self.instance, self.settings)
+        with control.exclusive_control(self.instance):
+            control.start_supervisord(self.instance, self.settings, tied=False)
         self.wait_until_serving()
 
     def wait_until_serving(self) -> None:
         serving = wait_until_serving(self.settings.base_url, START_SECONDS)
-        assert serving, "\n".join(f"{row.name} {row.state}" for row in control.states(self.instance))
+        assert serving, "\n".join(f"{row.name} {row.state}" for row in control.process_states(self.instance))
         self.wait_until_running()
         until(
             lambda: self.query("SELECT name FROM vmbackend_host WHERE problem = ''"), START_SECONDS, "the host is ready"
         )
 
     def stop(self) -> None:
-        with control.exclusive(self.instance):
-            control.stop(self.instance, lambda _: None)
+        with control.exclusive_control(self.instance):
+            control.stop_instance(self.instance, lambda _: None)
 
     def command(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """`make NAME` without the installation of packages."""
@@ -107,7 +107,7 @@ class TestInstance:
 
     def pids(self) -> dict[str, int]:
         """The supervised processes that are up."""
-        return {row.name: row.pid for row in control.states(self.instance) if row.state == "RUNNING"}
+        return {row.name: row.pid for row in control.process_states(self.instance) if row.state == "RUNNING"}
 
     def process_tree(self) -> dict[int, str]:
         """Every process of the instance with the name of the supervised one it belongs to; no machine among them."""
@@ -133,7 +133,7 @@ class TestInstance:
 
     def wait_until_running(self) -> None:
         def all_up() -> bool:
-            rows = control.states(self.instance)
+            rows = control.process_states(self.instance)
             return bool(rows) and all(row.state == "RUNNING" for row in rows)
 
         until(all_up, START_SECONDS, "every process is up")
@@ -190,7 +190,7 @@ class TestInstance:
         if not self.state.exists():
             return
         self.stop()
-        remove(self.instance, lambda _: None)
+        remove_instance(self.instance, lambda _: None)
         _drop_database(self.settings.database_url)
 
     def _supervisor(self, method: str, name: str) -> None:

@@ -79,14 +79,14 @@ def test_an_unknown_name_is_not_found(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shut", "status"),
+    ("closing", "status"),
     [({"public_access": False}, 404), ({"ingress": ["192.0.2.0/24"]}, 403), ({"ingress_ports": [80]}, 404)],
 )
-def test_closing_a_port_ends_open_connections(api: Api, site: Site, shut: dict[str, object], status: int) -> None:
-    before = {name: api.get(site.id)["network"][name] for name in shut}
+def test_closing_a_port_ends_open_connections(api: Api, site: Site, closing: dict[str, object], status: int) -> None:
+    before = {name: api.get(site.id)["network"][name] for name in closing}
     with site.socket() as opened:
         assert opened.echo("x") == "x"
-        assert api.call("PATCH", f"/workspace/{site.id}/network", json=shut)["applied"] is True
+        assert api.call("PATCH", f"/workspace/{site.id}/network", json=closing)["applied"] is True
         try:
             assert site.visit("GET", "/ok").status_code == status
             with pytest.raises(ConnectionError):

@@ -13,7 +13,7 @@ import pytest
 
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason
 from vmbackend.errors import BackendUnavailable, CapacityExceeded, MachineNotFound
-from vmbackend.guest.kit import Kit
+from vmbackend.guest.kit import KERNEL_ARGS, Kit
 
 libvirt = pytest.importorskip("libvirt")
 
@@ -66,6 +66,16 @@ def _wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_an_emulated_machine_is_given_the_frequency_of_its_tsc(driver, monkeypatch):
+    known = driver._provisioner
+    monkeypatch.setattr(known._tsc, "khz", lambda: 2596132)  # of the host
+    arguments = {}
+    for kind in ("qemu", "kvm"):
+        known.domain_type = kind
+        arguments[kind] = known._kernel_args().removeprefix(KERNEL_ARGS)
+    assert arguments == {"qemu": " tsc_early_khz=2596132", "kvm": ""}
 
 
 def test_foreign_domains_are_never_in_the_inventory(driver):

@@ -18,7 +18,7 @@ from tests.vmbackend.stores import pull, rootfs, store
 from vmbackend.images.build import add_directory_image
 from vmbackend.images.store import ImageConfig, ImageStore
 from vmbackend.libvirt import disks
-from vmbackend.tool_confinement import TOOL_UID, Confinement, confined_command, give_to_tools
+from vmbackend.tool_confinement import TOOL_UID, ToolConfinement, confined_command, give_to_tools
 
 __all__ = ["rootfs", "store"]
 pytestmark = pytest.mark.host
@@ -27,8 +27,8 @@ CAPABILITIES = {"chown": 0, "dac_override": 1, "dac_read_search": 2, "fowner": 3
 UNPACKING = sum(1 << CAPABILITIES[name] for name in ("chown", "dac_override", "fowner", "fsetid", "setfcap"))
 
 
-def run(script: str, confinement: Confinement | None = None) -> subprocess.CompletedProcess[str]:
-    with confined_command(["sh", "-c", script], confinement or Confinement()) as (command, descriptors):
+def run(script: str, confinement: ToolConfinement | None = None) -> subprocess.CompletedProcess[str]:
+    with confined_command(["sh", "-c", script], confinement or ToolConfinement()) as (command, descriptors):
         return subprocess.run(command, pass_fds=descriptors, capture_output=True, text=True, timeout=30, check=False)
 
 
@@ -41,7 +41,7 @@ def test_a_tool_sees_its_own_folders_and_no_more_of_the_host(tmp_path: Path) -> 
     done = run(
         "ls -A /mine; cat /note; touch /mine/made; echo /*; ls /proc | grep -c '^[0-9]'; ip -o link | cut -d: -f2; "
         "ls /etc /root /home /var /run /sys; touch /usr/x /x; cat /proc/1/root/etc/shadow",
-        Confinement(writable=((mine, "/mine"),), files={"/note": b"a note\n"}),
+        ToolConfinement(writable=((mine, "/mine"),), files={"/note": b"a note\n"}),
     )
     listed, note, top, processes, *links = done.stdout.splitlines()
     assert (listed, note) == ("given", "a note")
@@ -63,7 +63,7 @@ def test_a_tool_has_no_capability_and_cannot_get_one(tmp_path: Path) -> None:
 
 def test_memory_and_file_sizes_are_limited(tmp_path: Path) -> None:
     give_to_tools(tmp_path)
-    confinement = Confinement(writable=((tmp_path, "/out"),), memory_bytes=64 << 20)
+    confinement = ToolConfinement(writable=((tmp_path, "/out"),), memory_bytes=64 << 20)
     done = run("/usr/bin/python3 -c 'bytearray(256 << 20)'; ulimit -c", confinement)
     assert "MemoryError" in done.stderr
     assert done.stdout == "0\n"
@@ -75,8 +75,8 @@ def test_memory_and_file_sizes_are_limited(tmp_path: Path) -> None:
 
 PARENT = """
 import subprocess, sys
-from vmbackend.tool_confinement import Confinement, confined_command
-with confined_command(["sleep", sys.argv[1]], Confinement()) as (command, descriptors):
+from vmbackend.tool_confinement import ToolConfinement, confined_command
+with confined_command(["sleep", sys.argv[1]], ToolConfinement()) as (command, descriptors):
     subprocess.Popen(command, pass_fds=descriptors)
     print("up", flush=True)
     sys.stdin.read()

@@ -19,6 +19,9 @@ from vmbackend.guest.bootconfig import CONTROL_PORT, FW_CFG_NAME, GuestConfig, e
 from vmbackend.guest.kit import KERNEL_ARGS, Kit
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.ssh import SSHGuestSession
+from vmbackend.libvirt.host_tsc import HostTsc
+
+HOST_TSC = HostTsc()
 
 
 def log_text(*names: str) -> str:
@@ -269,7 +272,7 @@ def _command(folder: Path, kit: Kit, base: Path, forwarded: tuple[int, int]) -> 
             "-initrd",
             str(kit.initrd),
             "-append",
-            os.environ.get("KIT_TEST_ARGS", KERNEL_ARGS),
+            os.environ.get("KIT_TEST_ARGS", KERNEL_ARGS + HOST_TSC.kernel_args()),
         ),
         *drives,
         *ports,

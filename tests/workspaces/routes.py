@@ -10,8 +10,9 @@ from workspaces.models import Workspace
 from workspaces.states import Status
 
 W = "workspace/{workspace_id}"
+SIZES = ("cpus", "memory_mb", "disk_size_mb")
 ROUTES = [
-    Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True),
+    Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True, fields=SIZES),
     Route("GET", "workspace"),
     Route("GET", "workspace/quota", scopes=frozenset({ACCOUNT, NAMESPACE})),
     Route("GET", "workspace/images", scopes=frozenset(Scope)),
@@ -75,7 +76,7 @@ ROUTES = [
     Route("GET", f"{W}/stats/stream"),
 ]
 # The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
-INTERNAL = {"internal/edge/port", "internal/edge/wake"}
+NOT_WALKED = {"internal/edge/port", "internal/edge/wake"}
 DOCUMENTED = """
 POST /workspace
 POST /workspace/:id/provisioning/retry
@@ -131,12 +132,6 @@ GET /workspace/:workspaceId/info
 GET /workspace/:workspaceId/config
 """
 
-FIELDS = ["name", "slug", "image", "preset", "namespace", "mode", "config", "type", "cpus", "memory_mb"]
-FIELDS += ["wait_ready", "idempotency_key", "logo", "force", "cmd", "env", "working_dir", "user", "stdin"]
-FIELDS += ["ready_timeout_seconds", "timeout_seconds", "path", "content", "ttl", "suspend_after", "stop_after"]
-FIELDS += ["ttl_action", "remove_on_exit", "restart_policy", "ttl_seconds", "disk_size_mb", "apply", "size_mb"]
-FIELDS += ["public_key", "remove", "metadata", "allow_internet", "egress", "egress_ports", "ingress", "ingress_ports"]
-FIELDS += ["public_access", "port"]
 VALUES = {"name": "boot.log", "source": "boot", "port": "8080"}
 
 

@@ -21,7 +21,7 @@ from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from vmbackend.models import Host
 from workspaces import placement
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.reconcile import machines
 from workspaces.host.sweep import expire_memory, expire_ttl, sweep_due
 from workspaces.lifecycle import services as lifecycle
@@ -192,7 +192,7 @@ def test_a_machine_that_reconcile_lets_go_on_has_the_right_time(
     if status is Status.SLEEPING:
         vmhost.driver.start(row.pk)
     vmhost.driver.pause(row.pk)
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert (now(row).status, vmhost.driver.state(row.pk)) == ("running", MachineState.RUNNING)
     assert vmhost.driver.resync_count(row.pk) == 1
 

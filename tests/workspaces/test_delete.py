@@ -17,7 +17,7 @@ from tests.workspaces.rows import live_operations, make_host
 from vmbackend.errors import BackendUnavailable
 from vmbackend.models import Host
 from workspaces.host import faults
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.power.services import workspace_start, workspace_stop
 from workspaces.states import Status
@@ -162,7 +162,7 @@ def test_a_removal_that_fails_is_not_reported_as_done_and_is_tried_again(api: Ca
     answer = api.delete(f"/workspace/{made}")
     assert (answer.status_code, answer.json()["accepted"]) == (202, True)
     assert api.get(f"/workspace/{made}").json()["workspace"]["info"]["status"] == "deleting"
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert_gone(api, vmhost, made)
 
 

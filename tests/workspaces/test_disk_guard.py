@@ -100,7 +100,7 @@ def test_machines_whose_disks_grow_wait_until_there_is_room(
     assert states == {writer: MachineState.PAUSED, reader: MachineState.RUNNING}
     assert Activity.objects.filter(workspace_id=writer, event="disk_full").count() == 1
     # Neither the periodic reconcile nor a little room lets it write again.
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     free[settings.ENV.machines_dir] = RESERVE // 2
     guard.check_once()
     assert vmhost.driver.state(writer) is MachineState.PAUSED
@@ -233,7 +233,7 @@ def test_a_workspace_that_its_owner_paused_stays_paused_though_an_operation_on_i
     vmhost.settle()
     free[settings.ENV.machines_dir] = RESERVE
     guard.check_once()
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     assert (vmhost.driver.state(waiting), status_of(waiting)) == (MachineState.PAUSED, "paused")
 
 
@@ -244,7 +244,7 @@ def test_a_waiting_machine_runs_again_though_the_transition_of_an_operation_was_
     workspace_stop(workspace=Workspace.objects.get(pk=waiting), actor="owner")
     vmhost.held_tasks = None
     Operation.objects.filter(kind="stop").update(state="failed")
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     assert status_of(waiting) == "running"
     free[settings.ENV.machines_dir] = RESERVE
     guard.check_once()

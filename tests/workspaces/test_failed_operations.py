@@ -60,7 +60,7 @@ def test_an_operation_that_a_full_disk_interrupts_is_carried_out_once_there_is_r
     power.workspace_stop(workspace=Workspace.objects.get(pk=made), actor="owner")
     vmhost.settle()
     assert Workspace.objects.get(pk=made).status == "stopping"
-    process.reconcile(vmhost.runtime)
+    process.reconcile_rows_and_machines(vmhost.runtime)
     vmhost.settle()
     assert Workspace.objects.get(pk=made).status == "stopped"
     assert vmhost.driver.state(made) is MachineState.OFF

@@ -111,8 +111,8 @@ def test_it_needs_no_machine(api: Caller, status: Status) -> None:
 @pytest.mark.django_db
 def test_a_pinned_credential_changes_its_own(api: Caller, path: str, scoped: Any) -> None:
     row, beside = Workspace.objects.get(), make_workspace(api.account)
-    pin = {"namespace_id": row.namespace_id, "namespace_slug": "default", "workspace_id": row.pk}
-    inside = scoped(api, Scope.WORKSPACE, **pin)
+    binding = {"namespace_id": row.namespace_id, "namespace_slug": "default", "workspace_id": row.pk}
+    inside = scoped(api, Scope.WORKSPACE, **binding)
     assert put(inside, path, {"a": 1}).status_code == 200
     assert put(inside, f"/workspace/{beside.pk}/metadata", {"a": 1}).status_code == 404
     beside.refresh_from_db()

@@ -14,7 +14,7 @@ from tests.workspaces.faults import fault_cases
 from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Workspace
 from workspaces.states import CREATING, TRANSITIONAL, Provisioning, Status
 
@@ -95,7 +95,7 @@ def test_rows_and_machines_that_disagree_are_put_right(api: Caller, vmhost: Fake
     made = {state: with_machine(vmhost, api, status, state) for state in MACHINES}
     vmhost.driver._store.drop_events()
     for _ in range(2):
-        reconcile(vmhost.runtime)
+        reconcile_rows_and_machines(vmhost.runtime)
         vmhost.settle()
     rows = Workspace.objects.in_bulk()
     found = {state: rows[key].status if key in rows else None for state, key in made.items()}
@@ -105,7 +105,7 @@ def test_rows_and_machines_that_disagree_are_put_right(api: Caller, vmhost: Fake
         reported = Activity.objects.filter(workspace_id=key).exclude(detail="").exists()
         agrees = (status, state) in AGREES or (status in (Status.STOPPED, Status.LOST) and state in (OFF, ABSENT))
         assert reported is not agrees or status not in fault_cases.MACHINE_OF
-    assert reconcile(vmhost.runtime) == 0
+    assert reconcile_rows_and_machines(vmhost.runtime) == 0
 
 
 AGREES = {
@@ -146,7 +146,7 @@ def test_an_end_whose_event_is_late_keeps_its_reason_and_exit_code(
     with monkeypatch.context() as patch:
         patch.setattr(vmhost.driver._store, "due_events", list)
         end(vmhost, row.pk)
-        reconcile(vmhost.runtime)
+        reconcile_rows_and_machines(vmhost.runtime)
     row.refresh_from_db()
     assert (row.status, row.last_exit_reason, row.last_exit_code) == ("stopped", reason, code)
 
@@ -154,9 +154,9 @@ def test_an_end_whose_event_is_late_keeps_its_reason_and_exit_code(
 def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Caller, vmhost: FakeHost) -> None:
     first, second = (with_machine(vmhost, api, Status.STOPPED, RUNNING) for _ in range(2))
     vmhost.driver.fail_next("destroy", BackendUnavailable("Just now it is busy."))
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert [vmhost.driver.state(key) for key in (first, second)].count(OFF) == 1
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert [vmhost.driver.state(key) for key in (first, second)] == [OFF, OFF]
 
 
@@ -166,14 +166,14 @@ def test_one_machine_that_cannot_be_asked_does_not_hold_up_the_others(api: Calle
 @pytest.mark.parametrize("kind", ["directories", "taps", "firewall", "saved"])
 def test_an_orphan_of_each_kind_is_removed(vmhost: FakeHost, kind: str) -> None:
     vmhost.driver.create_orphans("ws_orphan", kind)
-    assert reconcile(vmhost.runtime) == 1
+    assert reconcile_rows_and_machines(vmhost.runtime) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
 def test_a_running_machine_without_a_row_is_ended_and_removed(api: Caller, vmhost: FakeHost) -> None:
     row = fault_cases.machine(vmhost, api.account)
     row.delete()
-    assert reconcile(vmhost.runtime) == 1
+    assert reconcile_rows_and_machines(vmhost.runtime) == 1
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
@@ -182,20 +182,20 @@ def test_orphans_stay_for_the_grace_time(api: Caller, vmhost: FakeHost, monkeypa
     vmhost.driver.create_orphans("ws_orphan", "directories", "taps", "firewall")
     vmhost.driver.create_orphans("ws_tap_only", "taps")
     monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.2)
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == {made, "ws_orphan", "ws_tap_only"}
     time.sleep(0.25)
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == {made}
 
 
 def test_an_orphan_whose_row_appeared_stays(api: Caller, vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     vmhost.driver.create_orphans("ws_late", "directories")
     monkeypatch.setattr(settings.ENV, "orphan_grace_seconds", 0.1)
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     make_workspace(api.account, id="ws_late", host=make_host(), status=Status.STOPPED)
     time.sleep(0.15)
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert "ws_late" in vmhost.driver.inventory().ids()
 
 
@@ -204,10 +204,10 @@ def test_no_more_orphans_are_removed_an_hour_than_the_cap(vmhost: FakeHost, monk
     for number in range(5):
         vmhost.driver.create_orphans(f"ws_{number}", "taps")
     for _ in range(3):
-        reconcile(vmhost.runtime)
+        reconcile_rows_and_machines(vmhost.runtime)
         assert len(vmhost.driver.inventory().ids()) == 2
     vmhost.runtime._removals = [at - 3601 for at in vmhost.runtime._removals]
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
@@ -215,9 +215,9 @@ def test_an_orphan_that_cannot_be_removed_does_not_hold_up_the_others(vmhost: Fa
     for number in range(3):
         vmhost.driver.create_orphans(f"ws_{number}", "taps")
     vmhost.driver.fail_next("delete", BackendUnavailable("Not this one."))
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert len(vmhost.driver.inventory().ids()) == 1
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == frozenset()
 
 
@@ -227,7 +227,7 @@ def test_what_belongs_to_a_workspace_of_another_host_here_is_removed_and_that_ro
     """A creation that was retried on another host leaves its first place to the sweep."""
     row = make_workspace(api.account, host=make_host("elsewhere"), ip="10.200.0.9")
     vmhost.driver.create_orphans(row.pk, "taps")
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.inventory().ids() == frozenset()
     row.refresh_from_db()
     assert (row.status, row.ready) == ("running", True)

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,10 @@ class Domain:
     resync_count: int = 0
 
 
+# An earlier version wrote others.
+_FIELDS = frozenset(field.name for field in fields(Domain))
+
+
 class FakeStore:
     """Reads and writes the fake host's files."""
 
@@ -97,8 +101,8 @@ class FakeStore:
         parts = {"boot": _boot(raw["spec"]["boot"]), "network": NetworkPolicy.from_json(raw["spec"]["network"])}
         raw["spec"] = MachineSpec(**raw["spec"] | parts)
         raw["state"] = MachineState(raw["state"])
-        raw["ended"] = StopReason(raw["ended"])
-        return Domain(**raw)
+        raw["ended"] = StopReason(raw.get("ended", StopReason.CRASHED))  # an earlier version wrote none
+        return Domain(**{name: value for name, value in raw.items() if name in _FIELDS})
 
     def domains(self) -> dict[str, Domain]:
         """All machines by id."""

@@ -15,7 +15,7 @@ from vmbackend.images.limits import UsageLimit, check_free_space, image_too_larg
 from vmbackend.images.process import CompletedTool, run_confined_tool
 from vmbackend.images.registry import Source, download_image, fetch_config, layer_bytes
 from vmbackend.images.types import ImageConfig, ImageSettings, Job
-from vmbackend.tool_confinement import TOOL_UID, Confinement, give_to_tools
+from vmbackend.tool_confinement import TOOL_UID, ToolConfinement, give_to_tools
 from vmbackend.trees import remove_tree
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _unpack(scratch: Path, packed: int, settings: ImageSettings, job: Job) -> No
 
     job.report_progress(50, "Unpacking the image.")
     limit = UsageLimit(rootfs, settings.max_unpacked_bytes, settings, unpacked)
-    confinement = Confinement(
+    confinement = ToolConfinement(
         readable=((scratch / "oci", "/oci"),), writable=((rootfs, "/rootfs"),), capabilities=_UNPACK_CAPABILITIES
     )
     argv = ["umoci", "--log=error", "raw", "unpack", "--image", "/oci:image", "/rootfs"]
@@ -87,7 +87,7 @@ def _pack(scratch: Path, settings: ImageSettings, job: Job) -> None:
     def tick() -> None:
         check_free_space(scratch, 0, settings)
 
-    confinement = Confinement(
+    confinement = ToolConfinement(
         readable=((scratch / "rootfs", "/rootfs"),), writable=((packed, "/packed"),), capabilities=_PACK_CAPABILITIES
     )
     argv = ["mksquashfs", "/rootfs", "/packed/rootfs.squashfs", *SQUASHFS_OPTIONS]

@@ -26,7 +26,7 @@ def is_listed(host: str, port: int, listed: Collection[str]) -> bool:
     return f"{name}:{port}".lower() in names or (str(port) in _DEFAULT_PORTS and name.lower() in names)
 
 
-async def dial(host: str, port: int, listed: Collection[str]) -> socket.socket:
+async def connect_to_registry(host: str, port: int, listed: Collection[str]) -> socket.socket:
     """A connection to a registry or to what it named. Raises AddressRefused, OSError, TimeoutError.
 
     Through the proxy of this process's environment (HTTPS_PROXY) if there is one, to the address that was checked here.

@@ -13,7 +13,7 @@ from typing import IO
 
 from vmbackend.errors import BackendUnavailable
 from vmbackend.images.types import Job
-from vmbackend.tool_confinement import PROGRAMS, Confinement, confined_command
+from vmbackend.tool_confinement import PROGRAMS, ToolConfinement, confined_command
 
 POLL_SECONDS = 0.1
 MAX_STDERR = 64 << 10
@@ -75,7 +75,7 @@ def run_tool(
 
 def run_confined_tool(
     argv: Sequence[str | Path],
-    confinement: Confinement,
+    confinement: ToolConfinement,
     *,
     job: Job,
     environment: Mapping[str, str] | None = None,

@@ -27,7 +27,7 @@ from vmbackend.images.process import CompletedTool, run_confined_tool
 from vmbackend.images.pull_network import pull_network
 from vmbackend.images.reference import Reference
 from vmbackend.images.types import ImageSettings, Job
-from vmbackend.tool_confinement import Confinement, give_to_tools
+from vmbackend.tool_confinement import ToolConfinement, give_to_tools
 
 log = logging.getLogger(__name__)
 MAX_DOCUMENT = 4 << 20  # bytes of a manifest or configuration
@@ -151,7 +151,7 @@ def _run_skopeo(
     writable: tuple[tuple[Path, str], ...] = (),
     max_stdout: int = 64 << 10,
 ) -> CompletedTool:
-    confinement = Confinement(
+    confinement = ToolConfinement(
         readable=source.mounts,
         readable_if_present=(*_HOST_FILES, *_certificate_paths()),
         writable=writable,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 
 from outbound.addresses import AddressRefused
-from vmbackend.images.dial import dial
+from vmbackend.images.dial import connect_to_registry
 
 log = logging.getLogger(__name__)
 Target = tuple[str, int]
@@ -92,7 +92,7 @@ class Relay:
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             target = await self._read_target(client)
         try:
-            server = await dial(*target, self._listed)
+            server = await connect_to_registry(*target, self._listed)
         except (AddressRefused, OSError, TimeoutError) as error:
             log.warning("an image pull did not reach %s:%d: %s", *target, error)
             await self._loop.sock_sendall(client, _FAILED)
@@ -102,7 +102,7 @@ class Relay:
             await self._exchange(client, server)
 
     async def _pass(self, client: socket.socket, target: Target) -> None:
-        with await dial(*target, self._listed) as server:
+        with await connect_to_registry(*target, self._listed) as server:
             await self._exchange(client, server)
 
     async def _read_target(self, client: socket.socket) -> Target:

@@ -52,7 +52,7 @@ def send_command(domain: Any, command: str, timeout: float, **arguments: object)
         raise GuestUnreachable("The machine's agent sent an invalid answer.") from error
 
 
-def responds(domain: Any, timeout: float) -> bool:
+def agent_responds(domain: Any, timeout: float) -> bool:
     """Whether the agent answers a ping within `timeout` seconds.
 
     The agent comes up after the machine has reported `ready`; until then libvirt rejects the call at once.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from vmbackend.libvirt.process import run_tool
-from vmbackend.tool_confinement import TOOL_UID, Confinement, confined_command
+from vmbackend.tool_confinement import TOOL_UID, ToolConfinement, confined_command
 
 DISK_MIN_MB = 64
 DISK_MAX_MB = 1048576
@@ -107,7 +107,7 @@ def grow_disk(path: Path, megabytes: int) -> None:
     if disk_size_mb(path) < megabytes:
         os.truncate(path, megabytes * MIB)
     # A guest wrote what these tools read.
-    confinement = Confinement(writable=((path, "/disk"),))
+    confinement = ToolConfinement(writable=((path, "/disk"),))
     with _owned_by_tools(path), confined_command(["sh", "-c", _CHECK_AND_GROW], confinement) as (command, descriptors):
         run_tool(command, name="e2fsck or resize2fs", timeout=_CHECK_SECONDS, descriptors=descriptors)
 

@@ -236,7 +236,7 @@ class LibvirtDriver(Driver):
 
     def agent_responds(self, machine_id: str, timeout: float) -> bool:
         target = self._domains.find(self._libvirt.connection, machine_id)
-        return domain.state_of(target) is MachineState.RUNNING and agent.responds(target, timeout)
+        return domain.state_of(target) is MachineState.RUNNING and agent.agent_responds(target, timeout)
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         return self._meters.samples(machine_ids)

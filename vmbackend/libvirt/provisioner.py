@@ -17,6 +17,7 @@ from vmbackend.libvirt.confinement import Confinement
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.libvirt.domainxml import DomainDefinition, domain_xml, vcpus_for
 from vmbackend.libvirt.firewall import mac_for
+from vmbackend.libvirt.host_tsc import HostTsc
 from vmbackend.libvirt.network import Network
 from vmbackend.libvirt.network_maintainer import port_for
 from vmbackend.libvirt.record import MACHINE_ID, MachineDir, Record
@@ -46,6 +47,7 @@ class Provisioner:
         self._network = network
         self._domains = domains
         self._confinement = confinement
+        self._tsc = HostTsc()
         self.domain_type: Literal["kvm", "qemu", "test"] = "qemu"
 
     def prepare(self, connection: Any, spec: MachineSpec) -> MachineIdentity:
@@ -150,7 +152,7 @@ class Provisioner:
             firmware=FIRMWARE if FIRMWARE.exists() else None,
             kernel=confinement.readable_file(kit.kernel),
             initrd=confinement.readable_file(kit.initrd),
-            kernel_args=KERNEL_ARGS,
+            kernel_args=self._kernel_args(),
             fw_cfg_name=FW_CFG_NAME,
             fw_cfg_file=confinement.path_for(files.config),
             base_disk=confinement.readable_file(image.rootfs),
@@ -165,6 +167,13 @@ class Provisioner:
             console_pipe=confinement.path_for(files.console_pipe),
             label=confinement.label(spec.ip),
         )
+
+    def _kernel_args(self) -> str:
+        """With the frequency of the TSC: a guest that measures it while the host is busy keeps a wrong clock.
+
+        Under KVM the guest learns it from the hypervisor.
+        """
+        return KERNEL_ARGS + (self._tsc.kernel_args() if self.domain_type == "qemu" else "")
 
     def _undo(self, connection: Any, spec: MachineSpec, files: MachineDir) -> None:
         """Undo a first preparation that failed; what cannot be removed is an orphan for `delete`."""

@@ -90,7 +90,7 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     namespace = namespaces.for_create(actor, new.namespace)
     quota.require_plan_allows(account.plan, amount)
     quota.require_namespace_limits(namespace, amount, new=True)
-    used = quota.usage(account)
+    used = quota.account_usage(account)
     quota.require_create_allowed(account.plan, used, amount)
     workspace = _insert(actor, namespace, new, chosen, amount)
     workspaces_counted(account, used.records + 1)
@@ -163,7 +163,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     require_status(workspace, frozenset({Status.FAILED}), "be provisioned again")
     namespaces.require_open(workspace.namespace)
     amount = quota.amount_of(workspace)
-    quota.require_running_pool(account.plan, quota.usage(account), amount)
+    quota.require_running_pool(account.plan, quota.account_usage(account), amount)
     host = workspace.host if workspace.static_network and workspace.host else place_on_host(amount)
     require_host_disk(host)
     require_host_memory(host, amount)
@@ -189,7 +189,7 @@ def provisioning_retry(*, actor: str, workspace: Workspace) -> Operation:
     return queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor)
 
 
-def delete_row(workspace: Workspace) -> None:
+def remove_workspace_row(workspace: Workspace) -> None:
     """Remove the row, in the caller's transaction; nothing of the machine is left by then."""
     usage.delete_usage(workspace)
     rows.delete_row(workspace)
@@ -212,7 +212,7 @@ def workspace_delete(*, workspace: Workspace, actor: str) -> tuple[Operation | N
         return pending, workspace.provisioning_phase == ProvisioningPhase.DELETING
     queue.cancel_operations(workspace)
     if workspace.host is None:
-        delete_row(workspace)
+        remove_workspace_row(workspace)
         return None, False
     fields = {"provisioning_phase": ProvisioningPhase.DELETING} if creating else {}
     transition(workspace, Status.DELETING, leaving=ANY, **fields)

@@ -9,7 +9,7 @@ from rest_framework.viewsets import ViewSet
 
 from accounts import tokens
 from accounts.authentication import ApiRequest
-from accounts.permissions import ACCOUNT_ONLY
+from accounts.permissions import NAMESPACE_SCOPES
 from accounts.scopes import Scope, ScopeBinding
 from common.errors import Unauthorized
 from common.idempotency import fingerprint, key_of
@@ -32,10 +32,7 @@ DETAILS_TOKEN_SECONDS = 900
 class WorkspaceViewSet(ViewSet):
     """Lists and reads cover the scope of the credential; creating requires account or namespace scope."""
 
-    action_scopes = {
-        "create": frozenset({Scope.ACCOUNT, Scope.NAMESPACE}),
-        "quota": ACCOUNT_ONLY | {Scope.NAMESPACE},
-    }
+    action_scopes = {"create": NAMESPACE_SCOPES, "quota": NAMESPACE_SCOPES}
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthorized) and self.action == "create":

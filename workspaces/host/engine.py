@@ -33,7 +33,7 @@ RETRYABLE = (BackendUnavailable, GuestUnreachable, MachineExited)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Procedure:
     """`prepare_retry` runs before the steps of a later attempt; `failed` and `cancelled` clean up and end it."""
 
     steps: tuple[tuple[str, Callable[[Context], None]], ...]
@@ -42,27 +42,33 @@ class Kind:
     cancelled: Callable[[Context], None]
 
 
-KINDS: dict[str, Kind] = {
-    OperationKind.CREATE: Kind(create.STEPS, power.ensure_off, create.create_failed, create.create_cancelled),
-    OperationKind.START: Kind(power.START_STEPS, power.ensure_off, power.start_failed, power.start_cancelled),
-    OperationKind.STOP: Kind(power.STOP_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled),
-    OperationKind.RESTART: Kind(power.RESTART_STEPS, power.no_preparation, power.restart_failed, power.power_cancelled),
-    OperationKind.PAUSE: Kind(
+KINDS: dict[str, Procedure] = {
+    OperationKind.CREATE: Procedure(create.STEPS, power.ensure_off, create.create_failed, create.create_cancelled),
+    OperationKind.START: Procedure(power.START_STEPS, power.ensure_off, power.start_failed, power.start_cancelled),
+    OperationKind.STOP: Procedure(
+        power.STOP_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled
+    ),
+    OperationKind.RESTART: Procedure(
+        power.RESTART_STEPS, power.no_preparation, power.restart_failed, power.power_cancelled
+    ),
+    OperationKind.PAUSE: Procedure(
         power.PAUSE_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled
     ),
-    OperationKind.RESUME: Kind(
+    OperationKind.RESUME: Procedure(
         power.RESUME_STEPS, power.no_preparation, outcomes.fail_as_observed, power.power_cancelled
     ),
-    OperationKind.SLEEP: Kind(sleep.SLEEP_STEPS, power.no_preparation, sleep.sleep_failed, power.power_cancelled),
-    OperationKind.WAKE: Kind(sleep.WAKE_STEPS, power.no_preparation, sleep.wake_failed, power.power_cancelled),
-    OperationKind.RESIZE: Kind(resize.RESIZE_STEPS, power.no_preparation, resize.resize_failed, power.power_cancelled),
-    OperationKind.REINSTALL: Kind(
+    OperationKind.SLEEP: Procedure(sleep.SLEEP_STEPS, power.no_preparation, sleep.sleep_failed, power.power_cancelled),
+    OperationKind.WAKE: Procedure(sleep.WAKE_STEPS, power.no_preparation, sleep.wake_failed, power.power_cancelled),
+    OperationKind.RESIZE: Procedure(
+        resize.RESIZE_STEPS, power.no_preparation, resize.resize_failed, power.power_cancelled
+    ),
+    OperationKind.REINSTALL: Procedure(
         reinstall.REINSTALL_STEPS, power.no_preparation, reinstall.reinstall_failed, power.power_cancelled
     ),
-    OperationKind.DESTROY: Kind(
+    OperationKind.DESTROY: Procedure(
         destroy.DESTROY_STEPS, power.no_preparation, destroy.destroy_failed, power.power_cancelled
     ),
-    OperationKind.DELETE: Kind(delete.STEPS, power.no_preparation, delete.delete_failed, delete.delete_cancelled),
+    OperationKind.DELETE: Procedure(delete.STEPS, power.no_preparation, delete.delete_failed, delete.delete_cancelled),
 }
 
 
@@ -111,7 +117,7 @@ def _attempt(operation: Operation, runtime: HostRuntime) -> None:
         fail_operation(context, kind, "internal_error", "Something went wrong on our side.")
 
 
-def _steps(context: Context, kind: Kind) -> None:
+def _steps(context: Context, kind: Procedure) -> None:
     if context.operation.attempt > 1:
         kind.prepare_retry(context)
     for name, step in kind.steps:
@@ -121,7 +127,7 @@ def _steps(context: Context, kind: Kind) -> None:
         step(context)
 
 
-def _retry_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
+def _retry_or_fail(context: Context, kind: Procedure, exc: BackendError) -> None:
     operation = context.operation
     if operation.attempt >= MAX_ATTEMPTS or not operation.is_live:
         fail_operation(context, kind, exc.code, exc.message)
@@ -133,7 +139,7 @@ def _retry_or_fail(context: Context, kind: Kind, exc: BackendError) -> None:
             raise queue.Preempted(operation.pk)
 
 
-def fail_operation(context: Context, kind: Kind, code: str, message: str) -> None:
+def fail_operation(context: Context, kind: Procedure, code: str, message: str) -> None:
     """End an operation as failed; what its clean-up cannot remove now, reconcile removes later.
 
     One that has ended stays as it is: reconcile finds what went wrong after its last commit.

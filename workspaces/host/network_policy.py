@@ -30,7 +30,7 @@ def hold_current_policy(row: Workspace) -> Iterator[None]:
         yield
 
 
-def mark_applied(row: Workspace) -> None:
+def mark_policy_applied(row: Workspace) -> None:
     """Record that the machine has the row's policy, unless the row has changed since it was read."""
     update_unless_changed(row, POLICY_COLUMNS, network_stale=False)
 
@@ -43,7 +43,7 @@ def apply_policy(driver: Driver, workspace_id: str, close: Collection[int] = ())
     try:
         with hold_current_policy(row):
             driver.set_network(row.pk, network_policy(row))
-            mark_applied(row)
+            mark_policy_applied(row)
         if close:
             driver.close_connections(row.pk, close)
     except Workspace.DoesNotExist:

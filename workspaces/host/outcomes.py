@@ -115,7 +115,7 @@ def is_ttl_over(row: Workspace) -> bool:
     return row.ttl_expires_at is not None and row.ttl_expires_at <= timezone.now()
 
 
-def succeed(context: Context, status: Status, event: str, message: str, **fields: Any) -> None:
+def succeed_with_status(context: Context, status: Status, event: str, message: str, **fields: Any) -> None:
     """End the operation with the workspace in `status`. Raises TransitionLost, Preempted."""
     held = frozenset({Status(context.workspace.status)}) & TRANSITIONAL
     with transaction.atomic():
@@ -125,10 +125,10 @@ def succeed(context: Context, status: Status, event: str, message: str, **fields
 
 
 def succeed_running(context: Context, event: str, message: str, **fields: Any) -> None:
-    """`succeed` with `running`; an end of the machine in between is settled after it."""
+    """`succeed_with_status` with `running`; an end of the machine in between is settled after it."""
     with transaction.atomic():
         lock_for_outcome(context.workspace)
-        succeed(context, Status.RUNNING, event, message, **{**running_fields(context.workspace), **fields})
+        succeed_with_status(context, Status.RUNNING, event, message, **{**running_fields(context.workspace), **fields})
     after_start(context)
 
 

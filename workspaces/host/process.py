@@ -50,7 +50,7 @@ def open_host() -> HostRuntime:
     runtime.start(handle_machine_event)
     _sweep_images(runtime)
     _runtime = runtime
-    reconcile(runtime)
+    reconcile_rows_and_machines(runtime)
     boot_id = runtime.driver.capacity().boot_id
     with transaction.atomic():  # a recorded boot has had its restarts planned
         rebooted = hosts.record_host_boot(name=runtime.name, boot_id=boot_id)
@@ -81,7 +81,7 @@ def close_host() -> None:
         _runtime = None
 
 
-def reconcile(runtime: HostRuntime) -> int:
+def reconcile_rows_and_machines(runtime: HostRuntime) -> int:
     """One pass over this host. Returns how many rows, machines and policies were corrected."""
     repaired = settle_orphaned_operations(runtime)
     try:

@@ -22,6 +22,8 @@ class Category(models.TextChoices):
 
 
 class Family(models.TextChoices):
+    """The operating system of an image. No host runs macOS: its entries are shown and cannot be created."""
+
     LINUX = "linux", "Linux"
     MACOS = "macos", "macOS"
 

@@ -32,15 +32,17 @@ def _has(entry: CatalogEntry, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-class CatalogCategory(NamedTuple):
+class ListedCategory(NamedTuple):
+    """One value of the catalog's filter by category."""
+
     id: str
     label: str
 
 
-def shown_categories() -> list[CatalogCategory]:
+def shown_categories() -> list[ListedCategory]:
     """The values of the filter, in the order in which they are shown."""
-    every = CatalogCategory(EVERY_CATEGORY, "All")
-    return [every, *(CatalogCategory(category.value, category.label) for category in Category)]
+    every = ListedCategory(EVERY_CATEGORY, "All")
+    return [every, *(ListedCategory(category.value, category.label) for category in Category)]
 
 
 def by_preset(preset: str) -> CatalogEntry | None:

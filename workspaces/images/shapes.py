@@ -17,6 +17,8 @@ Word = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 
 
 class Shape(BaseModel):
+    """The base of what a column may hold: no other keys, and no conversion of types."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
@@ -38,11 +40,13 @@ class Sizes(Shape):
 
 
 class Software(Shape):
+    """A program that the image contains, for the catalog's list and search."""
+
     name: Line
     version: Annotated[str, Field(max_length=60)] = ""
 
 
-class Desktop(Shape):
+class DesktopShape(Shape):
     """`prepared`: its programs are in the image. `cmd` starts it, as the workload `desktop`; never shown to callers."""
 
     installable: bool
@@ -54,7 +58,7 @@ class Desktop(Shape):
 
 LINES, WORDS = TypeAdapter(list[Line]), TypeAdapter(list[Word])
 ENV, SOFTWARE = TypeAdapter(list[EnvItem]), TypeAdapter(list[Software])
-SIZES, DESKTOP = TypeAdapter(Sizes), TypeAdapter(Desktop)
+SIZES, DESKTOP = TypeAdapter(Sizes), TypeAdapter(DesktopShape)
 
 
 def _fits(adapter: TypeAdapter[Any], value: Any) -> None:

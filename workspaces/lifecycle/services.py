@@ -80,7 +80,7 @@ def change_ttl(*, workspace: Workspace, actor: str, ttl: int | None = None, ttl_
 
 
 @transaction.atomic
-def ping(*, workspace: Workspace, actor: str, ttl: int | None = None) -> Workspace:
+def workspace_ping(*, workspace: Workspace, actor: str, ttl: int | None = None) -> Workspace:
     """Renew the TTL: from now, by its own length or this once by `ttl` seconds."""
     lock_current(workspace)
     _require_temporary(workspace, "cannot be pinged")

@@ -82,7 +82,7 @@ class LifecycleViewSet(ViewSet):
         """Renew the TTL of a temporary workspace: from now by its own length, or once by `ttl_seconds`."""
         workspace = requested_workspace(request.user, workspace_id, whole=True)
         seconds = validated(serializers.PingRequest, request).get("ttl_seconds")
-        renewed = services.ping(workspace=workspace, actor=request.user.label, ttl=seconds)
+        renewed = services.workspace_ping(workspace=workspace, actor=request.user.label, ttl=seconds)
         return Response(serializers.PingResponse(renewed).data)
 
     @extend_schema(

@@ -14,8 +14,9 @@ from common.redis import redis_client
 from common.sse.frames import GAP, MESSAGE, one_line
 from common.sse.replay import Channel, drop_channel, pause_channel, restart_channel
 from common.times import iso
-from workspaces.logs.follow import LogChanges, LogPosition
+from workspaces.logs.follow import LogChanges
 from workspaces.logs.lines import log_entry
+from workspaces.logs.position import LogPosition
 from workspaces.logs.sources import LogSource
 
 logger = logging.getLogger(__name__)

@@ -73,7 +73,7 @@ class _GuestFile:
     async def read(self, part: Part) -> bytes:
         return await call_guest(
             self._address,
-            lambda session: guest_logs.read(session, self._path, part.offset, part.length or 0),
+            lambda session: guest_logs.read_log(session, self._path, part.offset, part.length or 0),
             CALL_SECONDS,
         )
 

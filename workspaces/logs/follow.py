@@ -1,19 +1,22 @@
 """Following a log that grows, is rotated by renaming, and is written by a hostile guest.
 
-A position in a log is an offset and the last bytes before it. Each poll reads these bytes again and compares them: if
-they differ, the log was rotated, and the file is searched for among the older ones and read to its end there. Nothing
-stays open, so a position is valid in another process too. Why no library does this: docs/decisions.md.
+A position in a log is an offset and a digest of the bytes before it (`position.py`). Each poll reads these bytes again:
+if they differ, the log was rotated, and the file is searched for among the older ones and read to its end there.
+Nothing stays open, so a position is valid in another process too. Why no library does this: docs/decisions.md.
+
+A log may be rotated between any two reads. Files only become older, one age at a time and the oldest first, so a search
+from newer to older ages misses none, and a file that was found at the same age before and after a read of its newer
+neighbour had that neighbour all the while.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
-from workspaces.logs.lines import Line, LogFormat, split_lines, whole_characters, whole_lines
+from workspaces.logs.lines import Line, split_lines, whole_characters, whole_lines
+from workspaces.logs.position import Block, LogFiles, LogPosition, read_block
 
-MARK_BYTES = 64
 # The most that one poll reads, and the most lines it returns. With four polls a second: 256 KiB, 2,000 lines.
 STEP_BYTES = 64 * 1024
 STEP_LINES = 500
@@ -22,48 +25,9 @@ STEP_LINES = 500
 MAX_BEHIND = 1 << 20
 SEED_BYTES = 128 * 1024
 SEED_LINES = 1000
+SEED_ATTEMPTS = 3
 # An incomplete line (a prompt) is published after so long without growth.
 PARTIAL_SECONDS = 1.0
-
-
-class LogFiles(Protocol):
-    """One log: the current file (age 0) and the older ones."""
-
-    @property
-    def oldest(self) -> int: ...
-
-    @property
-    def log_format(self) -> LogFormat: ...
-
-    async def size(self, age: int) -> int | None:
-        """In bytes; None if there is no such file."""
-
-    async def read(self, age: int, offset: int, length: int) -> bytes:
-        """At most `length` bytes; none if there is no such file."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogPosition:
-    """The offset up to which a log was read, and the bytes before it."""
-
-    offset: int = 0
-    mark: bytes = b""
-
-    def __str__(self) -> str:
-        return f"{self.offset}:{self.mark.hex()}"
-
-    @classmethod
-    def parse(cls, text: str) -> LogPosition:
-        offset, _, mark = text.partition(":")
-        return cls(int(offset), bytes.fromhex(mark))
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether it is in the middle of a line."""
-        return bool(self.mark) and not self.mark.endswith(b"\n")
-
-    def after(self, read: bytes) -> LogPosition:
-        return LogPosition(self.offset + len(read), (self.mark + read)[-MARK_BYTES:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +48,7 @@ class Follower:
         self._size = -1
         self._changed = 0.0
         self._in_older = False
+        self._hole_at = -1
 
     def accept(self, changes: LogChanges) -> None:
         """These changes were published: go on behind them."""
@@ -94,15 +59,15 @@ class Follower:
         size = await self._files.size(0)
         if size is None or not self._is_due(size):
             return None
-        position = self._position
-        skip = len(position.mark)
-        data = await self._files.read(0, position.offset - skip, skip + STEP_BYTES)
-        self._in_older = size < position.offset or not data.startswith(position.mark)
-        if self._in_older:
+        if not self._position.offset:
+            return await self._begin(size)
+        block = await self._behind_position(0)
+        self._in_older = block is None
+        if block is None:
             return await self._rotated()
-        if size - position.offset > MAX_BEHIND:
+        if size - self._position.offset > MAX_BEHIND:
             return await self._skip_to(size)
-        return self._cut(data[skip:])
+        return self._changes(block, 0)
 
     def _is_due(self, size: int) -> bool:
         now = time.monotonic()
@@ -111,43 +76,68 @@ class Follower:
             return True
         return self._in_older or size != self._position.offset
 
-    def _cut(self, data: bytes) -> LogChanges | None:
-        """The complete lines of a block, STEP_LINES at most; part of a line if it is long or the log does not grow."""
-        end = _lines_end(data)
-        if not end and (len(data) >= STEP_BYTES or time.monotonic() - self._changed >= PARTIAL_SECONDS):
-            end = _end(data)
-        return self._changes(data, end, self._position) if end else None
+    async def _behind_position(self, age: int) -> Block | None:
+        """What follows the position in a file; None if the position is in another file."""
+        block = await read_block(self._files, age, self._position.offset, STEP_BYTES)
+        return block if block.begins_at(self._position) else None
 
-    async def _skip_to(self, size: int) -> LogChanges:
-        data = await self._files.read(0, size - SEED_BYTES, SEED_BYTES)
-        position = LogPosition(size - SEED_BYTES).after(data)
-        return LogChanges(_lines_of(data, self._files, cut=True)[-STEP_LINES:], position, gap=True)
+    async def _begin(self, size: int) -> LogChanges | None:
+        """The beginning of a log that was empty. Another file may have been there if all that are kept have content."""
+        age, block = await self._oldest_content(self._files.oldest + 1) or (0, None)
+        if block is None:
+            return None
+        if age == 0 and size > MAX_BEHIND:
+            return await self._skip_to(size)
+        return self._changes(block, age, gap=0 < age == self._files.oldest)
 
-    async def _rotated(self) -> LogChanges:
+    async def _rotated(self) -> LogChanges | None:
         """The rest of the file that was being read, which is an older one now; at its end, the next newer file."""
-        position = self._position
-        skip = len(position.mark)
         for age in range(1, self._files.oldest + 1):
-            data = await self._files.read(age, position.offset - skip, skip + STEP_BYTES)
-            if data.startswith(position.mark):
-                rest = data[skip:]
-                # An older file does not grow: its last line is published without an end.
-                return self._changes(rest, _end(rest), position) if rest else await self._begin(age - 1)
-        return LogChanges([], LogPosition(), gap=True)
+            block = await self._behind_position(age)
+            if block is not None:
+                return self._changes(block, age) if block.data else await self._newer_than(age)
+        return self._changes(await read_block(self._files, 0, 0, STEP_BYTES), 0, gap=True)
 
-    async def _begin(self, age: int) -> LogChanges:
-        """The beginning of a file; that of the current one is left to the next poll."""
-        data = await self._files.read(age, 0, STEP_BYTES) if age else b""
-        return self._changes(data, _end(data), LogPosition())
+    async def _newer_than(self, age: int) -> LogChanges | None:
+        """The beginning of the file that follows the one at this age, which was read to its end."""
+        found = await self._oldest_content(age)
+        if found is None or await self._behind_position(age) is None:
+            return None
+        missing = found[0] != age - 1
+        if missing and self._hole_at != age:
+            self._hole_at = age  # also seen for a moment during a rotation: only a gap if it is there at the next poll
+            return None
+        return self._changes(found[1], found[0], gap=missing)
 
-    def _changes(self, data: bytes, end: int, position: LogPosition) -> LogChanges:
-        lines = split_lines(data[:end], self._files.log_format, inside=position.is_inside)
-        return LogChanges(lines, position.after(data[:end]))
+    async def _oldest_content(self, below: int) -> tuple[int, Block] | None:
+        """Of the files newer than an age the oldest one with content: its age, and its beginning.
 
+        None if there is none yet, or if the log is being rotated.
+        """
+        for age in range(below - 1, -1, -1):
+            block = await read_block(self._files, age, 0, STEP_BYTES)
+            if block.data:
+                passed = [await self._files.size(other) for other in range(age + 1, below)]
+                return None if any(passed) else (age, block)
+        return None
 
-def _end(data: bytes) -> int:
-    """Behind the last complete line within the limit; in a line without an end, behind its last whole character."""
-    return _lines_end(data) or whole_characters(data) or len(data)
+    async def _skip_to(self, size: int) -> LogChanges | None:
+        block = await read_block(self._files, 0, size - SEED_BYTES, SEED_BYTES)
+        if not block.data:
+            return None
+        lines = _lines_of(block.data, self._files, cut=True)[-STEP_LINES:]
+        return LogChanges(lines, block.position(len(block.data)), gap=True)
+
+    def _changes(self, block: Block, age: int, *, gap: bool = False) -> LogChanges | None:
+        """The complete lines of a block, STEP_LINES at most; part of a line if it is long or the file does not grow."""
+        end = _lines_end(block.data)
+        quiet = age > 0 or time.monotonic() - self._changed >= PARTIAL_SECONDS
+        if not end and (quiet or len(block.data) >= STEP_BYTES):
+            end = whole_characters(block.data) or len(block.data)
+        if not end:
+            return None
+        lines = split_lines(block.data[:end], self._files.log_format, inside=block.is_inside)
+        return LogChanges(lines, block.position(end), gap)
 
 
 def _lines_end(data: bytes) -> int:
@@ -162,26 +152,37 @@ def _lines_end(data: bytes) -> int:
 
 
 async def initial_position(files: LogFiles) -> LogChanges:
-    """The last complete lines of a log that was not followed before, and the position behind them."""
-    size = await files.size(0) or 0
-    start = max(0, size - SEED_BYTES)
-    data = await files.read(0, start, size - start) if size else b""
-    end = data.rfind(b"\n") + 1
-    lines = _lines_of(data[:end], files, cut=start > 0)
-    for age in range(1, files.oldest + 1):
-        if start or len(lines) >= SEED_LINES:
+    """The last complete lines of a log that was not followed before, and the position behind them.
+
+    If the log is rotated during each of SEED_ATTEMPTS attempts, lines may be there twice.
+    """
+    for _ in range(SEED_ATTEMPTS):
+        age, found = await _newest_lines(files)
+        again = await read_block(files, age, found.position.offset, 0)
+        if again.begins_at(found.position):
             break
-        start, older = await _end_of(files, age)
-        lines = older + lines
-    return LogChanges(lines[-SEED_LINES:], LogPosition(size - len(data)).after(data[:end]))
+    return found
 
 
-async def _end_of(files: LogFiles, age: int) -> tuple[int, list[Line]]:
-    """The last lines of an older file, and the offset from which they were read."""
-    size = await files.size(age)
-    start = max(0, (size or 0) - SEED_BYTES)
-    data = await files.read(age, start, SEED_BYTES) if size else b""
-    return start, _lines_of(data, files, cut=start > 0)
+async def _newest_lines(files: LogFiles) -> tuple[int, LogChanges]:
+    """The lines, the position behind them, and the age of its file."""
+    lines: list[Line] = []
+    position, in_age = LogPosition(), 0
+    for age in range(files.oldest + 1):
+        block = await _end_of(files, age)
+        end = block.data.rfind(b"\n") + 1 if age == 0 else len(block.data)
+        lines = _lines_of(block.data[:end], files, cut=block.offset > 0) + lines
+        if not position.offset and block.data:
+            position, in_age = block.position(end), age
+        if block.offset or len(lines) >= SEED_LINES:
+            break
+    return in_age, LogChanges(lines[-SEED_LINES:], position)
+
+
+async def _end_of(files: LogFiles, age: int) -> Block:
+    """The last SEED_BYTES of a file."""
+    size = await files.size(age) or 0
+    return await read_block(files, age, max(0, size - SEED_BYTES), SEED_BYTES) if size else Block(0, b"", b"")
 
 
 def _lines_of(data: bytes, files: LogFiles, *, cut: bool) -> list[Line]:

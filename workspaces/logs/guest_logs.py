@@ -33,7 +33,7 @@ class LogFile:
     modified: float
 
 
-async def tail(session: GuestSession, path: str, lines: int) -> bytes:
+async def read_tail(session: GuestSession, path: str, lines: int) -> bytes:
     """The end of a log with at least that many lines, older files included; at most MAX_TAIL_BYTES."""
     found = b""
     for age in range(OLD_FILES + 1):
@@ -43,7 +43,7 @@ async def tail(session: GuestSession, path: str, lines: int) -> bytes:
     return found
 
 
-async def files(session: GuestSession, sources: Iterable[LogSource]) -> list[LogFile]:
+async def log_files(session: GuestSession, sources: Iterable[LogSource]) -> list[LogFile]:
     """The files of the sources and all others in the directory of logs, by name."""
     in_folder = await _folder(session)
     found: dict[str, LogFile] = {}
@@ -81,13 +81,13 @@ def path_of(name: str, sources: Iterable[LogSource]) -> str | None:
     return f"{FOLDER}/{name}"
 
 
-async def clear(session: GuestSession, sources: Iterable[LogSource]) -> None:
+async def clear_logs(session: GuestSession, sources: Iterable[LogSource]) -> None:
     """Replace each log that is not empty by an empty file.
 
     Each replacement is atomic; after a failure some logs are empty and some are not. Programs that have the old file
     open continue to write to it until their logger reopens it, which the kit's does with its next line.
     """
-    for file in await files(session, sources):
+    for file in await log_files(session, sources):
         if file.size:
             await session.write(file.path, _no_chunks())
 
@@ -103,7 +103,7 @@ async def _end_of(session: GuestSession, path: str, lines: int, most: int) -> by
     size = min(found.size, most) if found else 0
     block = min(BLOCK, size)
     while block:
-        data = await read(session, path, found.size - block, block) if found else b""
+        data = await read_log(session, path, found.size - block, block) if found else b""
         if block == size:
             return whole_lines(data) if found and found.size > size else data
         if _enough(data, lines):
@@ -112,7 +112,7 @@ async def _end_of(session: GuestSession, path: str, lines: int, most: int) -> by
     return b""
 
 
-async def read(session: GuestSession, path: str, offset: int, length: int) -> bytes:
+async def read_log(session: GuestSession, path: str, offset: int, length: int) -> bytes:
     """At most `length` bytes; none if the file does not exist any more."""
     found = bytearray()
     with suppress(*_ABSENT):

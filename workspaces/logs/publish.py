@@ -6,7 +6,8 @@ import asyncio
 
 from common.sse.replay import PAUSED, Channel, ReplayBuffer, Superseded
 from workspaces.logs.channels import log_events
-from workspaces.logs.follow import Follower, LogFiles, LogPosition, initial_position
+from workspaces.logs.follow import Follower, initial_position
+from workspaces.logs.position import LogFiles, LogPosition
 from workspaces.logs.sources import LogSource
 
 PAUSED_SECONDS = 0.2

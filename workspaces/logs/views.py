@@ -60,7 +60,9 @@ class LogsViewSet(AsyncViewSet):
         logs = await in_request_thread(_all_logs, request.user, workspace_id, frozenset(Status) - {Status.RUNNING})
         files = await logs.console.files()
         if logs.guest is not None:
-            listed = await call_guest(logs.guest, lambda session: guest_logs.files(session, logs.sources), CALL_SECONDS)
+            listed = await call_guest(
+                logs.guest, lambda session: guest_logs.log_files(session, logs.sources), CALL_SECONDS
+            )
             files += [{"name": file.name, "size": file.size, "modified": file.modified} for file in listed]
         complete = logs.guest is not None or logs.status in NO_DISK
         return Response(LogFilesResponse({"files": files, "complete": complete}).data)
@@ -148,14 +150,14 @@ async def _tail(source: LogSource, place: Console | GuestAddress, lines: int) ->
     if isinstance(place, Console):
         return await place.tail(lines)
     path = source.path or ""
-    return await call_guest(place, lambda session: guest_logs.tail(session, path, lines), CALL_SECONDS)
+    return await call_guest(place, lambda session: guest_logs.read_tail(session, path, lines), CALL_SECONDS)
 
 
 async def _clear(logs: AllLogs) -> None:
     names = [source.name for source in logs.sources]
     async with entered_in_thread(cleared_on_commit(logs.console.workspace_id, names)):
         if logs.guest is not None:
-            await call_guest(logs.guest, lambda session: guest_logs.clear(session, logs.sources), CLEAR_SECONDS)
+            await call_guest(logs.guest, lambda session: guest_logs.clear_logs(session, logs.sources), CLEAR_SECONDS)
         await logs.console.clear()
 
 

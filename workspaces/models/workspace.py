@@ -60,7 +60,9 @@ class RestartPolicy(models.TextChoices):
     UNLESS_STOPPED = "unless-stopped"
 
 
-class Failure(NamedTuple):
+class FailureReason(NamedTuple):
+    """Why an operation or a creation failed: an error code of the API, and a sentence."""
+
     code: str
     message: str
 
@@ -252,16 +254,16 @@ class Workspace(models.Model):
         return self.public_ports.all() if self.published_ports else ()
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> FailureReason | None:
         """Why the last operation failed, if it did."""
-        return Failure(self.error_code, self.error_message) if self.error_code else None
+        return FailureReason(self.error_code, self.error_message) if self.error_code else None
 
     @property
-    def provisioning_failure(self) -> Failure | None:
+    def provisioning_failure(self) -> FailureReason | None:
         """Why the creation failed, if it did."""
         if not self.provisioning_error_code:
             return None
-        return Failure(self.provisioning_error_code, self.provisioning_error)
+        return FailureReason(self.provisioning_error_code, self.provisioning_error)
 
     @property
     def is_running(self) -> bool:

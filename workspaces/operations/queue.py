@@ -16,7 +16,7 @@ import redis
 from celery import current_app
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
@@ -205,11 +205,17 @@ def take_over_operation(operation: Operation) -> Operation | None:
 
 
 def mark_unnotified(queue: str, before: datetime) -> list[Operation]:
-    """Queued operations of a host that was notified of them before that time; marks them as notified now."""
-    found = list(
-        Operation.objects.filter(queue=queue, state=OperationState.QUEUED, notified_at__lt=before).order_by(
-            "notified_at"
-        )[:50]
-    )
+    """Queued operations of a host that was notified of them before that time; marks them as notified now.
+
+    Also those of which it was notified later than any attempt is delayed: the host's clock was set back since.
+    """
+    due = Q(notified_at__lt=before) | Q(notified_at__gt=timezone.now() + _longest_delay())
+    queued = Operation.objects.filter(due, queue=queue, state=OperationState.QUEUED)
+    found = list(queued.order_by("notified_at")[:50])
     Operation.objects.filter(pk__in=[o.pk for o in found]).update(notified_at=timezone.now())
     return found
+
+
+def _longest_delay() -> timedelta:
+    """Longer than that of the last attempt (`requeue_operation`)."""
+    return timedelta(seconds=8 * settings.ENV.retry_seconds) + NOTIFY_AGAIN_AFTER

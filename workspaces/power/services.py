@@ -76,7 +76,7 @@ def require_start_allowed(workspace: Workspace) -> None:
     """
     wanted = quota.amount_of(workspace)
     namespaces.require_open(workspace.namespace)
-    quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), wanted)
+    quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), wanted)
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
     require_host_disk(workspace.host)
@@ -132,7 +132,7 @@ def require_growth_allowed(workspace: Workspace, wanted: quota.Amount) -> None:
     Raises RunningPoolReached, VMUnavailable.
     """
     more = quota.growth(quota.applied_amount(workspace), wanted)
-    quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), more)
+    quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), more)
     host = require_host(workspace)
     require_host_disk(host)
     if more.memory_mb:
@@ -205,7 +205,7 @@ def _wake(workspace: Workspace, actor: str) -> Operation:
     """With the sizes it slept with: saved memory fits no other machine."""
     needed = quota.applied_amount(workspace)
     namespaces.require_open(workspace.namespace)
-    quota.require_running_pool(workspace.account.plan, quota.usage(workspace.account), needed)
+    quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), needed)
     host = require_host(workspace)
     require_host_disk(host)
     require_host_memory(host, needed)

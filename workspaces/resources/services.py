@@ -67,7 +67,7 @@ def require_sizes_allowed(workspace: Workspace, before: Amount, wanted: Amount) 
     quota.require_plan_allows(plan, wanted)
     if more != Amount(0, 0, 0, 0):
         quota.require_namespace_limits(workspace.namespace, wanted, new=False)
-    quota.require_owned_pool(plan, quota.usage(workspace.account), more)
+    quota.require_owned_pool(plan, quota.account_usage(workspace.account), more)
 
 
 def _resize(workspace: Workspace, actor: str, saved: Amount, machine: Amount, *, was_running: bool) -> Operation:

@@ -40,6 +40,8 @@ def fingerprint(line: str) -> str:
 
 
 class PublicKey(NamedTuple):
+    """What responses show of an authorized key."""
+
     fingerprint: str
     type: str
     comment: str

@@ -86,12 +86,12 @@ def apply_in_guest(workspace: Workspace) -> str | None:
             return f"{exc.message} It applies at the next start."
         workspace.refresh_from_db(fields=["status", "ssh_enabled", "ssh_keys"])
         if _access(workspace) == before:
-            mark_applied(workspace)
+            mark_access_applied(workspace)
             return None
     return "The access was changed by concurrent requests; read it again."
 
 
-def mark_applied(workspace: Workspace) -> None:
+def mark_access_applied(workspace: Workspace) -> None:
     """Clear `ssh_stale`, unless the row has changed since the guest was configured."""
     update_unless_changed(workspace, ("ssh_enabled", "ssh_keys"), ssh_stale=False)
 
@@ -104,7 +104,7 @@ def renew_access(row: Workspace) -> None:
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])
     try:
         configure_ssh(row)
-        mark_applied(row)
+        mark_access_applied(row)
     except DomainError as exc:
         record_activity(row, "ssh_not_changed", f"The change of SSH access waits for the next start: {exc.message}")
 

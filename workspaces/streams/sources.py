@@ -146,7 +146,7 @@ class GuestFiles:
     async def read(self, age: int, offset: int, length: int) -> bytes:
         path = rotated_name(self._path, age)
         return await guest_pool().acall(
-            self._address, lambda session: guest_logs.read(session, path, offset, length), CALL_SECONDS
+            self._address, lambda session: guest_logs.read_log(session, path, offset, length), CALL_SECONDS
         )
 
 

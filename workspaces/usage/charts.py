@@ -29,6 +29,8 @@ _SUMS = ("cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
 
 
 class Granularity(NamedTuple):
+    """The time between two points of a chart, and its name on the wire."""
+
     name: str
     seconds: int
 

@@ -40,7 +40,7 @@ async def no_source(replay: ReplayBuffer) -> None:
     await asyncio.Event().wait()
 
 
-def none_revoked(tickets: Sequence[Any]) -> dict[Any, str]:
+def none_revoked(grants: Sequence[Any]) -> dict[Any, str]:
     return {}
 
 

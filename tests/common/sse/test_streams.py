@@ -165,7 +165,7 @@ def test_a_stream_whose_grant_is_revoked_ends_before_another_event(monkeypatch: 
         channel = fresh()
         gone: set[str] = set()
 
-        def check(tickets: object) -> dict[str, str]:
+        def check(grants: object) -> dict[str, str]:
             return dict.fromkeys(gone, "no more")
 
         async with (
@@ -189,7 +189,7 @@ def test_grants_are_checked_without_a_request(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(runtimes, "CHECK_SECONDS", 0.05)
     answers: list[dict[str, str] | None] = [{}, None, {"t": "revoked"}]
 
-    def check(tickets: object) -> dict[str, str]:
+    def check(grants: object) -> dict[str, str]:
         found = answers.pop(0) if answers else {"t": "revoked"}
         if found is None:
             raise RuntimeError("the database is away")

@@ -15,7 +15,7 @@ from vmbackend.driver import MachineState
 from workspaces.crud.services import provisioning_retry, workspace_delete
 from workspaces.host import engine
 from workspaces.host.machine_spec import machine_spec
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind
@@ -119,7 +119,7 @@ def come_to_rest(host: FakeHost) -> None:
     """At most two passes of reconcile, with the tasks they send."""
     host.settle_across_deaths()
     for _ in range(2):
-        repaired = reconcile(host.runtime)
+        repaired = reconcile_rows_and_machines(host.runtime)
         host.settle_across_deaths()
         if not repaired:
             return

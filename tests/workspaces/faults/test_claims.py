@@ -20,7 +20,7 @@ from tests.workspaces.rows import make_host, make_workspace
 from vmbackend.errors import BackendUnavailable
 from workspaces.crud.services import workspace_delete
 from workspaces.host import engine, faults
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.host.reconcile.operations import expire_operations
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import OperationKind, OperationState
@@ -83,7 +83,7 @@ def test_operations_that_a_living_process_holds_are_not_taken_from_it(
     vmhost.release_tasks()
     time.sleep(0.15)
     for _ in range(3):
-        reconcile(vmhost.runtime)
+        reconcile_rows_and_machines(vmhost.runtime)
     vmhost.settle()
     assert Operation.objects.get(kind="start").attempt == 1
     assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
@@ -118,6 +118,19 @@ def test_a_lost_notification_is_sent_again(vmhost: FakeHost, begin: Callable[[st
     vmhost.runtime.send_heartbeat()
     assert status_of(made) == "queued"  # not yet: it may be on its way
     Operation.objects.update(notified_at=timezone.now() - timedelta(seconds=6))
+    vmhost.runtime.send_heartbeat()
+    vmhost.settle()
+    assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])
+
+
+def test_a_lost_notification_is_sent_again_where_the_clock_was_set_back(
+    vmhost: FakeHost, begin: Callable[[str], str]
+) -> None:
+    made = begin("create")
+    assert vmhost.held_tasks is not None
+    vmhost.held_tasks.clear()  # lost
+    vmhost.release_tasks()
+    Operation.objects.update(notified_at=timezone.now() + timedelta(hours=1))
     vmhost.runtime.send_heartbeat()
     vmhost.settle()
     assert (status_of(made), fault_cases.inconsistencies(vmhost, made)) == ("running", [])

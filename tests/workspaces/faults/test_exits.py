@@ -13,7 +13,7 @@ from tests.workspaces.faults import fault_cases
 from tests.workspaces.faults.fault_cases import CASES
 from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import Event, EventKind, StopReason
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import RestartPolicy
 from workspaces.states import Status
@@ -173,7 +173,7 @@ def test_a_machine_that_ends_in_an_operation_is_restarted_as_its_policy_says(
     row = eventually(made, "stopped")
     assert (row.last_exit_reason, row.restart_count) == ({"kill": "crashed", "panic": "panicked"}[happens], 1)
     assert row.restart_due_at is not None
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert fault_cases.inconsistencies(vmhost, made) == []
 
 

@@ -146,8 +146,8 @@ def test_hidden_entries_are_not_listed(api: Caller) -> None:
 @pytest.mark.parametrize("scope", list(Scope))
 def test_every_scope_may_browse(api: Caller, scoped: Callable[..., Caller], scope: Scope) -> None:
     row = make_workspace(api.account)
-    pin = {"namespace_id": row.namespace_id, "namespace_slug": "default", "workspace_id": row.pk}
-    assert len(found(scoped(api, scope, **pin))) == len(seed_rows())
+    binding = {"namespace_id": row.namespace_id, "namespace_slug": "default", "workspace_id": row.pk}
+    assert len(found(scoped(api, scope, **binding))) == len(seed_rows())
 
 
 def test_the_number_of_queries_does_not_grow_with_the_catalog(api: Caller, entry: Callable[..., CatalogEntry]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.test import Client
 
@@ -19,13 +18,6 @@ from workspaces.models import CatalogEntry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("catalog")]
 ADMIN = "/admin/workspaces/catalogentry/"
-
-
-@pytest.fixture
-def staff() -> Client:
-    client = Client()
-    client.force_login(get_user_model().objects.create_superuser("root", password="not-used-here-1"))
-    return client
 
 
 def form_of(entry: CatalogEntry, **changes: Any) -> dict[str, Any]:

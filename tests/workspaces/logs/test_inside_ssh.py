@@ -39,17 +39,17 @@ class Guest:
 
     def tail(self, name: str, lines: int) -> list[str]:
         path = f"{self.folder}/{name}.log"
-        data = self.pool.call(self.address, lambda session: guest_logs.tail(session, path, lines), 60)
+        data = self.pool.call(self.address, lambda session: guest_logs.read_tail(session, path, lines), 60)
         return [entry["line"] for entry in log_entries(data, name, LogFormat.PLAIN, last=lines)]
 
     def names(self, *names: str) -> dict[str, int]:
         known = [self.source(name) for name in names]
-        files = self.pool.call(self.address, lambda session: guest_logs.files(session, known), 60)
+        files = self.pool.call(self.address, lambda session: guest_logs.log_files(session, known), 60)
         return {file.name: file.size for file in files}
 
     def clear(self, *names: str) -> None:
         known = [self.source(name) for name in names]
-        self.pool.call(self.address, lambda session: guest_logs.clear(session, known), 60)
+        self.pool.call(self.address, lambda session: guest_logs.clear_logs(session, known), 60)
 
 
 @pytest.fixture

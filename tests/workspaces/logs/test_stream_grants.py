@@ -180,7 +180,7 @@ def test_an_account_leaves_half_of_the_windows_to_others(
 def test_while_the_database_is_away_only_time_ends_a_stream(
     api: Caller, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(tickets: Any) -> Any:
+    def away(grants: Any) -> Any:
         raise OperationalError("the database is away")
 
     minted = tokens.mint_token(actor=actor(api), scope=Scope.ACCOUNT, binding=ScopeBinding(), ttl=3, label="")

@@ -164,7 +164,7 @@ class History(Observed):
         if found := self.pick(number):
             row = self.row(found[0])
             try:
-                lifecycle.ping(workspace=row, actor="owner")
+                lifecycle.workspace_ping(workspace=row, actor="owner")
             except InvalidState:
                 assert found[1].mode is Mode.PERMANENT or not row.ttl_seconds
 

@@ -15,7 +15,7 @@ from workspaces.host import faults
 from workspaces.host.machine_events import handle_machine_event
 from workspaces.models import Activity, Workspace
 from workspaces.models.workspace import Mode, RestartPolicy
-from workspaces.quota import Amount, usage
+from workspaces.quota import Amount, account_usage
 from workspaces.states import USES_RUNNING_POOL, Status
 
 
@@ -99,7 +99,7 @@ class Observed(RuleBasedStateMachine):
 
     @invariant()
     def the_pools_hold_what_there_is(self) -> None:
-        used = usage(self.account)
+        used = account_usage(self.account)
         nothing = Amount(0, 0, 0, 0)
         rows = self.expected.values()
         assert used.records == len(rows)

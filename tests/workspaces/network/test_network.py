@@ -13,7 +13,7 @@ from tests.workspaces.rows import make_workspace
 from tests.workspaces.workspace_states import make, until
 from vmbackend.errors import BackendUnavailable
 from vmbackend.policy import NetworkPolicy
-from workspaces.host.process import reconcile
+from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
 
@@ -190,7 +190,7 @@ def test_a_host_that_was_away_finds_the_change(
     assert "host" in answer["problem"]
     assert answer["network"]["egress_ports"] == [443]
     assert vmhost.driver.policy_of(made) == NetworkPolicy()
-    reconcile(vmhost.runtime)
+    reconcile_rows_and_machines(vmhost.runtime)
     assert vmhost.driver.policy_of(made) == policy(**NARROW)
     assert not Workspace.objects.get(pk=made).network_stale
 

@@ -70,7 +70,7 @@ def test_nothing_happens_before_its_time(vmhost: FakeHost, machine: Callable[...
 def test_a_renewal_between_the_query_and_the_action_wins(vmhost: FakeHost, machine: Callable[..., Workspace]) -> None:
     row = machine(ttl_action=TtlAction.REMOVE, ttl_expires_at=ago())
     found = due_workspaces(timezone.now()).get()
-    lifecycle.ping(workspace=row, actor="owner")
+    lifecycle.workspace_ping(workspace=row, actor="owner")
     assert expire_ttl(found) is False
     vmhost.settle()
     assert status_of(row) == "running"

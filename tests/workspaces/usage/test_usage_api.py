@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import pytest
 import redis
-from django.contrib.auth import get_user_model
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -22,7 +21,7 @@ from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
 from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, metered_cpu, points
 from tests.workspaces.usage.test_series import series, stored
-from workspaces.crud.services import delete_row
+from workspaces.crud.services import remove_workspace_row
 from workspaces.models import Activity, MeterRecord, Usage, UsagePoint, Workspace
 from workspaces.states import Status
 from workspaces.usage import latest_samples, selectors
@@ -245,7 +244,7 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     host.seconds(70, row, cpu_time_ns=CPU)
     api.get(f"/workspace/{key}/stats")
     host.driver.delete(key)
-    delete_row(row)
+    remove_workspace_row(row)
     host.seconds(60)
     assert not UsagePoint.objects.exists()
     assert not Usage.objects.exists()
@@ -254,11 +253,9 @@ def test_a_workspace_that_is_deleted_takes_its_usage_and_leaves_its_bill(host: M
     assert set(redis_client().keys(redis_key(f"usage:{key}:*"))) <= {redis_key(f"usage:{key}:1").encode()}
 
 
-def test_staff_see_usage_and_metering_and_change_neither(host: MeasuredHost) -> None:
+def test_staff_see_usage_and_metering_and_change_neither(host: MeasuredHost, staff: Client) -> None:
     row = host.machine()
     host.seconds(62, row, cpu_time_ns=CPU)
-    staff = Client()
-    staff.force_login(get_user_model().objects.create_superuser("staff", password="a-long-password"))
     for model, found in (("usage", Usage), ("meterrecord", MeterRecord)):
         shown = staff.get(f"/admin/workspaces/{model}/?q={row.pk}")
         assert row.pk in shown.content.decode()

@@ -21,7 +21,7 @@ from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
 from workspaces.rows import update_row
-from workspaces.ssh.services import mark_applied
+from workspaces.ssh.services import mark_access_applied
 from workspaces.states import CREATING, Provisioning, ProvisioningPhase, Status
 from workspaces.transitions import TransitionLost, transition
 
@@ -103,7 +103,7 @@ def define_machine(context: Context) -> None:
     row.refresh_from_db(fields=["ssh_enabled", "ssh_keys"])  # they may change during an operation
     with network.hold_current_policy(row):
         identity = context.driver.prepare(machine_spec(row, context.facts["image"]))  # type: ignore[arg-type]
-        network.mark_applied(row)
+        network.mark_policy_applied(row)
     with transaction.atomic():
         # The host key is stored beside the disk, so a new one means that the disk is new, too.
         former = row.ssh_host_key if row.provisioning_state == Provisioning.READY else ""
@@ -113,7 +113,7 @@ def define_machine(context: Context) -> None:
             )
         columns = {"ssh_host_key": identity.ssh_host_key, "control_port": identity.control_port}
         update_row(row, **columns)
-    mark_applied(row)
+    mark_access_applied(row)
 
 
 def start_machine(context: Context) -> None:

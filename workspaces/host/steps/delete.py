@@ -6,7 +6,7 @@ from django.db import transaction
 
 from accounts.services import account_lock
 from workspaces.audit import record_activity
-from workspaces.crud.services import delete_row
+from workspaces.crud.services import remove_workspace_row
 from workspaces.host.context import Context
 from workspaces.models.operation import OperationState
 from workspaces.operations import queue
@@ -27,7 +27,7 @@ def remove_row(context: Context) -> None:
         record_activity(
             context.workspace, "deleted", "The workspace and its data were removed.", actor=context.operation.actor
         )
-        delete_row(context.workspace)
+        remove_workspace_row(context.workspace)
 
 
 STEPS = (("remove_machine", remove_machine), ("remove_row", remove_row))

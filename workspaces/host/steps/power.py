@@ -21,8 +21,8 @@ from workspaces.host.outcomes import (
     is_ttl_over,
     lock_for_outcome,
     restore_sizes,
-    succeed,
     succeed_running,
+    succeed_with_status,
 )
 from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.models import Workspace
@@ -122,7 +122,7 @@ def complete_stop(context: Context) -> None:
     row = context.workspace
     with transaction.atomic():
         lock_for_outcome(row)
-        succeed(
+        succeed_with_status(
             context,
             Status.STOPPED,
             "stopped",
@@ -198,7 +198,7 @@ def complete_pause(context: Context) -> None:
         lock_for_outcome(context.workspace)
         by_ttl = context.operation.params.get("by_ttl") and is_ttl_over(context.workspace)
         done = {"ttl_expires_at": None} if by_ttl else {}
-        succeed(context, Status.PAUSED, "paused", message, idle_due_at=None, **done)
+        succeed_with_status(context, Status.PAUSED, "paused", message, idle_due_at=None, **done)
     machine_events.settle_machine_end(context.operation, context.driver)
 
 

@@ -11,8 +11,8 @@ from workspaces.host.outcomes import (
     fail_stopped,
     fail_with_status,
     restore_sizes,
-    succeed,
     succeed_running,
+    succeed_with_status,
 )
 from workspaces.host.steps.create import define_machine, ensure_image, wait_for_guest
 from workspaces.host.steps.power import shut_down, start_machine
@@ -40,7 +40,7 @@ def apply_sizes(context: Context) -> None:
     context.record_fact("applied")
 
 
-def relaunch(context: Context) -> None:
+def relaunch_resized(context: Context) -> None:
     if context.operation.params["was_running"]:
         start_machine(context)
 
@@ -55,14 +55,14 @@ def complete_resize(context: Context) -> None:
     if context.operation.params["was_running"]:
         succeed_running(context, "resized", message, started_at=timezone.now())
     else:
-        succeed(context, Status.STOPPED, "resized", message)
+        succeed_with_status(context, Status.STOPPED, "resized", message)
 
 
 RESIZE_STEPS = (
     ("check_capacity", check_capacity),
     ("shut_down", shut_down),
     ("apply_sizes", apply_sizes),
-    ("relaunch", relaunch),
+    ("relaunch", relaunch_resized),
     ("wait_ready", wait_relaunched),
     ("complete", complete_resize),
 )

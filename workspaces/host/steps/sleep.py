@@ -20,8 +20,8 @@ from workspaces.host.outcomes import (
     fail_as_observed,
     lock_for_outcome,
     running_fields,
-    succeed,
     succeed_running,
+    succeed_with_status,
 )
 from workspaces.host.steps.create import ensure_image, wait_for_guest
 from workspaces.host.steps.power import prepare_stopped, resync_guest
@@ -59,7 +59,7 @@ def save_memory(context: Context) -> None:
 def complete_sleep(context: Context) -> None:
     with transaction.atomic():
         lock_for_outcome(context.workspace)
-        succeed(
+        succeed_with_status(
             context,
             Status.SLEEPING,
             "slept",

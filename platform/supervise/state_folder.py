@@ -1,0 +1,94 @@
+"""The state folder of an instance: under which path it is known, what it may hold, and the modes of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from supervise.files import restrict_files, restrict_modes
+
+CHOICES = "instance.json"
+PRIVATE = ("run", "log", "static", "keys", "edge")
+TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
+# What a state folder may hold before it is one: parts of an instance, what its operator puts there, what a file system
+# of its own has.
+PARTS = frozenset(
+    {
+        *(*PRIVATE, "machines", "libvirt", "cache", "reserve", "first-workspace", "lost+found"),
+        *("settings.env", "secrets.env", "credentials.env", CHOICES),
+        *("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm", "db.sqlite3-journal"),
+    }
+)
+_UNFINISHED = re.compile(rf"\.({re.escape(CHOICES)}|secrets\.env|credentials\.env)\.[0-9a-f]+")
+
+
+def instance_id_of(folder: Path) -> str:
+    """Of the path as it is written: a folder that is moved becomes another instance."""
+    return hashlib.sha256(str(folder).encode()).hexdigest()[:6]
+
+
+def path_as_made(folder: Path) -> Path:
+    """The path under which the instance in `folder` was made, where `folder` is another way to it (a link).
+
+    Under a second path it would be another instance, with another subnet, in the files of the first.
+    """
+    made = read_choices(folder)
+    for path in (folder, Path(str(made.get("state", folder))), folder.resolve()):
+        if instance_id_of(path) == made.get("id") and path.exists() and path.samefile(folder):
+            return path
+    return folder
+
+
+def read_choices(folder: Path) -> dict[str, Any]:
+    """The content of `instance.json`; empty where it cannot be read."""
+    try:
+        found = json.loads((folder / CHOICES).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def foreign_content(folder: Path) -> str | None:
+    """A name in the folder that shows that it is no state folder, None where it is one or may become one.
+
+    Raises OSError.
+    """
+    if not folder.exists() or (folder / CHOICES).exists() or is_shared(folder):
+        return None
+    names = {entry.name for entry in folder.iterdir()} - PARTS
+    return min((name for name in names if not _UNFINISHED.fullmatch(name)), default=None)
+
+
+def is_shared(folder: Path) -> bool:
+    """A sticky folder (/tmp) belongs to more than this instance."""
+    return folder.is_dir() and bool(folder.stat().st_mode & stat.S_ISVTX)
+
+
+def make_folders(folder: Path) -> None:
+    """Make the folder and what every command needs in it. Idempotent. Raises OSError."""
+    for parent in reversed(folder.parents):
+        if not parent.exists():
+            parent.mkdir()
+            parent.chmod(0o755)
+    folder.mkdir(exist_ok=True)
+    for name in ("run", "log", "static", "cache"):
+        (folder / name).mkdir(exist_ok=True)
+    _set_modes(folder)
+
+
+def _set_modes(folder: Path) -> None:
+    """The owner's alone, also in a folder of an earlier version: secrets, the database, logs, sockets.
+
+    Traversed, not listed, by others: the way to a machine's own folder, its kernel and its image. Each machine's
+    process has a user of its own.
+    """
+    for name in PRIVATE:
+        restrict_modes(folder / name)
+    restrict_files(folder)
+    for path in (folder, *(folder / name for name in TRAVERSED)):
+        if path.is_dir() and not is_shared(path):
+            path.chmod(0o711)

@@ -1,0 +1,39 @@
+"""Beat sends the periodic tasks by a clock that is never set back."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from celery.beat import Scheduler
+
+from config.celery import app
+
+
+class RecordingScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
+    """Notes what it would send."""
+
+    sent: list[str]
+
+    def apply_async(self, entry: Any, **_: Any) -> None:
+        self.sent.append(entry.name)
+
+
+def run_due(scheduler: RecordingScheduler) -> list[str]:
+    """The names of all tasks that are due now."""
+    scheduler.sent = []
+    while scheduler.tick() == 0:
+        pass
+    return scheduler.sent
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_tasks_are_sent_in_their_intervals_when_the_clock_is_set(hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = RecordingScheduler(app)
+    assert set(run_due(scheduler)) == set(app.conf.beat_schedule), "after a start all are due"
+    monkeypatch.setattr(app, "now", lambda: datetime.now(UTC) + timedelta(hours=hours))
+    assert run_due(scheduler) == []
+    time.sleep(1.1)
+    assert run_due(scheduler) == ["sweep-due"]
