@@ -69,7 +69,7 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
     except SuspiciousOperation as exc:
         return error_response(as_domain_error(exc))
     error = body_refusal(request)
-    return error_response(error) if error else refuse_large_body(request)
+    return refuse_large_body(request) or (error_response(error) if error else None)
 
 
 def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:

@@ -16,8 +16,8 @@ from common.streaming_body import body_limit
 
 # Above what any route accepts, and below what Python can recurse through in a view, as for the text of an error.
 MAX_DEPTH = 850
-# Strings, commas and brackets together, far above what any route accepts: a body of nothing but `{},` takes thirty times
-# its size in memory.
+# Strings, commas and brackets together, far above what any route accepts: a body of nothing but `{},` takes thirty
+# times its size in memory.
 MAX_TOKENS = 250_000
 # A string without an end goes to the end of the body, so that nothing is looked at twice.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)

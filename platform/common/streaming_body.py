@@ -69,15 +69,16 @@ class StreamingBody:
         if buffer:
             yield bytes(buffer)
 
-    async def drain(self) -> None:
-        """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS."""
+    async def drain(self) -> int:
+        """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS. Returns how many bytes it was."""
         left = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while left > 0 and (found := await self._next(DRAIN_SECONDS)) is not None:
                     left -= len(found)
         except (TimeoutError, RequestStalled, ClientDisconnected):
-            return
+            pass
+        return DRAIN_BYTES - left
 
     async def receive_disconnect(self) -> Message:
         """The message that follows the body: that the client disconnected."""
@@ -113,6 +114,8 @@ class StreamingHandler(ASGIHandler):
         if is_streamed(scope["method"], scope["path"], kind):
             limit = 0
         handled = _HandledRequest(scope, receive, limit)
+        if _REFUSED in scope and not _header(scope, b"content-length"):
+            await handled.drop(limit)
 
         async def drain_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -156,6 +159,11 @@ class _HandledRequest:
     async def drain(self) -> None:
         if self._stream is not None:
             await self._stream.drain()
+
+    async def drop(self, limit: int) -> None:
+        """Of a body without a length: whether it is too large is known at its end only, and comes first."""
+        if self._stream is not None and await self._stream.drain() > limit:
+            self.scope[_TOO_LARGE] = True
 
     def _set_length(self) -> None:
         """REST framework takes a body without a Content-Length, such as a chunked one, for an empty one. Django builds
