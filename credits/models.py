@@ -1,4 +1,8 @@
-"""Prices in credits. A rate is valid from `effective_from` until the next rate of its unit."""
+"""Prices, balances and the ledger in credits (wire contract, section 7). Written by `credits.services` and
+`credits.ledger` only.
+
+Namespaces and accounts are referenced by plain ids: the ledger outlives both.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ from decimal import Decimal
 
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
+
+from credits.amounts import CreditsField
 
 
 class Unit(models.TextChoices):
@@ -20,19 +27,157 @@ class Unit(models.TextChoices):
     CDN_GB = "cdn_gb", "a GB published"
 
 
+class Service(models.TextChoices):
+    """What a balance is for."""
+
+    SANDBOX = "sandbox", "workspaces and sandboxes"
+    DEPLOYMENT = "deployment", "pages"
+    AI = "ai", "code assistance"
+    CDN = "cdn", "CDN"
+
+
+class OverdraftAction(models.TextChoices):
+    """What follows when a quota and its overdraft are used up: `block` refuses what would cost; `stop_workspaces`
+    stops what runs as well.
+    """
+
+    BLOCK = "block"
+    STOP_WORKSPACES = "stop_workspaces"
+
+
+class EntryKind(models.TextChoices):
+    """Charges are positive, refunds negative; a reset is the negative of what was used until then."""
+
+    CHARGE = "charge"
+    REFUND = "refund"
+    RESET = "reset"
+
+
 class Rate(models.Model):
-    """The price of one unit, in credits. Past rates are never changed, so that every charge stays reproducible."""
+    """The price of one unit, in credits. It is valid from `effective_from` until the next rate of its unit.
+
+    Past rates are never changed, so that every charge stays reproducible.
+    """
 
     unit = models.CharField(max_length=16, choices=Unit.choices)
-    credits = models.DecimalField(max_digits=18, decimal_places=8, validators=[MinValueValidator(Decimal(0))])
+    credits = CreditsField(validators=[MinValueValidator(Decimal(0))])
     effective_from = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ["unit", "-effective_from"]
         constraints = [
             models.UniqueConstraint(fields=["unit", "effective_from"], name="one_rate_at_a_time"),
-            models.CheckConstraint(condition=models.Q(credits__gte=0), name="rate_not_negative"),
+            models.CheckConstraint(condition=Q(credits__gte=0), name="rate_not_negative"),
         ]
 
     def __str__(self) -> str:
         return f"{self.credits.normalize():f} for {self.get_unit_display()}"
+
+
+class Balance(models.Model):
+    """What a namespace has used of a service since the last reset, and its quota where one is set.
+
+    `used` is the sum of the ledger's entries; `held` is spent ahead and not settled yet. Without a `quota_limit`
+    nothing is refused.
+    """
+
+    account_id = models.CharField(max_length=24, db_index=True)
+    namespace_id = models.CharField(max_length=24)
+    service = models.CharField(max_length=16, choices=Service.choices)
+    used = CreditsField(default=Decimal(0))
+    held = CreditsField(default=Decimal(0))
+    quota_limit = CreditsField(null=True)
+    overdraft = CreditsField(default=Decimal(0))
+    on_overdraft_action = models.CharField(
+        max_length=16, choices=OverdraftAction.choices, default=OverdraftAction.BLOCK
+    )
+    # Percent of the limit, in order.
+    notification_thresholds = models.JSONField(default=list)
+    # What has been announced since the quota was set or reset: the highest threshold, and that it is used up.
+    last_threshold_fired = models.FloatField(null=True)
+    depleted_fired = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["namespace_id", "service"], name="one_balance_for_a_service"),
+            models.CheckConstraint(condition=Q(held__gte=0), name="held_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.service} of {self.namespace_id}"
+
+
+class Entry(models.Model):
+    """One line of the ledger. Triggers refuse every change and deletion.
+
+    `key`: what it was written for; a second entry with the same key is refused. `balance_after`: the balance's `used`.
+    """
+
+    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="entries")
+    kind = models.CharField(max_length=8, choices=EntryKind.choices)
+    amount = CreditsField()
+    balance_after = CreditsField()
+    workspace_id = models.CharField(max_length=24, blank=True)
+    description = models.CharField(max_length=200, blank=True)
+    key = models.CharField(max_length=100, null=True, unique=True)  # of null there may be many
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "entries"
+        indexes = [models.Index(fields=["balance", "-id"], name="entries_of_balance")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.amount}"
+
+
+class Spending(models.Model):
+    """What was charged to a balance on one UTC day, and by how many entries: sums of the ledger, for reports."""
+
+    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="spending")
+    day = models.DateField()
+    credits = CreditsField()
+    requests = models.PositiveIntegerField()
+
+    class Meta:
+        verbose_name_plural = "spending"
+        constraints = [models.UniqueConstraint(fields=["balance", "day"], name="spending_of_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.credits}"
+
+
+class Hold(models.Model):
+    """Credits set aside for what is not finished: settled with what it really cost, given back, or expired."""
+
+    key = models.CharField(max_length=100, unique=True)
+    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, related_name="holds")
+    amount = CreditsField()
+    expires_at = models.DateTimeField(db_index=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(amount__gt=0), name="hold_positive")]
+
+    def __str__(self) -> str:
+        return f"{self.amount} for {self.key}"
+
+
+class QuotaDefault(models.Model):
+    """The quota that each namespace of an account gets for a service when it first spends there, if `auto_apply`."""
+
+    account_id = models.CharField(max_length=24)
+    service = models.CharField(max_length=16, choices=Service.choices)
+    quota_limit = CreditsField()
+    overdraft = CreditsField(default=Decimal(0))
+    on_overdraft_action = models.CharField(
+        max_length=16, choices=OverdraftAction.choices, default=OverdraftAction.BLOCK
+    )
+    notification_thresholds = models.JSONField(default=list)
+    auto_apply = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["account_id", "service"], name="one_default_for_a_service")]
+
+    def __str__(self) -> str:
+        return f"{self.service} of {self.account_id}"

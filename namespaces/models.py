@@ -1,4 +1,4 @@
-"""The namespace row (specification, Namespace object). Written by `namespaces.services` only."""
+"""Namespaces and their activity (specification, Namespace object). Written by `namespaces.services` only."""
 
 from __future__ import annotations
 
@@ -46,19 +46,31 @@ class Namespace(models.Model):
     # Why it is suspended: by hand, by a quota, or by both (wire contract, section 7).
     suspended_by_hand = models.BooleanField(default=False)
     suspended_by_quota = models.BooleanField(default=False)
+    # Whether what runs is stopped by the quota's action; while it is suspended by hand it is stopped in any case.
+    quota_stops_workspaces = models.BooleanField(default=False, editable=False)
     type = models.CharField(max_length=16, choices=Type.choices, default=Type.DEFAULT)
     is_default = models.BooleanField(default=False)
     metadata = models.JSONField(default=dict, blank=True)
     tags = models.JSONField(default=list, blank=True)
     resource_limits = models.JSONField(default=dict, blank=True)
     last_active_at = models.DateTimeField(null=True, blank=True)
+    # Set while the workspaces in it are being deleted. No selector finds it any more, and its slug is free.
+    deleted_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        ordering = ["-created_at"]
+        ordering = ["-created_at", "-id"]
+        # What sweeps look for every few seconds; nearly always empty.
+        indexes = [
+            models.Index(fields=["deleted_at"], condition=~Q(deleted_at=None), name="namespace_deleted"),
+            models.Index(fields=["id"], condition=Q(suspended_by_hand=True), name="namespace_suspended_by_hand"),
+            models.Index(fields=["id"], condition=Q(quota_stops_workspaces=True), name="namespace_quota_stops"),
+        ]
         constraints = [
-            models.UniqueConstraint(fields=["account", "slug"], name="namespace_slug_once_per_account"),
+            models.UniqueConstraint(
+                fields=["account", "slug"], condition=Q(deleted_at=None), name="namespace_slug_once_per_account"
+            ),
             models.UniqueConstraint(
                 fields=["account"], condition=Q(is_default=True), name="one_default_namespace_per_account"
             ),
@@ -66,3 +78,33 @@ class Namespace(models.Model):
 
     def __str__(self) -> str:
         return self.slug
+
+
+class NamespaceActivity(models.Model):
+    """An audit entry. `namespace_id` is a plain id: entries outlive the namespace.
+
+    `user_id`: who did it, as the credential's label or the member of staff. `changes`: field to its value before and
+    after.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+", db_index=False)
+    namespace_id = models.CharField(max_length=24)
+    user_id = models.CharField(max_length=160)
+    action = models.CharField(max_length=32)
+    description = models.CharField(max_length=500, blank=True)
+    changes = models.JSONField(default=dict)
+    ip_address = models.CharField(max_length=45, blank=True)
+    user_agent = models.CharField(max_length=255, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "namespace activity"
+        indexes = [
+            models.Index(fields=["namespace_id", "-id"], name="activity_of_namespace"),
+            models.Index(fields=["account"], name="activity_of_account"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.namespace_id}"

@@ -7,13 +7,14 @@ from django.db.models import Q, QuerySet
 from accounts.actors import Actor
 from accounts.models import Account
 from accounts.scopes import Scope, ScopeBinding
-from common.errors import Forbidden, NamespaceSuspended, NotFound, QuotaExceeded
-from namespaces.models import Namespace, Status
+from common.errors import Forbidden, InvalidState, NamespaceSuspended, NotFound, QuotaExceeded
+from namespaces import hooks
+from namespaces.models import Namespace, NamespaceActivity, Status
 
 
 def visible_namespaces(actor: Actor) -> QuerySet[Namespace]:
     """The namespaces of the account, or the one that the credential is bound to."""
-    found = Namespace.objects.filter(account=actor.account)
+    found = Namespace.objects.filter(account=actor.account, deleted_at=None)
     return found.filter(pk=actor.namespace_id) if actor.scope in (Scope.NAMESPACE, Scope.WORKSPACE) else found
 
 
@@ -26,9 +27,29 @@ def get_namespace(actor: Actor, identifier: str) -> Namespace:
     return found
 
 
+def listed_namespaces(
+    actor: Actor, *, sort: str, descending: bool, status: str = "", type: str = "", search: str = ""
+) -> QuerySet[Namespace]:
+    """The namespaces that the actor reaches; `search` is part of a name or slug, in any case."""
+    found = visible_namespaces(actor)
+    if status:
+        found = found.filter(status=status)
+    if type:
+        found = found.filter(type=type)
+    if search:
+        found = found.filter(Q(name__icontains=search) | Q(slug__icontains=search))
+    sign = "-" if descending else ""
+    return found.order_by(f"{sign}{sort}", f"{sign}id")
+
+
+def activity_of(namespace: Namespace) -> QuerySet[NamespaceActivity]:
+    """Its audit entries, newest first."""
+    return NamespaceActivity.objects.filter(namespace_id=namespace.pk).order_by("-id")
+
+
 def by_slug(account: Account, slug: str) -> Namespace:
     """Raises NotFound; a namespace is never created implicitly."""
-    found = Namespace.objects.filter(account=account, slug=slug).first()
+    found = Namespace.objects.filter(account=account, slug=slug, deleted_at=None).first()
     if found is None:
         raise NotFound(f"There is no namespace {slug!r}.")
     return found
@@ -48,7 +69,7 @@ def for_create(actor: Actor, slug: str | None) -> Namespace:
     if actor.scope is Scope.NAMESPACE:
         if slug is not None and slug != actor.namespace_slug:
             raise Forbidden("This credential is bound to another namespace.")
-        found = Namespace.objects.filter(account=actor.account, id=actor.namespace_id).first()
+        found = visible_namespaces(actor).first()
         if found is None:
             raise NotFound("The namespace of this credential no longer exists.")
     elif slug is None:
@@ -59,9 +80,20 @@ def for_create(actor: Actor, slug: str | None) -> Namespace:
     return found
 
 
+def stopped_namespaces() -> list[str]:
+    """The ids of the namespaces in which nothing may run. One query on indexes of them alone."""
+    stopped = Q(suspended_by_hand=True) | Q(quota_stops_workspaces=True)
+    return list(Namespace.objects.filter(stopped).order_by().values_list("pk", flat=True))
+
+
 def require_open(namespace: Namespace) -> None:
-    """Raises NamespaceSuspended (by hand), QuotaExceeded (by quota) where no workspace may be created or started."""
+    """Raises NamespaceSuspended (by hand), QuotaExceeded (by quota), InvalidState (it is being deleted, with what is in
+    it) where no workspace may be created or started.
+    """
+    if namespace.deleted_at is not None:
+        raise InvalidState(f"The namespace {namespace.slug!r} is being deleted, with all workspaces in it.")
     if namespace.suspended_by_hand or (namespace.status == Status.SUSPENDED and not namespace.suspended_by_quota):
         raise NamespaceSuspended(f"The namespace {namespace.slug!r} is suspended.")
     if namespace.suspended_by_quota:
-        raise QuotaExceeded(f"The quota of the namespace {namespace.slug!r} is used up.")
+        error = hooks.quota_error.one(namespace)
+        raise error or QuotaExceeded(f"The quota of the namespace {namespace.slug!r} is used up.")

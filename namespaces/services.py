@@ -1,14 +1,48 @@
-"""The only writers of namespaces."""
+"""The only writers of namespaces and their activity.
+
+Each function is one transaction under the account's lock, so that creations of workspaces and changes of their
+namespace exclude each other.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
 from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
 
 from accounts.models import Account
-from common.errors import Conflict, ValidationError
+from accounts.services import account_lock
+from common.errors import Conflict, InvalidState, NotFound, ValidationError
+from common.request_origin import NO_ORIGIN, RequestOrigin
+from namespaces import hooks
+from namespaces.audit import record_activity
+from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
+from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
+from namespaces.slugs import chosen_slug
 
 DEFAULT_SLUG = "default"
+MAX_NAMESPACES = 100
+ACTIVE_EVERY = timedelta(minutes=1)
+SUSPENDED_BY_OWNER = "The namespace was suspended."
+ACTIONS = {Status.SUSPENDED: "suspended", Status.ACTIVE: "activated", Status.INACTIVE: "deactivated"}
+STOPPED_BY_OWNER = "All workspaces of the namespace were stopped."
+
+
+@dataclass(frozen=True, slots=True)
+class NewNamespace:
+    """A validated request. `fields`: columns of the row beyond those named. One of name and slug is given."""
+
+    name: str | None = None
+    slug: str | None = None
+    is_default: bool = False
+    resource_limits: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def default_namespace_create(account: Account) -> None:
@@ -17,28 +51,227 @@ def default_namespace_create(account: Account) -> None:
 
 
 @transaction.atomic
-def namespace_save(namespace: Namespace) -> Namespace:
-    """Create a namespace or change it, on behalf of staff.
+def namespace_create(*, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin) -> Namespace:
+    """A new namespace.
+
+    Raises ValidationError (slug), NamespaceExists, NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
+    """
+    account = account_lock(account)
+    slug = chosen_slug(new.name, new.slug)
+    if _live(account).filter(slug=slug).exists():
+        raise NamespaceExists(f"There is a namespace {slug!r} already.", details={"slug": slug})
+    return _insert(account, new, slug, actor, origin)
+
+
+@transaction.atomic
+def namespace_ensure(
+    *, account: Account, new: NewNamespace, actor: str, origin: RequestOrigin
+) -> tuple[Namespace, bool]:
+    """The namespace with the slug, unchanged, and False; made and True where there is none.
+
+    Raises ValidationError (slug), NamespaceLimitExceeded, PlanLimitExceeded; nothing is left then.
+    """
+    account = account_lock(account)
+    slug = chosen_slug(new.name, new.slug)
+    found = _live(account).filter(slug=slug).first()
+    return (found, False) if found else (_insert(account, new, slug, actor, origin), True)
+
+
+def _insert(account: Account, new: NewNamespace, slug: str, actor: str, origin: RequestOrigin) -> Namespace:
+    require_plan_allows(account.plan, new.resource_limits)
+    count = _live(account).count()
+    if count >= MAX_NAMESPACES:
+        raise NamespaceLimitExceeded(
+            f"An account has at most {MAX_NAMESPACES} namespaces.", details={"current": count, "max": MAX_NAMESPACES}
+        )
+    if new.is_default:
+        _live(account).filter(is_default=True).update(is_default=False)
+    made = Namespace.objects.create(
+        account=account,
+        name=new.name or slug,
+        slug=slug,
+        is_default=new.is_default,
+        resource_limits=dict(new.resource_limits),
+        **new.fields,
+    )
+    record_activity(made, "created", f"Created as {slug}.", actor=actor, origin=origin)
+    return made
+
+
+def namespace_update(
+    *, namespace: Namespace, changes: Mapping[str, Any], status: Status | None = None, actor: str, origin: RequestOrigin
+) -> Namespace:
+    """Write validated columns and a status; activity entries say what changed. Without a change there is none.
+
+    `suspended` and `active` do what `namespace_suspend` and `namespace_activate` do; `inactive` is a mark on a
+    namespace that is not suspended. Raises PlanLimitExceeded, Conflict (the default one is not suspended), InvalidState
+    (`inactive` while suspended), NotFound (deleted concurrently); nothing has changed then.
+    """
+    with transaction.atomic():
+        account = account_lock(namespace.account)
+        stored = _stored(namespace)
+        require_plan_allows(account.plan, changes.get("resource_limits") or {})
+        _write_fields(stored, changes, actor, origin)
+        suspends = status == Status.SUSPENDED != stored.status
+        if status is not None and status != stored.status:
+            _change_status(stored, status, actor, origin)
+    if suspends:
+        hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER)
+    return stored
+
+
+def _write_fields(stored: Namespace, changes: Mapping[str, Any], actor: str, origin: RequestOrigin) -> None:
+    changed = {name: (getattr(stored, name), new) for name, new in changes.items() if getattr(stored, name) != new}
+    if not changed:
+        return
+    for name, (_, new) in changed.items():
+        setattr(stored, name, new)
+    stored.save(update_fields=[*changed, "updated_at"])
+    shown = {name: {"from": before, "to": after} for name, (before, after) in changed.items()}
+    description = f"Changed: {', '.join(sorted(changed))}."
+    record_activity(stored, "updated", description, actor=actor, origin=origin, changes=shown)
+
+
+def namespace_suspend(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> tuple[Namespace, int]:
+    """Suspend by hand, and queue the stop of every machine that runs in it. Returns how many. Idempotent.
+
+    What cannot be stopped at once (an operation is in flight, its host does not answer) is stopped by the sweep, as is
+    everything else where this process dies after the commit. Raises Conflict (the default one), NotFound.
+    """
+    with transaction.atomic():
+        account_lock(namespace.account)
+        stored = _stored(namespace)
+        _change_status(stored, Status.SUSPENDED, actor, origin)
+    return stored, sum(hooks.workspaces_stop(stored, actor, SUSPENDED_BY_OWNER))
+
+
+@transaction.atomic
+def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> Namespace:
+    """End a suspension by hand; workspaces are not started again. Idempotent. Raises NotFound.
+
+    One that a quota has suspended stays suspended until the quota has room.
+    """
+    account_lock(namespace.account)
+    stored = _stored(namespace)
+    _change_status(stored, Status.ACTIVE, actor, origin)
+    return stored
+
+
+def _change_status(stored: Namespace, wanted: Status, actor: str, origin: RequestOrigin) -> None:
+    """Write the status and its reason; an activity entry only where one of them changes.
+
+    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended).
+    """
+    if wanted == Status.SUSPENDED and stored.is_default:
+        raise Conflict("The default namespace cannot be suspended.")
+    if wanted == Status.INACTIVE and stored.status == Status.SUSPENDED:
+        raise InvalidState("A suspended namespace must be activated first.", details={"status": stored.status})
+    before = (stored.status, stored.suspended_by_hand)
+    stored.suspended_by_hand = wanted == Status.SUSPENDED
+    stored.status = Status.SUSPENDED if stored.suspended_by_quota else wanted
+    if before != (stored.status, stored.suspended_by_hand):
+        stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
+        changes = {"status": {"from": before[0], "to": stored.status}}
+        record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
+
+
+def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
+    """Queue the stop of every machine that runs in it now; the status stays. Returns how many."""
+    stopped = sum(hooks.workspaces_stop(namespace, actor, STOPPED_BY_OWNER))
+    record_activity(namespace, "workspaces_stopped", f"Stopping {stopped}.", actor=actor, origin=origin)
+    return stopped
+
+
+@transaction.atomic
+def namespace_delete(
+    *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> int:
+    """Delete a namespace. Returns how many workspaces are moved to the default one, or will be deleted.
+
+    With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
+    row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
+    """
+    account = account_lock(namespace.account)
+    stored = _stored(namespace)
+    if stored.is_default:
+        raise Conflict("The default namespace cannot be deleted; make another one the default first.")
+    if delete_workspaces:
+        count = sum(hooks.workspaces_count(stored))
+        stored.deleted_at = timezone.now()
+        stored.save(update_fields=["deleted_at", "updated_at"])
+        text = f"With its {count} workspaces."
+    else:
+        default = Namespace.objects.get(account=account, is_default=True)
+        count = sum(hooks.workspaces_move(stored, default, actor))
+        text = f"Its {count} workspaces were moved to {default.slug}."
+    record_activity(stored, "deleted", text, actor=actor, origin=origin)
+    if not delete_workspaces or not count:
+        stored.delete()
+    return count
+
+
+def deletions_continue() -> int:
+    """Queue the deletion of what is left in deleted namespaces, and remove those that are empty. Returns how many are
+    left.
+    """
+    left = 0
+    for namespace in Namespace.objects.filter(~Q(deleted_at=None)):
+        if sum(hooks.workspaces_delete(namespace)):
+            left += 1
+        else:
+            namespace.delete()
+    return left
+
+
+def quota_lock(namespace_id: str) -> Namespace | None:
+    """Lock the row for `quota_suspension_set`, to the end of the transaction. None: it is deleted."""
+    return Namespace.objects.select_for_update().filter(pk=namespace_id).first()
+
+
+def quota_suspension_set(stored: Namespace, *, suspended: bool, stops: bool) -> None:
+    """Suspend by a quota, or lift that, in the transaction of the charge or of the quota's change. Idempotent.
+
+    With `stops` the sweep stops what runs. The row is locked.
+    """
+    before = stored.status
+    if (stored.suspended_by_quota, stored.quota_stops_workspaces) == (suspended, stops):
+        return
+    stored.suspended_by_quota, stored.quota_stops_workspaces = suspended, stops
+    if suspended or stored.suspended_by_hand:
+        stored.status = Status.SUSPENDED
+    elif before == Status.SUSPENDED:
+        stored.status = Status.ACTIVE
+    stored.save(update_fields=["status", "suspended_by_quota", "quota_stops_workspaces", "updated_at"])
+    action = "suspended" if suspended else "restored"
+    changes = {"status": {"from": before, "to": stored.status}}
+    record_activity(stored, action, "By a quota.", actor="quota", changes=changes)
+
+
+def namespace_used(namespace: Namespace) -> None:
+    """Write `last_active_at`, at most once a minute; in the transaction that creates or starts something in it."""
+    now = timezone.now()
+    stale = Q(last_active_at=None) | Q(last_active_at__lt=now - ACTIVE_EVERY)
+    Namespace.objects.filter(stale, pk=namespace.pk).update(last_active_at=now)
+
+
+@transaction.atomic
+def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
+    """Create a namespace or change it, on behalf of staff, who may also suspend the default one.
 
     `status` and the two reasons for a suspension are made consistent: suspended exactly while there is a reason. A
     namespace marked as default replaces the account's former one. Raises ValidationError where a default would be left
     without a successor.
     """
+    account = account_lock(namespace.account)
     _apply_suspension(namespace)
-    others = Namespace.objects.filter(account=namespace.account).exclude(pk=namespace.pk)
+    others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
     elif not others.filter(is_default=True).exists():
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
+    record_activity(namespace, "saved", actor=actor)
     return namespace
-
-
-def namespace_delete(namespace: Namespace) -> None:
-    """Delete a namespace. Raises Conflict for the default one, ProtectedError while it has workspaces."""
-    if namespace.is_default:
-        raise Conflict("The default namespace cannot be deleted; mark another one as default first.")
-    namespace.delete()
 
 
 def _apply_suspension(namespace: Namespace) -> None:
@@ -52,3 +285,16 @@ def _apply_suspension(namespace: Namespace) -> None:
         namespace.status = Status.SUSPENDED
     elif namespace.status == Status.SUSPENDED:
         namespace.status = Status.ACTIVE
+
+
+def _live(account: Account) -> Any:
+    return Namespace.objects.filter(account=account, deleted_at=None)
+
+
+def _stored(namespace: Namespace) -> Namespace:
+    """The row as it is now, locked: quotas change it without the account's lock. Raises NotFound."""
+    rows = Namespace.objects.select_for_update(of=("self",)).select_related("account")
+    found = rows.filter(pk=namespace.pk, deleted_at=None).first()
+    if found is None:
+        raise NotFound("There is no such namespace.")
+    return found

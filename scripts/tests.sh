@@ -22,6 +22,8 @@ case "${PLATFORM_DATABASE_URL:-}" in
     *) database=SQLite ;;
 esac
 
+# Many processes import the same modules, and pytest rewrites those with tests: once, and not once in each process.
+unset PYTHONDONTWRITEBYTECODE
 processes=$(($(nproc) + 1)) # tests also wait
 status=5 # of pytest: no test was collected
 run() {

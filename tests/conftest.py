@@ -18,7 +18,8 @@ from django.test import Client
 from accounts.models import Account, Plan
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
-from credits.models import Rate
+from credits.ledger_triggers import SQLITE
+from credits.models import Entry, Rate
 from tests.callers import Caller
 from tests.world import World
 
@@ -55,6 +56,8 @@ def delete_rows(style: Any, connection: Any, **_: Any) -> list[str]:
     if connection.vendor == "postgresql":
         # Neither foreign keys nor triggers, which would depend on an order: everything goes.
         return ["SET LOCAL session_replication_role = replica; " + "; ".join(rows)]
+    if Entry.objects.exists():
+        return [*(f"DROP TRIGGER {name}" for name in SQLITE), *rows, *SQLITE.values()]
     return rows
 
 

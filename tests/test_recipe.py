@@ -47,7 +47,11 @@ def apply_diff(path: Path, diff: str) -> None:
 
 def run(tree: Path, *command: str) -> str:
     """The output. Fails with it where the command fails."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("PLATFORM_", "PYTEST_", "COV_"))}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PLATFORM_", "PYTEST_", "COV_", "MYPY_"))
+    }
     env |= {"PYTHONPATH": f"{tree}{os.pathsep}{tree / 'platform'}"}
     done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
@@ -94,8 +98,9 @@ def test_it_is_formatted_and_passes_the_linter(tree: Path) -> None:
 
 
 def test_it_passes_the_type_checker(tree: Path) -> None:
-    if (ROOT / ".mypy_cache").exists():  # what has not changed is not checked again
-        shutil.copytree(ROOT / ".mypy_cache", tree / ".mypy_cache", dirs_exist_ok=True)
+    cache = ROOT / os.environ.get("MYPY_CACHE_DIR", ".mypy_cache")
+    if cache.exists():  # what has not changed is not checked again
+        shutil.copytree(cache, tree / ".mypy_cache", dirs_exist_ok=True)
     run(tree, tool("mypy"), APP)
 
 

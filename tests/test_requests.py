@@ -39,30 +39,32 @@ def test_an_unknown_route_is_404(api: Caller, path: str) -> None:
         assert_error(api.send(method, path), 404, "not_found")
 
 
+MALFORMED = [
+    b"{broken",
+    b'{"a": 1}{"b": 2}',
+    b'{"a": NaN}',
+    b'{"a": 1e999}',
+    b'{"a": "\\u0000"}',
+    b'{"a": "\\ud800"}',
+    b"\xff\xfe{}",
+    b"[" * 50_000,
+    b"[1]",
+    b'"text"',
+    b"null",
+    b"9" * 5000,
+]
+OTHER_TYPES = ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
+
+
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.reads], ids=str)
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"{broken",
-        b'{"a": 1}{"b": 2}',
-        b'{"a": NaN}',
-        b'{"a": 1e999}',
-        b'{"a": "\\u0000"}',
-        b'{"a": "\\ud800"}',
-        b"\xff\xfe{}",
-        b"[" * 50_000,
-        b"[1]",
-        b'"text"',
-        b"null",
-        b"9" * 5000,
-    ],
-    ids=range(12),
-)
-def test_a_malformed_body_is_400(world: World, route: Route, body: bytes) -> None:
+def test_a_malformed_body_is_400(world: World, route: Route) -> None:
     world.workspace.status = Status.RUNNING
     world.workspace.ready, world.workspace.provisioning_state = True, "ready"
     world.workspace.save()
-    assert_error(world.send(route, world.owner.headers, body), 400)
+    refused = {body[:20]: world.send(route, world.owner.headers, body) for body in MALFORMED}
+    assert {body for body, answer in refused.items() if answer.status_code != 400} == set()
+    for answer in refused.values():
+        assert_error(answer, 400)
 
 
 @every_route
@@ -75,11 +77,11 @@ def test_a_body_that_is_too_large_is_413(world: World, route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.reads], ids=str)
-@pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"])
-def test_another_content_type_is_415(world: World, route: Route, kind: str) -> None:
+def test_another_content_type_is_415(world: World, route: Route) -> None:
     Workspace.objects.update(status=Status.RUNNING)
-    answer = world.send(route, world.owner.headers, "a=b", content_type=kind)
-    assert_error(answer, 415, "unsupported_media_type")
+    for kind in OTHER_TYPES:
+        answer = world.send(route, world.owner.headers, "a=b", content_type=kind)
+        assert_error(answer, 415, "unsupported_media_type")
 
 
 @every_route

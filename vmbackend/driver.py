@@ -26,6 +26,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from vmbackend.policy import OPEN, Networking, NetworkPolicy
+from vmbackend.power import Powered
 from vmbackend.samples import Metered
 
 
@@ -181,8 +182,8 @@ class Inventory:
         return frozenset(self.domains) | self.directories | self.taps | self.firewall | self.saved
 
 
-class Driver(Networking, Metered, ABC):
-    """One host's hypervisor. The other methods are in `vmbackend.samples` and `vmbackend.policy`."""
+class Driver(Networking, Powered, Metered, ABC):
+    """One host's hypervisor. The other methods are in `vmbackend.policy`, `vmbackend.power` and `vmbackend.samples`."""
 
     @abstractmethod
     def open(self, on_event: Callable[[Event], None]) -> None:
@@ -213,66 +214,11 @@ class Driver(Networking, Metered, ABC):
         """
 
     @abstractmethod
-    def start(self, machine_id: str) -> None:
-        """Start a prepared machine; returns when its process runs, not when the guest is ready.
-
-        Asleep: its memory is loaded and it continues as it was, ready included. Paused: resumed. Running: no effect.
-        Raises MachineNotFound, CapacityExceeded (memory; unchanged then), BackendUnavailable, SavedMemoryUnusable (its
-        memory cannot be loaded and is dropped; the machine is off, the disk intact, the next start is a cold one). On
-        any other failure the machine is off, or still asleep if it was.
-        """
-
-    @abstractmethod
-    def wait_ready(self, machine_id: str, timeout: float) -> None:
-        """Wait until the guest has reported `ready` since its last start: its control port listens then.
-
-        For a machine that an earlier driver started, whose report may be lost, the port is probed. Changes nothing.
-        Raises MachineExited (it stopped first), DeadlineExceeded, MachineNotFound.
-        """
-
-    @abstractmethod
-    def shutdown(self, machine_id: str, grace: float) -> bool:
-        """Press the power button and wait at most `grace` seconds; then destroy.
-
-        Returns True if the guest powered off by itself. Off or absent: True at once. Paused: resumed first. Asleep: its
-        memory is dropped, True. Afterwards the machine is off. Raises BackendUnavailable.
-        """
-
-    @abstractmethod
-    def destroy(self, machine_id: str) -> None:
-        """End the machine's process at once and drop saved memory; disk and definition stay. Idempotent."""
-
-    @abstractmethod
     def delete(self, machine_id: str) -> None:
         """Remove the machine completely: process, definition, disks, saved memory, log, port, firewall.
 
         Also removes what remains of an incomplete machine or an orphan. Idempotent. After a failure, calling it again
         completes the removal.
-        """
-
-    @abstractmethod
-    def pause(self, machine_id: str) -> None:
-        """Stop the CPUs; memory stays. Idempotent. Raises MachineNotFound, InvalidMachineState."""
-
-    @abstractmethod
-    def resume(self, machine_id: str) -> None:
-        """Let the CPUs continue. Idempotent. Raises MachineNotFound, InvalidMachineState."""
-
-    @abstractmethod
-    def sleep(self, machine_id: str) -> None:
-        """Write the machine's memory to the host's disk and end its process; `start` loads it again.
-
-        From running or paused. Idempotent. Raises CapacityExceeded (disk; before anything is written), MachineNotFound,
-        InvalidMachineState (it is off), BackendUnavailable. On failure the machine continues as it was, without partial
-        memory. If the process dies during the call, the machine either runs, and the next `open` removes its partial
-        memory, or it is asleep.
-        """
-
-    @abstractmethod
-    def resync_guest(self, machine_id: str) -> None:
-        """Resync after a sleep or a pause: step the guest's clock to the host's and reseed its kernel's random pool.
-
-        Returns when both are done. Raises MachineNotFound, InvalidMachineState (not running), GuestUnreachable.
         """
 
     @abstractmethod

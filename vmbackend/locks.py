@@ -16,6 +16,8 @@ def _try_lock(path: Path, operation: int) -> int | None:
     """The locked descriptor, or None if it is locked elsewhere (or the file was just removed)."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        if os.fstat(descriptor).st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)  # of an earlier version: every user who may open it may lock it
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
         # Lock files are removed while they are locked: a lock on a removed file protects nothing.
         if os.fstat(descriptor).st_nlink:

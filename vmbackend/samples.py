@@ -44,8 +44,9 @@ class Metered(ABC):
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """Samples of those machines that have a process, running or paused; others are omitted.
 
-        Cheap enough to be called every second: one call to the hypervisor. A machine that is being saved or
-        stopped may delay the call, so callers omit those with an operation in flight. Raises BackendUnavailable.
+        Cheap enough to be called every second: one call to the hypervisor. A machine that is being started, saved or
+        stopped may delay the call by seconds, so callers ask for it by a call of its own; it is omitted where its
+        counters cannot be read completely. May be called concurrently. Raises BackendUnavailable.
         """
 
     @abstractmethod

@@ -14,12 +14,17 @@ class WorkspacesConfig(AppConfig):
     def ready(self) -> None:
         from accounts import hooks
         from edge.hooks import auth_fast_path
-        from workspaces import placement, route_cache, selectors, transitions
+        from namespaces import hooks as namespace_hooks
+        from workspaces import namespace_members, placement, route_cache, selectors, transitions
 
         hooks.workspace_binding.register(selectors.scope_binding)
         auth_fast_path.register(_edge_auth)
         transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)
+        namespace_hooks.workspaces_count.register(namespace_members.members_count)
+        namespace_hooks.workspaces_stop.register(namespace_members.members_stop)
+        namespace_hooks.workspaces_move.register(namespace_members.members_move)
+        namespace_hooks.workspaces_delete.register(namespace_members.members_delete)
 
 
 def _edge_auth(application: WSGIApplication) -> WSGIApplication:

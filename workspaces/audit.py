@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from workspaces.models import Activity, Workspace
 
@@ -19,3 +20,15 @@ def record_activity(workspace: Workspace, event: str, detail: str = "", *, actor
         detail=detail[:500],
     )
     logger.info("%s %s by %s: %s", workspace.pk, event, actor, detail)
+
+
+def record_moves(account_id: str, workspace_ids: Sequence[str], detail: str, *, actor: str) -> None:
+    """An entry for each workspace that is moved to another namespace, in the caller's transaction."""
+    Activity.objects.bulk_create(
+        [
+            Activity(account_id=account_id, workspace_id=key, event="moved", actor=actor[:160], detail=detail[:500])
+            for key in workspace_ids
+        ],
+        batch_size=500,
+    )
+    logger.info("%d workspaces moved by %s: %s", len(workspace_ids), actor, detail)

@@ -24,6 +24,11 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 1.0,
             "options": {"expires": 1},
         },
+        "stop-suspended": {
+            "task": "workspaces.tasks.stop_suspended",
+            "schedule": 5.0,
+            "options": {"expires": 4},
+        },
         # No request depends on it: readers compute what is not rolled up yet.
         "compact-usage": {
             "task": "workspaces.tasks.compact_usage",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import current_app, shared_task
 
 from vmbackend.models import Host
+from workspaces import namespace_members
 from workspaces.host import console_log, engine, machine_info, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
@@ -42,6 +43,12 @@ def expire_operations() -> int:
 def sweep_due() -> int:
     """Celery beat: TTL, idle sleep, expiry of saved memory, restarts."""
     return sweep.sweep_due()
+
+
+@shared_task
+def stop_suspended() -> int:
+    """Celery beat: stop what runs in suspended namespaces."""
+    return namespace_members.suspended_members_stop()
 
 
 @shared_task

@@ -1,7 +1,8 @@
 """The admin's login: a limit on guessing, counted before a password is hashed.
 
-Anybody who knows a name could lock it by guessing. So a browser that has logged in as a name gets a signed cookie (as
-OWASP's device cookies), and its attempts for that name are counted by themselves.
+Anybody who knows a name could lock it by guessing, and from enough addresses keep the queue of password checks full. So
+a browser that has logged in as a name gets a signed cookie (as OWASP's device cookies): its attempts for that name are
+counted by themselves and wait in another queue. It holds until that user's password is changed.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core import signing
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.crypto import constant_time_compare, salted_hmac
 from unfold.forms import AuthenticationForm
 
 from accounts.password_hashing import password_hashing
@@ -59,13 +63,13 @@ class LoginForm(AuthenticationForm):
         source = f"browser-{browser}" if browser else network_of(request_origin(self.request).ip_address)
         attempt = Attempt(_limits(), source, f"{name}\0{browser}" if browser else name)
         try:
-            with password_hashing():
+            with password_hashing(known=bool(browser)):
                 cleaned: dict[str, Any] = super().clean()
         except RateLimited:
             attempt.give_back()  # nothing was checked
             raise
         attempt.give_back()
-        self.request.login_name = name
+        self.request.login_user = self.get_user()
         return cleaned
 
 
@@ -83,30 +87,42 @@ def answer_refused_logins(
             response.status_code = refusal.status
             for header, value in refusal.headers.items():
                 response[header] = value
-        if (name := getattr(request, "login_name", None)) is not None:
-            _remember_browser(response, name)
+        if (user := getattr(request, "login_user", None)) is not None:
+            _remember_browser(response, user)
         return response
 
     return respond
 
 
 def _known_browser(request: HttpRequest, name: str) -> str:
-    """The id of a browser that has logged in as this name; empty where it has not."""
+    """The id of a browser that has logged in as this name, with the password that the user still has; empty where it
+    has not. A query for signed cookies of this name only.
+    """
     try:
         known = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_SECONDS)
     except signing.BadSignature:
         return ""
-    return str(known["id"]) if known["name"] == name else ""
+    if known["name"] != name:
+        return ""
+    user = get_user_model().objects.filter(username=name).first()
+    if user is None or not constant_time_compare(known.get("password", ""), _password_mark(user)):
+        return ""
+    return str(known["id"])
 
 
-def _remember_browser(response: HttpResponseBase, name: str) -> None:
-    value = signing.dumps({"id": secrets.token_hex(8), "name": name}, salt=_SALT)
+def _remember_browser(response: HttpResponseBase, user: AbstractBaseUser) -> None:
+    mark = {"id": secrets.token_hex(8), "name": user.get_username(), "password": _password_mark(user)}
     response.set_cookie(
         COOKIE,
-        value,
+        signing.dumps(mark, salt=_SALT),
         max_age=COOKIE_SECONDS,
         path="/admin/",
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Strict",
     )
+
+
+def _password_mark(user: AbstractBaseUser) -> str:
+    """Changes with the user's password, as Django's sessions do."""
+    return salted_hmac(_SALT, user.password, algorithm="sha256").hexdigest()

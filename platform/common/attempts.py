@@ -29,8 +29,8 @@ from common.throttling import count_request, uncount_request
 
 logger = logging.getLogger(__name__)
 
-# A provider gives one customer at least so much of IPv6.
-IPV6_PREFIX = 64
+# What providers give one customer of IPv6 is at most so large, most often: 256 networks of /64.
+IPV6_PREFIX = 56
 REMEMBERED = 10_000
 # How long a process knows of a right secret by itself, and all processes together by Redis.
 PROVEN_SECONDS = 600.0

@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 from common import errors
 from common.caller_places import loop_place, thread_place
 from common.request_id import begin_request
+from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
 from common.streaming_body import body_limit, body_refusal, body_was_too_large
 
@@ -34,10 +35,12 @@ class ApiMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))
+        begin_response_headers()
         if self.is_async:
             return self._async_call(request, request_id)
         response = refusal(request) or self._placed(request)
         response["X-Request-ID"] = request_id
+        write_response_headers(response)
         return response
 
     def _placed(self, request: HttpRequest) -> HttpResponseBase:
@@ -53,6 +56,7 @@ class ApiMiddleware:
         async with loop_place(request):
             response = refusal(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
+        write_response_headers(response)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponseBase | None:

@@ -31,6 +31,13 @@ class BlankAsNull(s.CharField):
         return value or None
 
 
+class Amount(s.FloatField):
+    """A Decimal as a JSON number."""
+
+    def to_representation(self, value: Any) -> Any:
+        return float(value)
+
+
 class ResponseSerializer(s.Serializer):
     """The base of response objects: its fields are resolved once for the class instead of once for each object.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
-from contextlib import suppress
 from pathlib import Path
 
 from dotenv import dotenv_values
@@ -42,31 +40,6 @@ def write_private_once(path: Path, text: str) -> None:
         pass
     finally:
         temporary.unlink()
-
-
-def restrict_modes(path: Path) -> None:
-    """Take group's and others' rights from a folder's content and from itself; sockets and links are left alone.
-
-    For the upgrade of a state folder that an earlier version made. Idempotent; skips what disappears during the call.
-    """
-    for folder, _, names in os.walk(path):
-        _restrict(Path(folder), 0o700)
-        for name in names:
-            _restrict(Path(folder, name), 0o600)
-
-
-def restrict_files(folder: Path) -> None:
-    """The same for the files directly in a folder."""
-    for entry in folder.iterdir():
-        if not entry.is_dir():
-            _restrict(entry, 0o600)
-
-
-def _restrict(path: Path, mode: int) -> None:
-    with suppress(FileNotFoundError):
-        found = path.lstat().st_mode
-        if (stat.S_ISREG(found) or stat.S_ISDIR(found)) and found & 0o077:
-            path.chmod(mode)
 
 
 def read_env_file(path: Path) -> dict[str, str]:

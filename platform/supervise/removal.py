@@ -12,6 +12,7 @@ from supervise.instance import Instance
 from supervise.orphans import end_matching
 from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
+from vmbackend.trees import remove_tree
 
 
 def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
@@ -43,10 +44,9 @@ def _remove_folder(state: Path) -> None:
     for entry in sorted(state.iterdir(), key=lambda entry: entry.name == CHOICES):
         if shared and entry.name not in PARTS:
             continue
-        if entry.is_dir() and not entry.is_symlink():
+        # Tenants and their machines' processes made some of it, of any depth. Other file systems are left to rmtree.
+        if not remove_tree(entry):
             shutil.rmtree(entry)
-        else:
-            entry.unlink()
     if not shared and not state.is_mount():
         state.resolve().rmdir()
         if state.is_symlink():

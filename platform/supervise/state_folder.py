@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from supervise.files import restrict_files, restrict_modes
+from vmbackend.modes import restrict_files, restrict_modes
 
 CHOICES = "instance.json"
 PRIVATE = ("run", "log", "static", "keys", "edge")

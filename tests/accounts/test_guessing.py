@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.core import signing
 from django.test import Client
 
 from accounts import authentication, login, password_hashing
@@ -68,6 +69,13 @@ def tried(address: str = "192.0.2.1", client: Client | None = None, **fields: st
     return (client or Client()).post(LOGIN, {**WRONG, **fields}, REMOTE_ADDR=address)
 
 
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_an_address_is_refused_before_the_password_is_hashed(
     hashed: list[str], root: str, limits: AttemptLimits, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -118,6 +126,56 @@ def test_a_browser_that_has_logged_in_is_not_locked_out_by_others(
     known.cookies.pop("sessionid")
     assert tried("192.0.2.1", known, username="another").status_code == 429
     assert [tried("192.0.2.1", known).status_code for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_known_browser_is_no_longer_known_once_the_password_was_changed(
+    hashed: list[str], root: str, limits: AttemptLimits
+) -> None:
+    known = Client()
+    assert tried("192.0.2.1", known, password=PASSWORD).status_code == 302
+    user = get_user_model().objects.get(username=root)
+    user.set_password("another-password-2")
+    user.save()
+    for number in range(10, 20):
+        tried(f"192.0.2.{number}")
+    known.cookies.pop("sessionid")
+    assert tried("192.0.2.2", known, password="another-password-2").status_code == 429
+    assert tried("192.0.2.2", known).status_code == 429  # nor is it counted by itself
+
+
+def test_a_cookie_of_an_earlier_version_makes_no_known_browser(
+    hashed: list[str], root: str, limits: AttemptLimits
+) -> None:
+    old = Client()
+    old.cookies[login.COOKIE] = signing.dumps({"id": "0" * 16, "name": root}, salt=login._SALT)
+    for number in range(10, 20):
+        tried(f"192.0.2.{number}")
+    assert tried("192.0.2.1", old, password=PASSWORD).status_code == 429
+
+
+def test_a_known_browser_logs_in_while_strangers_fill_the_queue(
+    hashed: list[str], root: str, limits: AttemptLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Client()
+    assert tried("192.0.2.1", known, password=PASSWORD).status_code == 302
+    known.post("/admin/logout/")
+    monkeypatch.setattr(password_hashing, "WAIT_SECONDS", 20)
+    let_go = threading.Event()
+
+    def hold(_: int) -> None:
+        with password_hashing.password_hashing():
+            let_go.wait(20)
+
+    with ThreadPoolExecutor(password_hashing.MAX_WAITING) as pool:
+        strangers = [pool.submit(hold, number) for number in range(password_hashing.MAX_WAITING)]
+        try:
+            until(lambda: not password_hashing._waiting[False]._value)
+            assert tried("192.0.2.2", password=PASSWORD).status_code == 429
+            assert tried("192.0.2.1", known, password=PASSWORD).status_code == 302
+        finally:
+            let_go.set()
+        for stranger in strangers:
+            stranger.result(30)
 
 
 def test_of_many_logins_at_once_no_more_than_the_limit_are_hashed(
@@ -272,7 +330,8 @@ def test_right_secrets_are_not_counted(api: Caller, failures: FailureLimit, monk
     ("address", "network"),
     [
         ("192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1::/56"),
+        ("2001:db8:1:2ff::1", "2001:db8:1:200::/56"),
         ("::ffff:192.0.2.1", "192.0.2.1"),
         ("", "unknown"),
         ("no address", "unknown"),

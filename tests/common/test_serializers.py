@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from rest_framework import serializers as s
 
 from common.openapi import MessageResponse
-from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
+from common.serializers import Amount, BlankAsNull, ResponseSerializer, Timestamp
 
 
 class Part(ResponseSerializer):
@@ -77,3 +78,10 @@ def test_a_required_field_must_have_a_value() -> None:
 def test_a_default_fills_what_the_instance_does_not_have() -> None:
     assert MessageResponse({"message": "Done."}).data == {"success": True, "message": "Done."}
     assert MessageResponse(SimpleNamespace(message="Done.")).data == {"success": True, "message": "Done."}
+
+
+def test_amounts_are_numbers() -> None:
+    class Priced(ResponseSerializer):
+        price = Amount()
+
+    assert Priced({"price": Decimal("0.1")}).data == {"price": 0.1}

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -168,3 +168,26 @@ def short() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="mvt", dir="/tmp"))
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def libvirt_harness(tmp_path: Path) -> Iterator[Harness]:
+    """For tests of the libvirt driver alone; most are of each driver and take `harness`."""
+    factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
+    made = factory.make_harness(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+async def write_content(session: GuestSession) -> Any:
+    async def content() -> AsyncIterator[bytes]:
+        yield b"content"
+
+    return await session.write("/file", content())
+
+
+async def read_content(session: GuestSession) -> bytes:
+    """What `write_content` wrote."""
+    return b"".join([chunk async for chunk in session.read("/file")])

@@ -23,7 +23,7 @@ INIT, VERSION, OPEN, CLOSE, READ, LSTAT, OPENDIR, READDIR, REALPATH, STAT, READL
 )  # fmt: skip
 FSTAT = 8
 STATUS, HANDLE, DATA, NAME, ATTRS, EXTENDED_REPLY = 101, 102, 103, 104, 105, 201
-OK, EOF = 0, 1
+OK, EOF, NO_SUCH_FILE = 0, 1, 2
 EXTENDED_FLAG = 0x80000000
 SIZE = 100_000
 
@@ -36,8 +36,8 @@ def attributes(mode: int, size: int = SIZE) -> bytes:
     return struct.pack(">IQIIIII", 0xF, size, 0, 0, mode, 1, 1)
 
 
-def names(count: int, name: bytes = b"n%d") -> bytes:
-    entries = [text(name % number) + text(b"") + attributes(0o100644) for number in range(count)]
+def names(count: int, name: bytes = b"n%d", mode: int = 0o100644) -> bytes:
+    entries = [text(name % number) + text(b"") + attributes(mode) for number in range(count)]
     return struct.pack(">I", count) + b"".join(entries)
 
 
@@ -55,24 +55,33 @@ class Files:
     def answer(self, kind: int, body: bytes) -> tuple[int, bytes]:
         if self.lie == "a long status" and kind == STAT:
             return STATUS, struct.pack(">I", 4) + text(b"x" * 200_000) + text(b"")
+        if self.lie == "a relative path" and kind in (STAT, LSTAT, REALPATH):
+            return self.relative_path(kind, body)
         if kind == REALPATH:
             return NAME, names(1, b"/%d")
         if kind in (STAT, LSTAT, FSTAT):
             return ATTRS, self.attributes(body)
         if kind in (OPEN, OPENDIR):
             return HANDLE, text(b"h")
-        if kind == READDIR:
-            return self.list_directory()
+        if kind in (READDIR, READLINK):
+            return self.list_directory() if kind == READDIR else (NAME, names(1, b"\xff" * 4000 + b"%d"))
         if kind == READ:
             return self.read(body)
         if kind == EXTENDED and b"statvfs" in body:
             return EXTENDED_REPLY, struct.pack(">11Q", 4096, 4096, 1000, 500, 500, 100, 50, 50, 0, 0, 255)
         return STATUS, struct.pack(">I", OK) + text(b"") + text(b"")
 
+    def relative_path(self, kind: int, body: bytes) -> tuple[int, bytes]:
+        if kind == REALPATH:
+            return NAME, names(1, b"%d")
+        if kind == LSTAT and body == text(b"/link"):
+            return ATTRS, attributes(0o120777)
+        return STATUS, struct.pack(">I", NO_SUCH_FILE) + bytes(8)
+
     def attributes(self, body: bytes) -> bytes:
         if self.lie == "extended attributes":
             return many_attributes(1000)
-        return attributes(0o40755 if body == text(b"/") else 0o100644)
+        return attributes(0o40755 if body == text(b"/") or self.lie == "1,000 links" else 0o100644)
 
     def list_directory(self) -> tuple[int, bytes]:
         self.listed += 1
@@ -84,6 +93,11 @@ class Files:
             return NAME, struct.pack(">I", 1) + text(b"n") + text(b"") + many_attributes(30_000)
         if self.lie == "a directory without an end":
             return NAME, names(1000)
+        if self.lie == "1,000 links":
+            self.listed %= 2
+            return (
+                (NAME, names(1000, b"%03d", 0o120777)) if self.listed else (STATUS, struct.pack(">I", EOF) + bytes(8))
+            )
         if self.lie == "a name of 100 KiB":
             return NAME, names(1, b"n" * 102_400 + b"%d")
         if self.listed == 1:
@@ -155,6 +169,8 @@ async def listen(folder: Path, lie: str) -> None:
     options: dict[str, Any] = {}
     if lie == "a slow key exchange":
         options["kex_algs"] = ["diffie-hellman-group18-sha512"]
+    if lie == "packets of one byte":
+        options["max_pktsize"] = 1
     listener = await asyncssh.listen(
         "127.0.0.1",
         0, server_factory=Server, server_host_keys=[str(folder / "host_key")], encoding=None,

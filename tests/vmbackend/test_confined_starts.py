@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tests.vmbackend import mock_factory
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, SavedMemoryUnusable
 from vmbackend.libvirt import limits
+from vmbackend.libvirt.driver import LibvirtDriver
 from vmbackend.libvirt.record import MachineDir
 from vmbackend.libvirt.saved_memory import SavedMemory
 from vmbackend.libvirt.saved_state import SavedStateManager
@@ -44,6 +46,56 @@ def test_a_wake_that_cannot_be_confined_leaves_the_machine_asleep(
         assert harness.driver.state(address.machine_id) is MachineState.ASLEEP
         harness.driver.start(address.machine_id)
         assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    finally:
+        harness.close()
+
+
+@pytest.mark.parametrize("resume", [LibvirtDriver.resume, LibvirtDriver.start])
+def test_a_paused_machine_that_this_driver_has_not_confined_does_not_run_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resume: Callable[[LibvirtDriver, str], None]
+) -> None:
+    harness = mock_factory.make_harness(tmp_path, monkeypatch)
+    try:
+        address = harness.running_machine()
+        harness.driver.pause(address.machine_id)
+        monkeypatch.setattr(harness.driver._confiner, "_limited", set())  # as of a driver that was just opened
+        with monkeypatch.context() as patched:
+            patched.setattr(Confiner, "limit", _refuse)
+            with pytest.raises(BackendUnavailable, match="Not confined"):
+                resume(harness.driver, address.machine_id)
+        assert harness.driver.state(address.machine_id) is MachineState.PAUSED
+        resume(harness.driver, address.machine_id)
+        assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    finally:
+        harness.close()
+
+
+def test_a_machine_that_this_driver_has_confined_is_resumed_without_delay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = mock_factory.make_harness(tmp_path, monkeypatch)
+    try:
+        address = harness.running_machine()
+        harness.driver.pause(address.machine_id)
+        monkeypatch.setattr(Confiner, "limit", _refuse)
+        harness.driver.resume(address.machine_id)
+        assert harness.driver.state(address.machine_id) is MachineState.RUNNING
+    finally:
+        harness.close()
+
+
+def test_memory_that_a_failed_wake_left_is_dropped_before_the_machine_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = mock_factory.make_harness(tmp_path, monkeypatch)
+    try:
+        address = harness.running_machine()
+        harness.driver.pause(address.machine_id)
+        memory = SavedMemory(MachineDir(tmp_path / "m", address.machine_id))
+        memory.path.write_bytes(b"LibvirtQemudSave" + b"\0" * 100)
+        memory.write_checksum()
+        harness.driver.resume(address.machine_id)
+        assert not memory.exists
     finally:
         harness.close()
 

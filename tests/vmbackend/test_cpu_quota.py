@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from vmbackend.errors import DeadlineExceeded
@@ -15,13 +12,8 @@ pytestmark = pytest.mark.vm
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[Harness]:
-    factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
-    made = factory.make_harness(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
+def harness(libvirt_harness: Harness) -> Harness:
+    return libvirt_harness
 
 
 def quotas(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[float]:

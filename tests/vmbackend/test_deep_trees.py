@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from supervise.instance import load_instance
+from supervise.removal import remove_instance
 from tests.vmbackend.deep_trees import deep_root, fill_levels
 from tests.vmbackend.stores import MIB, pull
 from vmbackend.errors import ImageBroken, ImageTooLarge
 from vmbackend.images.limits import UsageLimit, tree_bytes
 from vmbackend.images.store import ImageSettings, ImageStore
+from vmbackend.libvirt.record import MachineDir
 from vmbackend.trees import remove_tree
 
 __all__ = ["deep_root"]
@@ -44,6 +47,33 @@ def test_removal_says_whether_something_is_left(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "tree").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path))  # a host without the program
     assert not remove_tree(tmp_path / "tree")
+
+
+def test_a_machine_whose_folders_were_deepened_is_removed(deep_root: Path) -> None:
+    files = MachineDir(deep_root, "one")
+    files.create()
+    files.resolver.mkdir()
+    fill_levels(files.resolver, LEVELS)
+    files.remove()
+    assert not files.path.exists()
+    files.remove()
+
+
+def test_a_machine_that_cannot_be_removed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MachineDir(tmp_path, "one")
+    files.create()
+    monkeypatch.setenv("PATH", str(tmp_path))  # a host without the program
+    with pytest.raises(OSError, match="could not be removed"):
+        files.remove()
+
+
+@pytest.mark.parametrize("folder", ["machines/one/resolver", "libvirt/lib/qemu/domain-1-one", "cache/images/scratch/a"])
+def test_an_instance_whose_folders_were_deepened_is_removed(deep_root: Path, folder: str) -> None:
+    instance = load_instance(deep_root / "state", 8001)
+    (instance.state / folder).mkdir(parents=True)
+    fill_levels(instance.state / folder, LEVELS)
+    remove_instance(instance, lambda _: None)
+    assert not instance.state.exists()
 
 
 def test_a_sweep_removes_deep_scratch_of_a_dead_pull(deep_root: Path, deep_store: ImageStore) -> None:

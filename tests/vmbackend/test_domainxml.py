@@ -66,6 +66,13 @@ def test_the_hypervisor_never_restarts_a_machine():
     assert {domain.findtext(f"on_{what}") for what in ("poweroff", "reboot", "crash")} == {"destroy"}
 
 
+def test_a_guest_cannot_suspend_itself():
+    assert {element.tag: element.get("enabled") for element in _parsed().find("pm")} == {
+        "suspend-to-mem": "no",
+        "suspend-to-disk": "no",
+    }
+
+
 def test_the_bridge_port_is_isolated_from_the_start():
     interface = _parsed().find("devices/interface")
     assert interface.find("port").get("isolated") == "yes"

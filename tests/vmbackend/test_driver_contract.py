@@ -18,20 +18,9 @@ from vmbackend.errors import (
 )
 from vmbackend.policy import NetworkPolicy
 
-from .conftest import Harness
+from .conftest import Harness, read_content, write_content
 
 ABSENT = "never_created"
-
-
-async def _put(session):
-    async def content():
-        yield b"content"
-
-    return await session.write("/file", content())
-
-
-async def _get(session):
-    return b"".join([chunk async for chunk in session.read("/file")])
 
 
 def test_a_prepared_machine_is_off_and_in_the_inventory(harness: Harness):
@@ -48,13 +37,13 @@ def test_a_prepared_machine_is_off_and_in_the_inventory(harness: Harness):
 
 def test_preparing_again_keeps_the_disk_and_the_host_key(harness: Harness):
     address = harness.running_machine()
-    harness.pool.call(address, _put)
+    harness.pool.call(address, write_content)
     harness.driver.shutdown(address.machine_id, harness.boot_seconds)
     identity = harness.driver.prepare(harness.spec(id=address.machine_id, ip=address.ip, disk_mb=96))
     assert identity.ssh_host_key == address.host_key
     harness.driver.start(address.machine_id)
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
-    assert harness.pool.call(address, _get) == b"content"
+    assert harness.pool.call(address, read_content) == b"content"
 
 
 def test_preparing_again_replaces_the_definition(harness: Harness):

@@ -15,18 +15,7 @@ from vmbackend.errors import (
     MachineExited,
 )
 
-from .conftest import Harness
-
-
-async def _put(session):
-    async def content():
-        yield b"content"
-
-    return await session.write("/file", content())
-
-
-async def _get(session):
-    return b"".join([chunk async for chunk in session.read("/file")])
+from .conftest import Harness, read_content, write_content
 
 
 def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
@@ -37,9 +26,9 @@ def test_a_started_machine_becomes_ready_and_reports_it(harness: Harness):
 
 def test_start_is_idempotent(harness: Harness):
     address = harness.running_machine()
-    harness.pool.call(address, _put)
+    harness.pool.call(address, write_content)
     harness.driver.start(address.machine_id)
-    assert harness.pool.call(address, _get) == b"content"
+    assert harness.pool.call(address, read_content) == b"content"
     assert not [event for event in harness.events if event.kind is EventKind.STOPPED]
 
 
@@ -121,16 +110,16 @@ def test_waiting_for_a_machine_that_stops_first_raises_machine_exited(harness: H
 
 def test_a_paused_machine_does_not_answer_and_continues_after_resume(harness: Harness):
     address = harness.running_machine()
-    harness.pool.call(address, _put)
+    harness.pool.call(address, write_content)
     harness.driver.pause(address.machine_id)
     harness.driver.pause(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.PAUSED
     with pytest.raises((GuestUnreachable, DeadlineExceeded)):
-        harness.pool.call(address, _get, timeout=2.0)
+        harness.pool.call(address, read_content, timeout=2.0)
     harness.driver.resume(address.machine_id)
     harness.driver.resume(address.machine_id)
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"content"
+    assert harness.pool.call(address, read_content) == b"content"
 
 
 def test_starting_a_paused_machine_resumes_it(harness: Harness):
@@ -158,10 +147,10 @@ def test_a_machine_that_is_off_cannot_be_paused_or_resumed(harness: Harness):
 
 def test_a_machine_survives_the_driver_and_is_adopted_by_the_next(harness: Harness):
     address = harness.running_machine()
-    harness.pool.call(address, _put)
+    harness.pool.call(address, write_content)
     harness.reopen_driver()
     assert harness.driver.state(address.machine_id) is MachineState.RUNNING
-    assert harness.pool.call(address, _get) == b"content"
+    assert harness.pool.call(address, read_content) == b"content"
     harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
     harness.kill(harness.driver, address.machine_id)
     assert harness.wait_event(address.machine_id, EventKind.STOPPED).reason is StopReason.CRASHED

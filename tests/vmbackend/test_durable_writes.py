@@ -13,6 +13,9 @@ from vmbackend.guest.session import GuestSession
 __all__ = ["empty_image", "kit", "shell_image", "start"]
 pytestmark = pytest.mark.vm
 OLD = "/root/.partial-0123456789abcdef"
+DEEP_FOLDER = "/srv" + "/d" * 30
+DEEP = f"{DEEP_FOLDER}/.partial-0123456789abcdef"
+UNCLEAN = "/run/kit/unclean"  # exists until a search has come to its end
 
 
 def test_an_acknowledged_write_is_there_after_the_machine_died(start: Start) -> None:
@@ -36,12 +39,13 @@ def test_an_acknowledged_write_is_there_after_the_machine_died(start: Start) -> 
 def test_a_machine_that_died_removes_its_partial_files_at_its_next_start(start: Start) -> None:
     kept = "/root/.partial-of-the-user /root/0123456789abcdef"
     machine = wait_ready(start())
-    make = f"mkdir -p '/srv/a b' && touch {OLD} '/srv/a b/.partial-00ff00ff00ff00ff' {kept}"
+    make = f"mkdir -p '/srv/a b' {DEEP_FOLDER} && touch {OLD} {DEEP} '/srv/a b/.partial-00ff00ff00ff00ff' {kept}"
     assert run(machine, make, "/run/kit/bin/busybox sync")[0][0] == 0
     machine.close()
     again = wait_ready(start())
     left = "\n".join(sorted(kept.split())) + "\n"
-    wait_for_output(again, f"ls -d {OLD} '/srv/a b/'.p* /root/.p* /root/0* 2>/dev/null", left)
+    wait_for_output(again, f"ls -d {UNCLEAN} {OLD} {DEEP} '/srv/a b/'.p* /root/.p* /root/0* 2>/dev/null", left)
+    assert run(again, f"ls -d {DEEP_FOLDER}")[0][0] == 0
     end_in_order(again)
 
 

@@ -21,13 +21,8 @@ from .test_sleep_contract import read_clocks
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[Harness]:
-    factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
-    made = factory.make_harness(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
+def harness(libvirt_harness: Harness) -> Harness:
+    return libvirt_harness
 
 
 @contextmanager

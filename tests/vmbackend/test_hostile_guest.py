@@ -7,7 +7,7 @@ import heapq
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 
 from vmbackend.errors import BackendError, GuestUnreachable
 from vmbackend.guest import ssh_limits
+from vmbackend.guest.listing import MAX_PAGE_BYTES
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.guest.ssh import SSHGuestSession
@@ -94,6 +95,7 @@ LISTING_LIES = [
     "version 6",
     "10,000 extensions",
     "a slow key exchange",
+    "packets of one byte",
 ]
 
 
@@ -114,9 +116,32 @@ def test_an_answer_with_a_thousand_names_is_accepted(guests: Guests):
     assert (len(entries), more) == (1000, False)
 
 
+def test_a_page_has_fewer_entries_if_they_are_long(guests: Guests):
+    """Ten thousand links of the longest kind were 350 MiB of a response, which took 1.4 GiB to make."""
+    guest, path, found = guests.start("1,000 links"), "/" + "a" * 3000, list[str]()
+    for _ in range(3):
+        after = found[-1] if found else ""
+        page, more = guests.call(guest, lambda session, after=after: session.list_directory(path, after=after))
+        assert sum(len(entry.path) + len(entry.target or "") for entry in page) <= MAX_PAGE_BYTES
+        found += [entry.name for entry in page]
+        if not more:
+            break
+    assert found == [f"{number:03d}" for number in range(1000)]
+
+
 def test_a_directory_without_an_end_is_left_to_the_bounded_list_of_names(guests: Guests):
     with pytest.raises(BackendError):  # the server's `find` prints no names
         guests.call(guests.start("a directory without an end"), lambda session: session.list_directory("/x"))
+
+
+def test_a_link_that_leads_to_a_relative_path_is_refused(guests: Guests):
+    """The search for its parents would not end."""
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"x"
+
+    with pytest.raises(GuestUnreachable):
+        guests.call(guests.start("a relative path"), lambda session: session.write("/link", content()))
 
 
 def test_a_block_longer_than_requested_is_refused(guests: Guests):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ _OTHER_PROCESS = """
     from vmbackend.errors import BackendError
     from vmbackend.libvirt import domain
     from vmbackend.libvirt.driver import LibvirtDriver
+    from vmbackend.libvirt.starting import Confiner
 
     folder, instance, subnet, step = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
     settings = make_settings(
@@ -105,10 +107,19 @@ _OTHER_PROCESS = """
     if step == "wake-and-die":
         threading.Thread(target=driver.start, args=("m1",), daemon=True).start()
         kill_self_when(lambda: bool(qemu_pids(settings.machines_dir)))
+    if step == "wake-and-die-before-the-limits":
+        Confiner.limit = lambda *arguments: kill_self()
+        driver.start("m1")
     if step == "wait":
         driver.wait_ready("m1", 60)
     time.sleep(float(sys.argv[5]))
     print("found", driver.state("m1"), sorted(driver.inventory().saved), flush=True)
+    if step == "resume":
+        (pid,) = qemu_pids(settings.machines_dir, "m1")
+        driver.resume("m1")
+        rows = Path(f"/proc/{pid}/limits").read_text().splitlines()
+        (largest,) = [row.split()[3] for row in rows if row.startswith("Max file size")]
+        print("resumed", driver.state("m1"), largest, flush=True)
     if step == "continue":
         driver.start("m1")
         driver.wait_ready("m1", 60)
@@ -186,6 +197,14 @@ def test_a_driver_killed_during_wake_leaves_a_machine_that_can_be_started(step: 
     assert "found asleep ['m1']" in step("begin-and-sleep", "0")
     step("wake-and-die")
     assert "now running []" in step("continue", "0")
+
+
+def test_a_driver_killed_between_a_restore_and_its_limits_is_followed_by_one_that_sets_them(step: Step) -> None:
+    assert "found asleep ['m1']" in step("begin-and-sleep", "0")
+    step("wake-and-die-before-the-limits")
+    output = step("resume", "0")
+    assert "found paused []" in output
+    assert re.search(r"resumed running \d+", output), output
 
 
 def test_a_driver_killed_before_libvirt_noted_the_process_leaves_a_machine_that_can_be_started(step: Step) -> None:

@@ -178,7 +178,7 @@ def test_a_libvirt_error_is_raised_as_backend_unavailable(tmp_path: Path, monkey
 def test_a_call_that_a_machine_blocks_is_left_to_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "_ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(meters, "_BLOCKED_MAX", 2)
-    connection, answers = FakeConnection(one=RUNNING), threading.Event()
+    connection, answers = FakeConnection(one=RUNNING, two=RUNNING, three=RUNNING), threading.Event()
     made, real = make_meters(connection, tmp_path), connection.domainListGetStats
 
     def block(*arguments: Any) -> Any:
@@ -188,11 +188,81 @@ def test_a_call_that_a_machine_blocks_is_left_to_its_thread(tmp_path: Path, monk
     monkeypatch.setattr(connection, "domainListGetStats", block)
     for reason in ("does not answer", "does not answer", "Too many"):
         with pytest.raises(BackendUnavailable, match=reason):
-            made.samples(["one"])
+            made.samples(["one", "two"])
     answers.set()
-    for call in made._blocked:
+    for call, _ in made._blocked:
         call.result(10)
     assert set(made.samples(["one"])) == {"one"}
+
+
+def test_a_machine_whose_own_call_is_blocked_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meters, "_ANSWER_SECONDS", 0.1)
+    connection, answers = FakeConnection(one=RUNNING, two=RUNNING), threading.Event()
+    made, real = make_meters(connection, tmp_path), connection.domainListGetStats
+
+    def block(domains: list[FakeDomain], *flags: int) -> Any:
+        if domains[0].machine_id == "one":
+            answers.wait(20)
+        return real(domains, *flags)
+
+    monkeypatch.setattr(connection, "domainListGetStats", block)
+    for _ in range(3):
+        with pytest.raises(BackendUnavailable, match="does not answer"):
+            made.samples(["one"])
+    assert len(made._blocked) == 1
+    assert set(made.samples(["one", "two"])) == {"two"}
+    answers.set()
+    made._blocked[0][0].result(10)
+    assert set(made.samples(["one", "two"])) == {"one", "two"}
+
+
+def test_machines_whose_own_calls_are_blocked_do_not_hold_up_a_call_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meters, "_ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(meters, "_BLOCKED_MAX", 1)
+    connection, answers = FakeConnection(one=RUNNING, two=RUNNING, three=RUNNING, four=RUNNING), threading.Event()
+    made, real = make_meters(connection, tmp_path), connection.domainListGetStats
+
+    def block(domains: list[FakeDomain], *flags: int) -> Any:
+        if domains[0].machine_id in ("one", "two"):
+            answers.wait(20)
+        return real(domains, *flags)
+
+    monkeypatch.setattr(connection, "domainListGetStats", block)
+    for machine_id in ("one", "two"):
+        with pytest.raises(BackendUnavailable, match="does not answer"):
+            made.samples([machine_id])
+    assert set(made.samples(["three", "four"])) == {"three", "four"}
+    answers.set()
+
+
+def test_counters_that_libvirt_could_not_read_are_no_sample(tmp_path: Path) -> None:
+    """Without its disks' counters, which it leaves out while a job has the machine."""
+    partial = {name: value for name, value in RUNNING.items() if not name.startswith(("block.0", "block.1"))}
+    samples = make_meters(FakeConnection(one=partial | {"block.0.name": "vda"}, two=RUNNING), tmp_path)
+    assert samples.samples(["one", "two"]).keys() == {"two"}
+
+
+def test_counters_read_while_the_process_was_replaced_are_no_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = FakeConnection(one=RUNNING)
+    made, real = make_meters(connection, tmp_path), connection.domainListGetStats
+    (tmp_path / "one").touch()
+
+    def replace_process(*arguments: Any) -> Any:
+        found = real(*arguments)
+        (tmp_path / "new").touch()
+        (tmp_path / "new").replace(tmp_path / "one")
+        return found
+
+    monkeypatch.setattr(connection, "domainListGetStats", replace_process)
+    assert made.samples(["one"]) == {}
+    monkeypatch.undo()
+    assert made.samples(["one"]).keys() == {"one"}
 
 
 def test_a_new_process_has_a_new_generation(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,8 @@ PARTIAL = b"LibvirtQemudPart" + b"\0" * 100
 
 
 @pytest.fixture
-def harness(tmp_path: Path) -> Iterator[Harness]:
-    factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
-    made = factory.make_harness(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
+def harness(libvirt_harness: Harness) -> Harness:
+    return libvirt_harness
 
 
 def wait_until(found: Callable[[], object], seconds: float = 20.0) -> None:

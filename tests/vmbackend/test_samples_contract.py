@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -70,6 +73,36 @@ def test_memory_is_reported_by_the_guest_within_its_size(harness: Harness) -> No
         time.sleep(0.2)
     assert sample.memory_used_bytes is not None
     assert 0 < sample.memory_used_bytes < sample.memory_total_bytes <= 192 << 20
+
+
+def test_samples_that_are_taken_while_a_machine_is_restarted_grow_within_each_process(harness: Harness) -> None:
+    harness.require_guest()
+    address = harness.running_machine()
+    generate_usage(harness, address)
+    before = sample_of(harness.driver, address.machine_id)
+    seen, ended = [before], threading.Event()
+
+    def measure() -> None:
+        while not ended.wait(0.01):
+            with suppress(BackendUnavailable):
+                seen.extend(harness.driver.samples([address.machine_id]).values())
+
+    with ThreadPoolExecutor(1) as pool:
+        measuring = pool.submit(measure)
+        try:
+            harness.driver.shutdown(address.machine_id, 5)
+            harness.driver.start(address.machine_id)
+            harness.driver.wait_ready(address.machine_id, harness.boot_seconds)
+        finally:
+            ended.set()
+        measuring.result(30)
+    seen.append(sample_of(harness.driver, address.machine_id))
+    generations = list(dict.fromkeys(sample.generation for sample in seen))
+    assert len(generations) == 2
+    assert generations[0] == before.generation
+    for one, next_one in pairwise(seen):
+        if one.generation == next_one.generation:
+            assert all(getattr(one, name) <= getattr(next_one, name) for name in COUNTERS), (one, next_one)
 
 
 def test_samples_cover_only_the_requested_machines(harness: Harness) -> None:

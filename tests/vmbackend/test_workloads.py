@@ -18,6 +18,7 @@ from vmbackend.driver import Workload, WorkloadRestart
 __all__ = ["empty_image", "kit", "shell_image", "start"]
 pytestmark = pytest.mark.vm
 FOREVER = "while :; do sleep 0.1; done"
+DEEP_LOGS = "/var/log/workspace" + "/d" * 40
 
 
 def script(name: str, text: str, **options: object) -> Workload:
@@ -232,7 +233,8 @@ def test_logs_of_earlier_starts_stay_or_go(start: Start) -> None:
     for keep, wanted in ((True, "main\none\none\n"), (True, "main\nmain\none\none\none\none\n")):
         machine = wait_ready(start(keep_logs=keep, **boot))
         wait_for_output(machine, f"{harness.log_text('cmd', 'kits')} /root/own.log", wanted)
-        run(machine, "echo old > /var/log/workspace/boring; echo old > /root/own.log.2; /run/kit/bin/busybox sync")
+        run(machine, f"mkdir -p {DEEP_LOGS}; echo old > {DEEP_LOGS}/old; echo old > /var/log/workspace/boring")
+        run(machine, "echo old > /root/own.log.2; /run/kit/bin/busybox sync")
         machine.qmp("system_powerdown")
         machine.wait_off()
         machine.close()

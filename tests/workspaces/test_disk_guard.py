@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +17,12 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.workspace_states import bring, status_of
 from vmbackend.driver import MachineState
-from vmbackend.errors import CapacityExceeded
-from workspaces.host import process
-from workspaces.host.disk_guard import DiskGuard
+from vmbackend.errors import CapacityExceeded, InvalidMachineState
+from workspaces.host import disk_guard, process
+from workspaces.host.disk_guard import ENDED_MESSAGE, DiskGuard
 from workspaces.host.reconcile.machines import resume_paused_machines
 from workspaces.models import Activity, Operation, Workspace
-from workspaces.power.services import workspace_restart, workspace_sleep, workspace_stop
+from workspaces.power.services import workspace_restart, workspace_sleep, workspace_start, workspace_stop
 from workspaces.states import Status
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -80,6 +82,13 @@ def create(api: Caller) -> str:
     assert answer.status_code == 201, answer.content
     made: str = answer.json()["workspace"]["id"]
     return made
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def write_on_disk(vmhost: FakeHost, workspace_id: str, kilobytes: int) -> None:
@@ -249,6 +258,157 @@ def test_a_waiting_machine_runs_again_though_the_transition_of_an_operation_was_
     free[settings.ENV.machines_dir] = RESERVE
     guard.check_once()
     assert vmhost.driver.state(waiting) is MachineState.RUNNING
+
+
+def test_a_machine_that_goes_on_writing_though_it_is_paused_is_ended(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, waiting: str
+) -> None:
+    other = create(api)
+    allowed = RESERVE // 16 << 10
+    write_on_disk(vmhost, waiting, allowed)
+    guard.check_once()
+    assert vmhost.driver.state(waiting) is MachineState.PAUSED  # what was on its way when it was paused
+    write_on_disk(vmhost, waiting, 100)
+    guard.check_once()
+    states = {key: vmhost.driver.state(key) for key in (waiting, other)}
+    assert states == {waiting: MachineState.OFF, other: MachineState.RUNNING}
+    until(lambda: status_of(waiting) == "stopped")
+    details = Activity.objects.filter(workspace_id=waiting, event="disk_full").values_list("detail", flat=True)
+    assert ENDED_MESSAGE in details
+
+
+def test_a_machine_that_something_else_resumes_is_paused_again_and_then_ended(
+    vmhost: FakeHost, guard: DiskGuard, waiting: str
+) -> None:
+    states = []
+    for _ in range(3):
+        vmhost.driver.resume(waiting)
+        write_on_disk(vmhost, waiting, RESERVE // 2 << 6)  # a half of what is allowed
+        guard.check_once()
+        states.append(vmhost.driver.state(waiting))
+    assert states == [MachineState.PAUSED, MachineState.PAUSED, MachineState.OFF]
+
+
+def test_a_machine_that_grew_before_there_was_room_again_may_grow_anew(
+    vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], waiting: str
+) -> None:
+    for megabytes in (RESERVE, 0, 0):
+        free[settings.ENV.machines_dir] = megabytes
+        guard.check_once()
+        write_on_disk(vmhost, waiting, RESERVE // 16 << 10)
+    guard.check_once()
+    assert vmhost.driver.state(waiting) is MachineState.PAUSED
+
+
+def test_a_machine_that_cannot_be_paused_holds_up_no_other_and_is_ended(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_guard, "ANSWER_SECONDS", 0.05)
+    silent, writer = create(api), create(api)
+    free[settings.ENV.machines_dir] = 0
+    guard.check_once()
+    pause, answers, asked = vmhost.driver.pause, threading.Event(), []
+
+    def block(machine_id: str) -> None:
+        asked.append(machine_id)
+        if machine_id == silent:
+            answers.wait(20)
+        pause(machine_id)
+
+    monkeypatch.setattr(vmhost.driver, "pause", block)
+    for _ in range(2):
+        for key in (silent, writer):
+            write_on_disk(vmhost, key, 100)
+        guard.check_once()
+    assert (vmhost.driver.state(writer), asked.count(silent)) == (MachineState.PAUSED, 1)
+    write_on_disk(vmhost, silent, RESERVE // 16 << 10)
+    guard.check_once()
+    assert vmhost.driver.state(silent) is MachineState.OFF
+    answers.set()
+
+
+def test_a_machine_that_was_paused_in_a_wake_that_failed_goes_on_when_there_is_room(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = create(api)
+    bring(api, vmhost, writer, Status.SLEEPING)
+    start = vmhost.driver.start
+
+    def start_and_fail(machine_id: str) -> None:
+        start(machine_id)
+        free[settings.ENV.machines_dir] = 0
+        guard.check_once()
+        for _ in range(2):
+            write_on_disk(vmhost, writer, 100)
+            guard.check_once()
+        raise InvalidMachineState("It does not go on.")
+
+    monkeypatch.setattr(vmhost.driver, "start", start_and_fail)
+    api.post(f"/workspace/{writer}/start")
+    vmhost.settle()
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.PAUSED, "running")
+    process.reconcile_rows_and_machines(vmhost.runtime)
+    assert vmhost.driver.state(writer) is MachineState.PAUSED
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.RUNNING, "running")
+
+
+def test_a_machine_that_was_paused_in_a_start_whose_transition_was_lost_goes_on_when_there_is_room(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]
+) -> None:
+    writer = create(api)
+    bring(api, vmhost, writer, Status.STOPPED)
+    vmhost.hold_tasks()
+    workspace_start(workspace=Workspace.objects.get(pk=writer), actor="owner")
+    vmhost.held_tasks = None
+    vmhost.driver.start(writer)
+    vmhost.driver.pause(writer)
+    Operation.objects.filter(workspace_id=writer, kind="start").update(state="failed")
+    free[settings.ENV.machines_dir] = 0
+    guard.check_once()
+    process.reconcile_rows_and_machines(vmhost.runtime)
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.PAUSED, "running")
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    assert vmhost.driver.state(writer) is MachineState.RUNNING
+
+
+def test_a_machine_whose_resume_failed_after_it_was_paused_can_be_resumed_by_its_owner(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = create(api)
+    bring(api, vmhost, writer, Status.PAUSED)
+    resume = vmhost.driver.resume
+
+    def resume_and_fail(machine_id: str) -> None:
+        resume(machine_id)
+        vmhost.driver.pause(machine_id)
+        raise InvalidMachineState("It does not go on.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vmhost.driver, "resume", resume_and_fail)
+        api.post(f"/workspace/{writer}/resume")
+        vmhost.settle()
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.PAUSED, "paused")
+    assert api.post(f"/workspace/{writer}/resume").status_code == 200
+    assert (vmhost.driver.state(writer), status_of(writer)) == (MachineState.RUNNING, "running")
+
+
+def test_a_machine_that_was_loaded_for_a_sleeping_workspace_waits_for_room(
+    api: Caller, vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int]
+) -> None:
+    made = create(api)
+    bring(api, vmhost, made, Status.SLEEPING)
+    vmhost.driver.start(made)
+    vmhost.driver.pause(made)
+    free[settings.ENV.machines_dir] = 0
+    guard.check_once()
+    process.reconcile_rows_and_machines(vmhost.runtime)
+    assert (vmhost.driver.state(made), status_of(made)) == (MachineState.PAUSED, "running")
+    free[settings.ENV.machines_dir] = RESERVE
+    guard.check_once()
+    assert vmhost.driver.state(made) is MachineState.RUNNING
 
 
 def test_the_reserve_is_held_given_up_and_held_again(guard: DiskGuard, free: dict[Path, int]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.conf import settings
@@ -16,7 +15,7 @@ from vmbackend.driver import MachineState
 from workspaces.host import process as vmhost_process
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Workspace
-from workspaces.models.workspace import Mode, RestartPolicy
+from workspaces.models.workspace import RestartPolicy
 from workspaces.power import services
 from workspaces.states import Status
 
@@ -29,11 +28,7 @@ ON_FAILURE, UNLESS_STOPPED = RestartPolicy.ON_FAILURE, RestartPolicy.UNLESS_STOP
 @pytest.fixture
 def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     """A permanent workspace with a main process."""
-
-    def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
-        return fault_cases.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
-
-    return make
+    return fault_cases.permanent_machines(vmhost, api.account, cmd=["serve"])
 
 
 def restarted(host: FakeHost, row: Workspace) -> Workspace:

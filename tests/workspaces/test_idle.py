@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -35,13 +33,7 @@ IDLE = 120
 @pytest.fixture
 def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     """A permanent workspace whose idle time is over."""
-
-    def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
-        fields = {"mode": Mode.PERMANENT, "suspend_after": IDLE, **fields}
-        over = {"idle_due_at": timezone.now() - timedelta(seconds=1)} if status == Status.RUNNING else {}
-        return fault_cases.machine(vmhost, api.account, status, **{**over, **fields})
-
-    return make
+    return fault_cases.idle_machines(vmhost, api.account, IDLE)
 
 
 def swept(host: FakeHost, row: Workspace) -> Workspace:

@@ -17,7 +17,7 @@ from vmbackend.errors import BackendUnavailable
 from workspaces.host.restarts import FIRST_DELAY, HISTORY, LONGEST_DELAY, STABLE_SECONDS, restart_delay
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Activity, Workspace
-from workspaces.models.workspace import Mode, RestartPolicy
+from workspaces.models.workspace import RestartPolicy
 from workspaces.power import services
 from workspaces.states import Status
 
@@ -39,11 +39,7 @@ RESTARTS = {NO: set(), ALWAYS: set(ENDS), UNLESS_STOPPED: set(ENDS), ON_FAILURE:
 @pytest.fixture
 def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     """A permanent workspace with a main process."""
-
-    def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
-        return fault_cases.machine(vmhost, api.account, status, **{"mode": Mode.PERMANENT, "cmd": ["serve"], **fields})
-
-    return make
+    return fault_cases.permanent_machines(vmhost, api.account, cmd=["serve"])
 
 
 def ended(host: FakeHost, row: Workspace) -> Workspace:

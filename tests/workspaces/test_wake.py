@@ -17,7 +17,6 @@ from tests.workspaces.faults.injected import Scene
 from vmbackend.driver import MachineState
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
 from workspaces.models import Workspace
-from workspaces.models.workspace import Mode
 from workspaces.power import services
 from workspaces.power.wake import ensure_running
 from workspaces.states import Status
@@ -29,13 +28,7 @@ IDLE = 120
 @pytest.fixture
 def machine(api: Caller, vmhost: FakeHost) -> Callable[..., Workspace]:
     """A permanent workspace with an idle policy."""
-
-    def make(status: Status = Status.RUNNING, **fields: Any) -> Workspace:
-        fields = {"mode": Mode.PERMANENT, "suspend_after": IDLE, **fields}
-        over = {"idle_due_at": timezone.now() - timedelta(seconds=1)} if status == Status.RUNNING else {}
-        return fault_cases.machine(vmhost, api.account, status, **{**over, **fields})
-
-    return make
+    return fault_cases.idle_machines(vmhost, api.account, IDLE)
 
 
 def is_later(row: Workspace, seconds: float = IDLE) -> bool:

@@ -14,7 +14,7 @@ import asyncssh
 from vmbackend.errors import GuestUnreachable
 
 from .session import GuestAddress
-from .ssh_limits import CpuBudget, connect_guest
+from .ssh_limits import CpuBudget, connect_guest, require_long_packets
 from .ssh_process import GuestProcess
 from .translate import translate_errors
 
@@ -119,6 +119,7 @@ class Connection:
                     term_type=kind,
                     term_size=terminal or (),
                 )
+                require_long_packets(connection, cast("GuestProcess", process))
                 return Channel(connection, cast("asyncssh.SSHClientProcess[bytes]", process))
 
     async def _connected(self) -> tuple[asyncssh.SSHClientConnection, bool]:

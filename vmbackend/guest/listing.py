@@ -31,7 +31,10 @@ _MAX_PATH = 4096  # Linux's PATH_MAX
 _MAX_NAME = 255  # and NAME_MAX
 # Up to this many entries a single scan of the directory is fastest.
 SMALL_DIRECTORY = 1000
+# Of paths and targets in a page: either may have 4 KiB, of which a response has several forms.
+MAX_PAGE_BYTES = 4 << 20
 _AT_ONCE = 16
+_TARGETS_AT_ONCE = 256
 _TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
 
 
@@ -56,10 +59,12 @@ def _entry(name: str, path: str, mode: int, size: int, modified: int) -> Entry:
 async def list_directory(
     files: FileChannel, names: Names, path: str, limit: int, after: str
 ) -> tuple[list[Entry], bool]:
-    """The first `limit` entries by name after `after`, and whether there are more. Memory is limited by the page.
+    """The first `limit` entries by name after `after`, and whether there are more. Memory is limited by the page, which
+    has fewer entries if their paths and targets are longer than MAX_PAGE_BYTES together.
 
     `names` returns the names of a large directory in the format of `find -print0`.
     """
+    limit = min(limit, max(1, MAX_PAGE_BYTES // (len(path) + 1)))
     found = await _scan(files, path)
     if found is None:
         listed = await names(path)
@@ -69,8 +74,8 @@ async def list_directory(
     else:
         chosen, more = _page(found, limit, after)
         entries = [_listed_entry(path, name, found[name]) for name in chosen]
-    client = await files.client()
-    return await _map_concurrently(entries, lambda one: _with_target(files, client, one)), more
+    complete = await _with_targets(files, entries)
+    return complete, more or len(complete) < len(entries)
 
 
 def _listed_entry(path: str, name: str, encoded: bytes) -> Entry:
@@ -125,6 +130,19 @@ async def _stat_names(files: FileChannel, path: str, names: Sequence[str]) -> li
         return None
 
     return [found for found in await _map_concurrently(names, look) if found is not None]
+
+
+async def _with_targets(files: FileChannel, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with the targets of links, as many of them as a page may have, but at least one."""
+    client, complete, size = await files.client(), list[Entry](), 0
+    for start in range(0, len(entries), _TARGETS_AT_ONCE):
+        some = entries[start : start + _TARGETS_AT_ONCE]
+        for one in await _map_concurrently(some, lambda each: _with_target(files, client, each)):
+            size += len(one.path) + len(one.target or "")
+            if complete and size > MAX_PAGE_BYTES:
+                return complete
+            complete.append(one)
+    return complete
 
 
 async def _with_target(files: FileChannel, client: asyncssh.SFTPClient, found: Entry) -> Entry:

@@ -5,8 +5,8 @@ without a limit. Here a step ends after `SLICE_SECONDS`, and a guest whose packe
 more slowly: TCP then makes it wait, and no other guest. All guests together have a budget too, so that any number of
 them leaves time for the process's own work; while it is spent, those wait that took more than an equal part of it.
 
-Relies on internals of asyncssh 2.24: `_recv_data`, `_recv_pkthdr`, `_inpbuf`; tests/vmbackend/test_hostile_guest.py
-fails if they change.
+Relies on internals of asyncssh 2.24: `_recv_data`, `_recv_pkthdr`, `_inpbuf`, and `_send_pktsize` of channels;
+tests/vmbackend/test_hostile_guest.py fails if they change.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ ACTIVE_SECONDS = 1.0
 SECONDS_PER_BYTE = 100e-9
 # dropbear sends at most 35,000 bytes in a packet. A larger key exchange only costs time.
 MAX_PACKET = 36 * 1024
+# What a guest must accept in a packet: dropbear accepts 32 KiB. A block of a file is sent in one step, however many
+# packets it takes: in those of one byte that is seconds.
+MIN_SENT_PACKET = 16 * 1024
 # Unsent bytes: windows allow half a mebibyte for each channel; the rest are answers to requests of the guest.
 MAX_UNSENT = 4 << 20
 MAX_DEFERRED = 10_000  # packets that wait for the end of a key exchange
@@ -159,6 +162,14 @@ class LimitedConnection(asyncssh.SSHClientConnection):
     def _is_over_memory(self) -> bool:
         unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return unsent > MAX_UNSENT or len(self._inpbuf) > MAX_UNPROCESSED or len(self._deferred_packets) > MAX_DEFERRED
+
+
+def require_long_packets(connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[Any]) -> None:
+    """Raises asyncssh.ProtocolError, and ends the connection, if the new channel takes short packets only."""
+    channel: Any = process.channel
+    if channel._send_pktsize < MIN_SENT_PACKET:
+        connection.abort()
+        raise asyncssh.ProtocolError("The server accepts short packets only")
 
 
 async def connect_guest(host: str, port: int, budget: CpuBudget, **options: Any) -> asyncssh.SSHClientConnection:

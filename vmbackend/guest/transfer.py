@@ -174,6 +174,9 @@ async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str
         resolved = await files.request(client.realpath(path), path)
     except GuestPathNotFound as error:
         raise GuestPathInvalid(f"{path!r} is a symbolic link with a missing target.") from error
+    # The search for its parents ends at the root, which a relative path does not have.
+    if not str(resolved).startswith("/"):
+        raise GuestUnreachable("The machine's file server violates the protocol.")
     return str(resolved)
 
 

@@ -21,6 +21,7 @@ from vmbackend.libvirt.process import run_tool
 from vmbackend.libvirt.reach import reachable_directory
 from vmbackend.libvirt.settings import LibvirtSettings
 from vmbackend.libvirt.unfinished_starts import remove_unfinished_starts
+from vmbackend.modes import restrict_mode, restrict_modes
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ max_processes = 1024
 max_files = 2048
 stdio_handler = "file"
 """
+# Below lib/qemu: folders of machines, and what was left of them.
+_OF_MACHINES = ("domain-", "channel", "removed-")
 _KEEPALIVE_SECONDS = 5
 _KEEPALIVE_COUNT = 3
 _REOPEN_SECONDS = 2.0
@@ -193,8 +196,7 @@ def _claim_root(root: Path, instance: str, timeout: float) -> None:
         _ensure_account()
         for folder in (root / "etc", root / "lib" / "qemu"):
             folder.mkdir(parents=True, exist_ok=True)
-        for folder in (root / "lib", root / "lib" / "qemu"):
-            folder.chmod(folder.stat().st_mode & 0o777 | 0o001)
+        _restrict_root(root)
         lock = _lock_root(root, time.monotonic() + timeout)
         (root / "etc" / "qemu.conf").write_text(QEMU_CONF)
         reachable = reachable_directory(root, instance, "libvirt")
@@ -204,8 +206,24 @@ def _claim_root(root: Path, instance: str, timeout: float) -> None:
         _embedded = (root, reachable, lock)
 
 
+def _restrict_root(root: Path) -> None:
+    """Close what an earlier version made open to others: who may read a lock or pid file may lock it.
+
+    Machines pass through `lib/qemu`, to folders of their own (`domain_folders.py`).
+    """
+    passed_through = (root / "lib", root / "lib" / "qemu")
+    for folder in passed_through:
+        folder.chmod(0o711)
+    for folder in (root, *passed_through):
+        for entry in folder.iterdir():
+            if entry in passed_through or entry.name.startswith(_OF_MACHINES):
+                continue
+            restrict_modes(entry) if entry.is_dir() and not entry.is_symlink() else restrict_mode(entry, 0o600)
+
+
 def _lock_root(root: Path, deadline: float) -> IO[str]:
     lock = (root / "owner.lock").open("w")
+    os.fchmod(lock.fileno(), 0o600)  # every user who may open it may lock it
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

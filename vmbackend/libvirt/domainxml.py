@@ -140,6 +140,11 @@ def _behaviour(domain: ET.Element, d: DomainDefinition) -> None:
         ET.SubElement(domain, "cpu", mode="maximum")
     clock = ET.SubElement(domain, "clock", offset="utc")
     ET.SubElement(clock, "timer", name="hpet", present="no")
+    if d.domain_type != "test":
+        # A guest that suspended itself would be neither running nor paused: nothing but its end resumes it.
+        pm = ET.SubElement(domain, "pm")
+        for what in ("suspend-to-mem", "suspend-to-disk"):
+            ET.SubElement(pm, what, enabled="no")
     # Restarts are the platform's decision, never the hypervisor's.
     for what in ("on_poweroff", "on_reboot", "on_crash"):
         _text(domain, what, "destroy")

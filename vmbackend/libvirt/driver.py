@@ -125,17 +125,13 @@ class LibvirtDriver(Driver):
         state = self._saved_state.state(target, files)
         if state is MachineState.RUNNING:
             return
-        port = self._attachment.port_of(record)
         if state is MachineState.PAUSED:
             # Possibly by a wake that failed after the restore, and whose clean-up failed, too.
-            port.attach()
-            port.connect()
-            self._confiner.limit(record, target)
-            self._saved_state.drop_loaded_memory(files)
+            self._complete_start(target, record)
             self.resume(machine_id)
             return
         require_memory(self._settings, record.memory_mb)
-        hooks = self._confiner.hooks(files, record, port)
+        hooks = self._confiner.hooks(files, record, self._attachment.port_of(record))
         self._power.start(target, files, hooks, asleep=state is MachineState.ASLEEP)
 
     def wait_ready(self, machine_id: str, timeout: float) -> None:
@@ -190,10 +186,15 @@ class LibvirtDriver(Driver):
 
     def resume(self, machine_id: str) -> None:
         target = self._find_process(machine_id)
-        self._attachment.add_neighbour(self._inventory.record(machine_id))
-        with domain.translate_errors("resume"):
-            if domain.state_of(target) is MachineState.PAUSED:
-                target.resume()
+        record = self._inventory.record(machine_id)
+        paused = domain.state_of(target) is MachineState.PAUSED
+        if paused and not self._confiner.has_limited(machine_id):
+            # Of an earlier process, which may have died in the middle of its start.
+            self._complete_start(*self._find_machine(machine_id))
+        self._attachment.add_neighbour(record)
+        if paused:
+            self._saved_state.drop_loaded_memory(self._inventory.machine_dir(machine_id))
+            domain.resume_domain(target)
 
     def sleep(self, machine_id: str) -> None:
         target, record = self._find_machine(machine_id)
@@ -279,6 +280,13 @@ class LibvirtDriver(Driver):
         if not self._settings.is_test:
             probe_capabilities(connection, self._provisioner.domain_type)
         self._watch.reconcile_machines(connection, self._inventory.machine_dirs())
+
+    def _complete_start(self, target: Any, record: Record) -> None:
+        """Attach and limit a machine whose CPUs are stopped, and which may have neither yet. Idempotent."""
+        port = self._attachment.port_of(record)
+        port.attach()
+        port.connect()
+        self._confiner.limit(record, target)
 
     def _apply_cpu_quota(self, machine_id: str) -> None:
         self._power.apply_cpu_quota(*self._find_machine(machine_id))

@@ -8,7 +8,8 @@ Two tables, both named `mvm_<instance>`:
   floods (broadcasts, addresses that it has forgotten) shows guests nothing of each other.
 * `inet`: guests in `outward` may reach public addresses, masqueraded, as far as their own chain allows; no routed
   traffic comes in; the host accepts from guests only replies to its own connections, a few pings, and DNS queries to
-  the resolver on the bridge's address.
+  the resolver on the bridge's address. What a tap receives itself, past its bridge, is dropped (`neighbours.py` says
+  which frames that could be).
 
 What guests share is bounded for each: connections and other flows that the host tracks (`flows`), TCP connections to a
 resolver (`dns_tcp`), which has few places for them, and DNS queries in a second (`asking`): one that is not answered
@@ -208,6 +209,10 @@ table inet {self.table} {{
   map dns_of {{ type ipv4_addr : verdict; }}
   map ask_of {{ type ipv4_addr : verdict; }}
   map in_of {{ type ipv4_addr : verdict; }}
+  chain past_the_bridge {{
+    type filter hook prerouting priority -450; policy accept;
+    iifname "{self._tap_prefix}*" drop
+  }}
   {self._forward_chains()}
   {self._host_chains()}
   {self._nat_chains()}

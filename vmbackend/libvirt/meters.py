@@ -1,7 +1,7 @@
 """Metering of machines by one masked libvirt call over cached handles; disk usage by the guest's agent.
 
 Calls that concern every domain (lists, statistics of all) wait for each domain that is being saved or stopped, for
-seconds at times. This call names exactly the given machines.
+seconds at times. This call names exactly the given machines. It may be made by several threads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HAS_PROCESS = {
 }
 _SPARE_HANDLES = 1000
 _ANSWER_SECONDS = 3.0
-_BLOCKED_MAX = 16  # threads
+_BLOCKED_MAX = 16  # threads with calls for several machines
 _DATA_MOUNT = KitPaths().data
 
 
@@ -54,40 +54,53 @@ class Meters:
         self._files = files
         self._handles: dict[str, Any] = {}
         self._connection: Any = None  # the connection of these handles
-        self._blocked: list[Future[Any]] = []  # calls that have not returned
+        # Calls that have not returned, and the machines they were for.
+        self._blocked: list[tuple[Future[Any], frozenset[str]]] = []
 
     def samples(self, machine_ids: Collection[str]) -> dict[str, Sample]:
         """As `Metered.samples`."""
-        handles = self._handles_of(machine_ids)
+        wanted = self._without_blocked(machine_ids)
+        if machine_ids and not wanted:
+            raise BackendUnavailable("A machine does not answer.")
+        handles = self._handles_of(wanted)
         if not handles:
             return {}
+        before = {machine_id: self._generation(machine_id) for machine_id in handles}
         answers = self._query(handles)
         now = time.time()
         found = {}
         for handle, stats in answers:
             machine_id = self._domains.machine_id(handle)
-            # libvirt also returns a CPU time for a machine that is off.
-            if machine_id is not None and "cpu.time" in stats and stats.get("state.state") in _HAS_PROCESS:
-                found[machine_id] = _sample(now, self._generation(machine_id), stats)
+            if machine_id not in before or not _is_complete(stats):
+                continue
+            # Between two processes the counters may be those of either.
+            if self._generation(machine_id) == before[machine_id]:
+                found[machine_id] = _sample(now, before[machine_id], stats)
         return found
 
-    def _query(self, handles: list[Any]) -> Any:
+    def _without_blocked(self, machine_ids: Collection[str]) -> list[str]:
+        """Without those whose own call has not returned: another one would only wait beside it."""
+        blocked = {next(iter(ids)) for call, ids in self._blocked if len(ids) == 1 and not call.done()}
+        return [machine_id for machine_id in machine_ids if machine_id not in blocked]
+
+    def _query(self, handles: Mapping[str, Any]) -> Any:
         """The statistics of these machines.
 
         A process that does not answer (it is stopped, its disk hangs) blocks the call for as long. The call is then
         left to its thread, and later ones omit that machine, as it has a job.
         """
-        self._blocked = [call for call in self._blocked if not call.done()]
-        if len(self._blocked) >= _BLOCKED_MAX:
+        self._blocked = [blocked for blocked in self._blocked if not blocked[0].done()]
+        # Of calls for one machine there is one for each machine at most.
+        if sum(len(ids) > 1 for _, ids in self._blocked) >= _BLOCKED_MAX:
             raise BackendUnavailable("Too many machines do not answer.")
         call: Future[Any] = Future()
-        arguments = (call, self._libvirt.connection, handles)
+        arguments = (call, self._libvirt.connection, list(handles.values()))
         threading.Thread(target=_answer, args=arguments, name="samples", daemon=True).start()
         try:
             with translate_errors("measure"):
                 return call.result(_ANSWER_SECONDS)
         except TimeoutError:
-            self._blocked.append(call)
+            self._blocked.append((call, frozenset(handles)))
             raise BackendUnavailable("A machine does not answer.") from None
 
     def guest_disk(self, machine_id: str, timeout: float) -> GuestDisk:
@@ -101,7 +114,7 @@ class Meters:
         mounts = agent.send_command(target, "guest-get-fsinfo", timeout)
         return _data_disk(mounts, record.disk_mb << 20)
 
-    def _handles_of(self, machine_ids: Collection[str]) -> list[Any]:
+    def _handles_of(self, machine_ids: Collection[str]) -> dict[str, Any]:
         """Handles, looked up once per machine and connection. A handle stays valid even if its machine is removed."""
         connection = self._libvirt.connection
         if connection is not self._connection:
@@ -114,7 +127,7 @@ class Meters:
         known.update(found)
         if len(known) > _SPARE_HANDLES + 2 * len(found):
             self._handles = found  # most of the others are of deleted machines
-        return list(found.values())
+        return found
 
     def _generation(self, machine_id: str) -> str:
         """Identifies the process by its agent's socket, which each process creates and never changes."""
@@ -130,6 +143,15 @@ def _answer(call: Future[Any], connection: Any, handles: list[Any]) -> None:
         call.set_result(connection.domainListGetStats(handles, _WHAT, _HOW))
     except Exception as error:  # raised to the caller
         call.set_exception(error)
+
+
+def _is_complete(stats: Mapping[str, Any]) -> bool:
+    """Whether these are all counters of a process. libvirt also returns a CPU time for a machine that is off, and its
+    disks without their counters while it has a job; taken for zero, they would count twice.
+    """
+    disks = range(int(stats.get("block.count", 0)))
+    counted = all(f"block.{number}.rd.bytes" in stats or f"block.{number}.wr.bytes" in stats for number in disks)
+    return "cpu.time" in stats and stats.get("state.state") in _HAS_PROCESS and counted
 
 
 def _sample(now: float, generation: str, stats: Mapping[str, Any]) -> Sample:

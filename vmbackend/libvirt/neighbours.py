@@ -6,18 +6,29 @@ after a wake (EHOSTUNREACH). A machine that is paused, asleep or off has none: f
 from doubling the times between its retransmissions, so that a connection that outlives a sleep goes on soon after it.
 
 The bridge knows which tap a MAC address belongs to without having seen a frame of it. Otherwise it would flood frames
-to all guests: after a wake until the guest's first frame, and after five minutes of silence.
+to all guests: after a wake until the guest's first frame, and after five minutes of silence. It learns nothing from
+frames, as a learned address would replace a fixed one.
+
+Frames to the reserved addresses 01:80:c2:00:00:0X (STP, LLDP, LACP) are not bridged: by default the kernel hands them
+to the tap's own protocols, past the firewall's rules for the bridge, also those that contain IPv4, ARP or an IPv6
+router's announcement. So taps forward these addresses as any others, which the firewall sees, and have no IPv6.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 
+from vmbackend.errors import BackendUnavailable
 from vmbackend.libvirt.firewall import mac_for
 from vmbackend.libvirt.process import run_tool
 
 _NO_DEVICE, _NO_ENTRY = 1, 2  # exit codes of `ip`
+_NET, _IPV6 = Path("/sys/class/net"), Path("/proc/sys/net/ipv6/conf")
+# A bit for each reserved address. The kernel does not permit the bit of pause frames, which it drops.
+_ALL_RESERVED = "0xfffd"
 
 
 class Neighbours:
@@ -46,11 +57,21 @@ class Neighbours:
 
     def configure_tap(self, tap: str, ip: str) -> None:
         """Let frames for the address, and no other unicast, leave by this tap; frames from it reach the host only."""
-        lines = [
-            f"link set dev {tap} isolated on flood off",
-            f"fdb replace {mac_for(ip)} dev {tap} master static",
-        ]
-        run_tool(["bridge", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        self._configure(tap, f"fdb replace {mac_for(ip)} dev {tap} master static")
+
+    def isolate_tap(self, tap: str) -> None:
+        """The same for a tap without an address."""
+        self._configure(tap)
+
+    def _configure(self, tap: str, *lines: str) -> None:
+        isolated = f"link set dev {tap} isolated on flood off learning off"
+        run_tool(["bridge", "-batch", "-"], stdin="\n".join([isolated, *lines]) + "\n")
+        try:
+            (_NET / tap / "brport" / "group_fwd_mask").write_text(_ALL_RESERVED)
+            with suppress(FileNotFoundError):  # a host without IPv6
+                (_IPV6 / tap / "disable_ipv6").write_text("1")
+        except OSError as error:
+            raise BackendUnavailable("The host could not configure the machine's network device.") from error
 
     def _entry(self, ip: str) -> str:
         return f"neigh replace {ip} lladdr {mac_for(ip)} dev {self._bridge} nud permanent"

@@ -116,7 +116,7 @@ class Network:
                 if tap in addresses:
                     self._neighbours.configure_tap(tap, addresses[tap])
                 else:
-                    run_tool(["bridge", "link", "set", "dev", tap, "isolated", "on"])
+                    self._neighbours.isolate_tap(tap)
             except BackendUnavailable:
                 if (_NET / tap).exists():  # else it went with its process just now
                     raise

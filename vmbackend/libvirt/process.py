@@ -33,6 +33,7 @@ def run_tool(
             input=stdin,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=timeout,
             env=_NO_LOCALE,
             check=False,

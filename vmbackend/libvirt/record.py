@@ -17,10 +17,10 @@ preparation: `delete` removes it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any, Self
 
 from vmbackend.libvirt.disks import write_atomically
 from vmbackend.policy import NetworkPolicy
+from vmbackend.trees import remove_tree
 
 MACHINE_ID = re.compile(r"[a-z0-9_]{1,40}")
 _PIPES = tuple(f"{channel}.{way}" for channel in ("events", "console", "requests") for way in ("in", "out"))
@@ -102,11 +103,13 @@ class MachineDir:
                 os.mkfifo(pipe, 0o600)
 
     def remove(self) -> None:
-        """Remove everything. Idempotent. The record first: an incomplete directory is an orphan."""
+        """Remove everything, whatever a process of the machine or its resolver made in its folders. Idempotent.
+
+        The record first: an incomplete directory is an orphan. Raises OSError if something is left.
+        """
         (self.path / "machine.json").unlink(missing_ok=True)
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self.path.exists():
-            shutil.rmtree(self.path)
+        if not remove_tree(self.path):
+            raise OSError(errno.ENOTEMPTY, "the machine's directory could not be removed", str(self.path))
 
     def read_record(self) -> Record | None:
         try:

@@ -40,6 +40,7 @@ class Confiner:
         self._limits = Limits(settings)
         self._settings = settings
         self._emulated = False
+        self._limited: set[str] = set()  # machines whose present process was limited by this object
 
     def open(self, domain_type: str) -> None:
         """Before libvirt is opened. Raises BackendUnavailable."""
@@ -53,6 +54,7 @@ class Confiner:
 
     def hooks(self, files: MachineDir, record: Record, port: MachinePort) -> StartHooks:
         """Give the machine its files, for a start that follows. Raises BackendUnavailable."""
+        self._limited.discard(record.id)
         self.access.give_files(files, record.ip)
         return StartHooks(
             port=port,
@@ -67,6 +69,7 @@ class Confiner:
         CPUs must not run.
         """
         if self._settings.is_test:
+            self._limited.add(record.id)
             return
         uid = self._settings.uids.machine(record.ip)
         pids = processes_of(uid)
@@ -82,9 +85,15 @@ class Confiner:
             log.exception("machine %s: libvirt's folders cannot be closed", record.id)
             raise BackendUnavailable("The host could not confine the machine's process.") from error
         self._limits.apply(target, record, emulated=self._emulated)
+        self._limited.add(record.id)
+
+    def has_limited(self, machine_id: str) -> bool:
+        """Whether this object has limited the machine's present process; False where a former driver may have."""
+        return machine_id in self._limited
 
     def remove_groups(self, machine_id: str) -> None:
         """Remove what `limit` made, once the process has ended."""
+        self._limited.discard(machine_id)
         self._limits.remove_groups(machine_id)
 
     def uninstall(self) -> None:

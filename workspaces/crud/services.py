@@ -16,8 +16,11 @@ from accounts.scopes import Scope
 from accounts.services import account_lock, idempotency_find, idempotency_record, workspace_gone, workspaces_counted
 from common.errors import Forbidden, NotFound, VMUnavailable
 from common.idempotency import IdempotencyConflict
+from credits.enforcement import require_credits
+from credits.models import Service
 from namespaces import selectors as namespaces
 from namespaces.models import Namespace
+from namespaces.services import namespace_used
 from workspaces import errors, quota, rows
 from workspaces.audit import record_activity
 from workspaces.crud import slugs
@@ -88,12 +91,14 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
         return replay
     chosen, amount = _chosen(new)
     namespace = namespaces.for_create(actor, new.namespace)
+    require_credits(namespace, Service.SANDBOX)
     quota.require_plan_allows(account.plan, amount)
     quota.require_namespace_limits(namespace, amount, new=True)
     used = quota.account_usage(account)
     quota.require_create_allowed(account.plan, used, amount)
     workspace = _insert(actor, namespace, new, chosen, amount)
     workspaces_counted(account, used.records + 1)
+    namespace_used(namespace)
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
     record_activity(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)

@@ -62,7 +62,7 @@ class FilesViewSet(AsyncViewSet):
         responses=ListingResponse,
     )
     async def list(self, request: ApiRequest, workspace_id: str) -> Response:
-        """A directory's entries by name, at most `limit` of them.
+        """A directory's entries by name, at most `limit` of them, and of those with long paths about 4 MiB.
 
         If there are more, `truncated` is true, and the same request with `cursor` set to `next_cursor` continues
         after the last name; entries created or removed between the two requests are included or not by their names. A

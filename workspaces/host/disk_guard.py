@@ -4,7 +4,8 @@ Disks of machines are sparse, so what guests write may fill the host however lit
 `disk_reserve_mb`, the host's reserve:
 
     free below all of it      no machine is created or started here (`workspaces.placement`), no memory saved
-    free below half of it     machines whose disks grow are paused, until three quarters are free again
+    free below half of it     machines whose disks grow are paused, until three quarters are free again; one that has
+                              grown by a sixteenth of it since then is ended: what is paused writes nothing
     a quarter of it           is held as a file in the state folder, and given up when an eighth is free: what another
                               program left of the disk is then enough to delete workspaces, and to log
 
@@ -15,10 +16,10 @@ error. Nothing of this is stored. A later vmhost finds what the file system and 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,8 +27,8 @@ from django.db import DatabaseError, InterfaceError, close_old_connections, conn
 from django.db.models import Q
 
 from vmbackend.driver import Driver
-from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
+from workspaces.host.reserve_file import MIB, ReserveFile
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
 from workspaces.states import Status
@@ -44,54 +45,15 @@ BUSY |= {Status.RESIZING, Status.REINSTALLING}
 # Those that wait for the guest: it must go on when there is room. Others may have begun another run of the machine,
 # which must not be resumed before its network is attached.
 RESUMED_WHILE_BUSY = frozenset({Status.CREATING, Status.STARTING, Status.RESUMING, Status.WAKING})
-MIB = 1 << 20
+# A process that does not answer its monitor would hold a call for as long; the guard goes on without it.
+ANSWER_SECONDS = 1.0
 PAUSED_MESSAGE = "The host's disk is nearly full; the machine is paused until it is not."
+ENDED_MESSAGE = "The host's disk is nearly full, and the machine's disk grew although it was paused; it was ended."
 
 
 def free_mb(folder: Path) -> int:
     """MiB that an unprivileged writer may still store in this file system."""
     return shutil.disk_usage(folder).free // MIB
-
-
-class ReserveFile:
-    """Disk space that is held by a file without content."""
-
-    def __init__(self, path: Path, megabytes: int) -> None:
-        self._path, self.megabytes = path, megabytes
-
-    @property
-    def is_held(self) -> bool:
-        """Whether all of it is allocated; a process that died while it allocated leaves less."""
-        try:
-            return self._path.stat().st_blocks * 512 >= self.megabytes * MIB
-        except OSError:
-            return False
-
-    def release_other_size(self) -> None:
-        """Release a file that was made for another reserve."""
-        with suppress(OSError):
-            if self._path.stat().st_size != self.megabytes * MIB:
-                self.release()
-
-    def hold(self) -> None:
-        """Allocate it. Raises OSError; nothing is held then.
-
-        Some file systems store no blocks for a file without content: `is_held` tells.
-        """
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.posix_fallocate(descriptor, 0, self.megabytes * MIB)
-            os.fsync(descriptor)  # network file systems allocate only then
-        except OSError:
-            self.release()
-            raise
-        finally:
-            os.close(descriptor)
-
-    def release(self) -> None:
-        """Give the space back. Idempotent."""
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
 
 
 class DiskGuard:
@@ -118,6 +80,9 @@ class DiskGuard:
         self._allocated: Mapping[str, int] = {}
         self._grew: frozenset[str] = frozenset()
         self._paused_busy: set[str] = set()
+        # Bytes of the disks of machines when they were paused first in this shortage, or should have been.
+        self._paused_at: dict[str, int] = {}
+        self._calls: dict[tuple[str, str], Future[bool]] = {}  # of the driver, by name and machine; the last of each
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="disk-guard", daemon=True)
 
@@ -150,11 +115,11 @@ class DiskGuard:
         growing = self._measure_growth() if free < self._reserve_mb else self._forget_sizes()
         if free < self._reserve_mb // 2:
             self._begin_shortage(free)
-            self._pause_growing(growing)
+            self._pause_growing(self._end_growing(growing))
         elif self._short and free >= self._reserve_mb * 3 // 4:
             logger.warning("disk: %d MiB are free again; machines that waited are resumed", free)
             self._resume_busy()
-            self._short = False
+            self._short, self._paused_at = False, {}
             self._on_room()
 
     def _keep_reserve(self) -> None:
@@ -189,7 +154,25 @@ class DiskGuard:
 
     def _forget_sizes(self) -> list[str]:
         self._allocated, self._grew = {}, frozenset()
+        self._calls = {name: call for name, call in self._calls.items() if not call.done()}
         return []
+
+    def _end_growing(self, growing: list[str]) -> list[str]:
+        """End those that went on growing after they were paused: something resumed them, or their process does not
+        stop. Returns the others.
+        """
+        limit = self._reserve_mb * MIB // 16
+        others = []
+        for key in growing:
+            grown = self._allocated[key] - self._paused_at.get(key, self._allocated[key])
+            if grown <= limit:
+                others.append(key)
+            elif self._call("destroy", key):
+                logger.error("disk: %s was ended: its disk grew by %d MiB after it was paused", key, grown // MIB)
+                with suppress(DatabaseError, InterfaceError):
+                    for row in Workspace.objects.filter(pk=key):
+                        record_activity(row, "disk_full", ENDED_MESSAGE)
+        return others
 
     def _pause_growing(self, growing: list[str]) -> None:
         """Pause them; those that an operation is working on only where they grew in the round before, too.
@@ -227,18 +210,36 @@ class DiskGuard:
         rows = list(Workspace.objects.filter(pk__in=self._paused_busy, status__in=RESUMED_WHILE_BUSY))
         self._paused_busy = set()
         for row in rows:
-            try:
-                self._driver.resume(row.pk)
-            except BackendError as exc:
-                logger.warning("disk: %s cannot be resumed: %s", row.pk, exc)
+            self._call("resume", row.pk)
 
     def _pause(self, key: str) -> bool:
-        try:
-            self._driver.pause(key)
-        except BackendError as exc:
-            logger.warning("disk: %s cannot be paused: %s", key, exc)
+        self._paused_at.setdefault(key, self._allocated[key])
+        return self._call("pause", key)
+
+    def _call(self, method: str, key: str) -> bool:
+        """Call the driver for a machine. False where it fails; True where it has not returned after ANSWER_SECONDS.
+
+        It is then left to its thread, and not called again before it returns.
+        """
+        before = self._calls.get((method, key))
+        if before is not None and not before.done():
             return False
-        return True
+        call: Future[bool] = Future()
+        self._calls[method, key] = call
+        threading.Thread(target=self._carry_out, args=(call, method, key), name=f"disk-{method}", daemon=True).start()
+        try:
+            return call.result(ANSWER_SECONDS)
+        except TimeoutError:
+            logger.warning("disk: %s does not answer (%s)", key, method)
+            return True
+
+    def _carry_out(self, call: Future[bool], method: str, key: str) -> None:
+        try:
+            getattr(self._driver, method)(key)
+            call.set_result(True)
+        except Exception as exc:  # most often a machine that has ended in the meantime
+            logger.warning("disk: %s of %s: %s", method, key, exc)
+            call.set_result(False)
 
     def _work(self) -> None:
         # Sizes are known only below the full reserve.

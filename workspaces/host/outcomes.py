@@ -175,11 +175,11 @@ def observed_status(context: Context) -> Status:
 def machine_status(state: MachineState, operation: Operation | None) -> Status:
     """The status of a workspace whose machine is in `state` after `operation`, which did not succeed.
 
-    Where the workspace was running and no pause was asked for, `workspaces.host.disk_guard` has paused the machine: it
-    stays `running`, so that reconcile resumes it.
+    A paused machine whose owner asked for no pause waits for room on the host's disk (`workspaces.host.disk_guard`), or
+    is one that was loaded and did not go on: the workspace is `running`, so that reconcile resumes the machine.
     """
     if state is MachineState.PAUSED and operation is not None and operation.kind != OperationKind.PAUSE:
-        return Status.RUNNING if operation.params.get("from") == Status.RUNNING else Status.PAUSED
+        return Status.PAUSED if operation.params.get("from", Status.PAUSED) == Status.PAUSED else Status.RUNNING
     return STATUS_OF[state]
 
 

@@ -13,7 +13,10 @@ from django.db.models import Q
 
 from accounts.services import account_lock
 from common.errors import VMUnavailable
+from credits.enforcement import require_credits
+from credits.models import Service
 from namespaces import selectors as namespaces
+from namespaces.services import namespace_used
 from workspaces import quota
 from workspaces.crud.services import provisioning_retry
 from workspaces.errors import OperationInProgress, VmMissing
@@ -75,12 +78,19 @@ def require_start_allowed(workspace: Workspace) -> None:
     Raises NamespaceSuspended, QuotaExceeded, RunningPoolReached, VMUnavailable.
     """
     wanted = quota.amount_of(workspace)
-    namespaces.require_open(workspace.namespace)
+    _use_namespace(workspace)
     quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), wanted)
     if workspace.host is None:
         raise VMUnavailable("This workspace has no host.")
     require_host_disk(workspace.host)
     require_host_memory(workspace.host, wanted)
+
+
+def _use_namespace(workspace: Workspace) -> None:
+    """Raises NamespaceSuspended, QuotaExceeded, InvalidState (it is being deleted)."""
+    namespaces.require_open(workspace.namespace)
+    require_credits(workspace.namespace, Service.SANDBOX)
+    namespace_used(workspace.namespace)
 
 
 @transaction.atomic
@@ -114,7 +124,7 @@ def workspace_restart(*, workspace: Workspace, actor: str) -> Operation:
     workspace.refresh_from_db()
     require_no_operation(workspace)
     require_status(workspace, RUNS, "be restarted")
-    namespaces.require_open(workspace.namespace)
+    _use_namespace(workspace)
     require_growth_allowed(workspace, quota.amount_of(workspace))
     sizes = quota.applied_columns(quota.amount_of(workspace))
     params = {"before": sizes_of(workspace, sizes), "wanted": sizes}
@@ -169,7 +179,7 @@ def workspace_resume(*, workspace: Workspace, actor: str) -> Operation | None:
 
 
 def _resume(workspace: Workspace, actor: str) -> Operation:
-    namespaces.require_open(workspace.namespace)
+    _use_namespace(workspace)
     require_host_disk(require_host(workspace))
     return begin_operation(workspace, Status.RESUMING, OperationKind.RESUME, actor)
 
@@ -204,7 +214,7 @@ def workspace_wake(*, workspace: Workspace, actor: str) -> Operation | None:
 def _wake(workspace: Workspace, actor: str) -> Operation:
     """With the sizes it slept with: saved memory fits no other machine."""
     needed = quota.applied_amount(workspace)
-    namespaces.require_open(workspace.namespace)
+    _use_namespace(workspace)
     quota.require_running_pool(workspace.account.plan, quota.account_usage(workspace.account), needed)
     host = require_host(workspace)
     require_host_disk(host)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import IPv4Address
 from itertools import count
 from typing import Any
+
+from django.utils import timezone
 
 from accounts.models import Account
 from tests.fakehost import FakeHost
@@ -19,6 +22,7 @@ from workspaces.host.process import reconcile_rows_and_machines
 from workspaces.lifecycle import services as lifecycle
 from workspaces.models import Activity, Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind
+from workspaces.models.workspace import Mode
 from workspaces.operations import queue
 from workspaces.power import services as power
 from workspaces.reinstall import services as reinstall
@@ -98,6 +102,25 @@ def machine(host: FakeHost, account: Account, status: Status = RUNNING, **fields
     if status is Status.SLEEPING:
         host.driver.sleep(row.pk)
     return row
+
+
+def permanent_machines(host: FakeHost, account: Account, **defaults: Any) -> Callable[..., Workspace]:
+    """Makes permanent workspaces as `machine` does, with these fields unless others are given."""
+
+    def make(status: Status = RUNNING, **fields: Any) -> Workspace:
+        return machine(host, account, status, **{"mode": Mode.PERMANENT, **defaults, **fields})
+
+    return make
+
+
+def idle_machines(host: FakeHost, account: Account, suspend_after: int) -> Callable[..., Workspace]:
+    """Makes permanent workspaces with an idle policy; the idle time of those that run is over."""
+
+    def make(status: Status = RUNNING, **fields: Any) -> Workspace:
+        over = {"idle_due_at": timezone.now() - timedelta(seconds=1)} if status == RUNNING else {}
+        return permanent_machines(host, account, suspend_after=suspend_after, **over)(status, **fields)
+
+    return make
 
 
 def begin(host: FakeHost, account: Account, case: Case) -> str:

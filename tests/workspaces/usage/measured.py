@@ -22,7 +22,9 @@ from vmbackend.fake.driver import FakeDriver
 from workspaces.host.metering.compaction import compact_usage
 from workspaces.host.metering.sampler import Sampler
 from workspaces.host.metering.writer import Deltas, write_deltas
-from workspaces.models import MeterRecord, Usage, UsagePoint, Workspace
+from workspaces.models import MeterRecord, Operation, Usage, UsagePoint, Workspace
+from workspaces.models.operation import OperationKind
+from workspaces.states import Status
 
 MIB = 1 << 20
 CPU = 1_000_000_000  # a second of CPU time
@@ -105,6 +107,13 @@ class MeasuredHost:
 
     def compact(self) -> int:
         return compact_usage(self.wall)
+
+
+def begin_operation(row: Workspace, kind: OperationKind, status: Status | None = None) -> Operation:
+    """An operation that is queued for the workspace's host; `status`: of the workspace from now on."""
+    if status is not None:
+        Workspace.objects.filter(pk=row.pk).update(status=status, ready=False)
+    return Operation.objects.create(workspace=row, kind=kind, queue=row.host.queue, deadline_at=row.created_at)
 
 
 def cpu_total(row: Workspace) -> int:

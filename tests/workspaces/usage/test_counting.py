@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.workspaces.usage.measured import CPU, MeasuredHost, cpu_total, metered_cpu, points
+from tests.workspaces.usage.measured import CPU, MeasuredHost, begin_operation, cpu_total, metered_cpu, points
 from vmbackend.samples import Sample
 from workspaces.models import Operation, Usage
 from workspaces.models.operation import OperationKind, OperationState
@@ -105,24 +105,34 @@ def test_a_clock_that_is_set_changes_no_total_and_no_rate(host: MeasuredHost, st
         assert point.cpu_capacity_ns == 2 * point.cpu_time_ns  # of two CPUs it used one
 
 
-def test_machines_with_an_operation_in_flight_or_at_rest_are_not_asked_for(
+def test_machines_that_can_have_no_process_are_not_asked_for(
     host: MeasuredHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[set[str]] = []
     real = host.driver.samples
     monkeypatch.setattr(host.driver, "samples", lambda ids: asked.append(set(ids)) or real(ids))
-    row, busy, paused = host.machine(), host.machine(), host.machine(status=Status.PAUSED)
-    for status in (Status.STOPPED, Status.SLEEPING, Status.STARTING, Status.SUSPENDING):
+    row, paused, starting = host.machine(), host.machine(status=Status.PAUSED), host.machine(status=Status.STARTING)
+    for status in (Status.STOPPED, Status.SLEEPING, Status.QUEUED, Status.FAILED, Status.DESTROYED, Status.LOST):
         host.machine(status=status)
-    host.machine(ready=False)
-    Operation.objects.create(
-        workspace=busy, kind=OperationKind.SLEEP, queue=host.host.queue, deadline_at=busy.created_at
-    )
     host.seconds(1)
-    assert asked == [{row.pk, paused.pk}]
-    Operation.objects.update(state=OperationState.SUCCEEDED)
-    host.seconds(1)
-    assert asked[-1] == {row.pk, busy.pk, paused.pk}
+    assert asked == [{row.pk, paused.pk, starting.pk}]
+
+
+def test_a_machine_that_is_being_saved_or_removed_is_not_asked_for(
+    host: MeasuredHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[str]] = []
+    real = host.driver.samples
+    monkeypatch.setattr(host.driver, "samples", lambda ids: asked.append(set(ids)) or real(ids))
+    row, busy = host.machine(), host.machine()
+    for kind in (OperationKind.SLEEP, OperationKind.DESTROY, OperationKind.DELETE):
+        operation = begin_operation(busy, kind)
+        host.seconds(1)
+        assert asked.pop() == {row.pk, busy.pk}  # it waits for its turn
+        Operation.objects.filter(pk=operation.pk).update(state=OperationState.RUNNING)
+        host.seconds(1)
+        assert asked.pop() == {row.pk}
+        Operation.objects.filter(pk=operation.pk).update(state=OperationState.SUCCEEDED)
 
 
 def test_machines_that_come_and_go_are_counted_and_then_forgotten(host: MeasuredHost) -> None:

@@ -112,6 +112,8 @@ bool programs_run(void);
 bool logs_run(void);
 const char *workload_name(bool of_log); /* derived from the working directory: that of its service or of its log */
 const char *workload_get(const char *name, const char *field, const char *otherwise);
+/* trees.c */
+void empty_folder(const char *path); /* of what can be removed, to any depth; nothing else may change it at that time */
 /* logger.c */
 void remove_logs(void);
 /* logfile.c */

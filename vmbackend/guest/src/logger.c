@@ -15,7 +15,6 @@
 #include "guest.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -208,21 +207,13 @@ int workload_log_main(void)
 	return run_logger(log_path(name), !*workload_get(name, "log", ""));
 }
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-	(void)info, (void)kind;
-	if (place->level)
-		remove(path);
-	return 0;
-}
-
 void remove_logs(void)
 {
 	char name[LOG_NAME_SIZE];
 	struct stat info;
 	size_t position = 0;
 	const char *workload;
-	nftw(LOG_DIR, remove_entry, 16, FTW_DEPTH | FTW_PHYS); /* without FTW_MOUNT: files and directories of an overlay differ in st_dev */
+	empty_folder(LOG_DIR);
 	while ((workload = config_next("workload", &position)))
 		for (int age = 0; age <= OLD_LOGS; age++) {
 			log_name(log_path(workload), age, name);

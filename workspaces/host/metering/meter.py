@@ -25,7 +25,7 @@ MAX_MINUTES = 60
 
 
 class MeterTarget(NamedTuple):
-    """A workspace to measure, as its rows are now."""
+    """A workspace to measure, as its rows are now. `operation`: the state of a live operation on it; empty: none."""
 
     workspace_id: str
     account_id: str
@@ -34,6 +34,7 @@ class MeterTarget(NamedTuple):
     memory_mb: int
     tracking: bool
     reset_count: int
+    operation: str = ""
 
 
 @dataclass(slots=True)
@@ -107,6 +108,10 @@ class Meter:
         self.memory_mb_ms += target.memory_mb * milliseconds
         point = _point(sample, used, milliseconds, target.cpu_millis)
         return point, (self._into_buckets(point) if target.tracking else self.end_ten_seconds())
+
+    def was_sampled_after(self, moment: float) -> bool:
+        """Whether a sample was counted later (monotonic): the counters of an earlier one may be smaller."""
+        return self.sampled_at is not None and self.sampled_at > moment
 
     def end_ten_seconds(self) -> Point | None:
         """End the current bucket of ten seconds and return it; None where there is none."""

@@ -4,36 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from django.db.models import Q
-
 from vmbackend.samples import Sample
 from workspaces.host.metering.meter import MeterTarget
 from workspaces.models import Operation, Usage, Workspace
-from workspaces.models.operation import LIVE
+from workspaces.models.operation import LIVE, OperationKind, OperationState
 from workspaces.states import Status
 
 _COLUMNS = (
     "pk", "account_id", "namespace_id", "applied_cpu_millis", "applied_memory_mb", "usage__tracking",
     "usage__reset_count",
 )  # fmt: skip
+# A machine of such a row has no process, or none yet.
+_WITHOUT_PROCESS = (
+    Status.QUEUED, Status.STOPPED, Status.SLEEPING, Status.FAILED, Status.DESTROYED, Status.LOST,
+)  # fmt: skip
+# While one of these is carried out the hypervisor answers nothing about the machine, and its guest does not run.
+_NOT_ASKED = (OperationKind.SLEEP, OperationKind.DESTROY, OperationKind.DELETE)
 
 
 def meter_targets(host_name: str) -> dict[str, MeterTarget]:
-    """Machines that run and are ready, or are paused; without those that have an operation in flight.
-
-    Sampling one that is being saved or ended would delay the samples of all. Two queries.
+    """Machines that may have a process, also while an operation works on them: what they use while they boot or stop
+    counts. Without those that are being saved or removed. Two queries.
     """
-    up = Q(status=Status.RUNNING, ready=True) | Q(status=Status.PAUSED)
-    rows = list(Workspace.objects.filter(up, host_id=host_name).order_by().values_list(*_COLUMNS))
-    # After the rows, so that an operation that was queued between the two queries is seen.
-    busy = set(
-        Operation.objects.filter(queue=f"host.{host_name}", state__in=LIVE).values_list("workspace_id", flat=True)
+    rows = list(
+        Workspace.objects.filter(host_id=host_name)
+        .exclude(status__in=_WITHOUT_PROCESS)
+        .order_by()
+        .values_list(*_COLUMNS)
     )
+    # After the rows, so that an operation that was queued between the two queries is seen.
+    operations, not_asked = _live_operations(host_name)
     return {
-        key: MeterTarget(key, account, namespace, cpus, memory, tracking is not False, reset_count or 0)
+        key: MeterTarget(
+            key, account, namespace, cpus, memory, tracking is not False, reset_count or 0, operations.get(key, "")
+        )
         for key, account, namespace, cpus, memory, tracking, reset_count in rows
-        if key not in busy
+        if key not in not_asked
     }
+
+
+def _live_operations(host_name: str) -> tuple[dict[str, str], set[str]]:
+    """The states of live operations by workspace, `running` where there are two, and the workspaces not to ask for."""
+    found = Operation.objects.filter(queue=f"host.{host_name}", state__in=LIVE)
+    states: dict[str, str] = {}
+    not_asked = set()
+    for key, kind, state in found.values_list("workspace_id", "kind", "state"):
+        if states.get(key) != OperationState.RUNNING:
+            states[key] = state
+        if state == OperationState.RUNNING and kind in _NOT_ASKED:
+            not_asked.add(key)
+    return states, not_asked
 
 
 def counted_samples(workspace_ids: Iterable[str]) -> dict[str, tuple[Sample | None, int]]:

@@ -1,7 +1,8 @@
 """The sampler of a host: once a second, in a thread of its own, it meters the machines that are up.
 
-One call to the hypervisor for all of them, then the meters (`meter.py`), then Redis. Other threads write to the
-database (`writer.py`) and query the guests (`disks.py`). No failure ends the thread: the next second is the retry.
+One call to the hypervisor for all of them but those on which an operation is being carried out (`busy.py`), then the
+meters (`meter.py`), then Redis. Other threads write to the database (`writer.py`) and query the guests (`disks.py`). No
+failure ends the thread: the next second is the retry.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from django.db import DatabaseError, close_old_connections, connections
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
 from vmbackend.samples import Sample
+from workspaces.host.metering.busy import BusyMachines
 from workspaces.host.metering.disks import DiskMeter
 from workspaces.host.metering.health import store_health
 from workspaces.host.metering.meter import Meter, MeterTarget, UsageDelta
 from workspaces.host.metering.roster import counted_samples, meter_targets
 from workspaces.host.metering.sample_publisher import SamplePublisher, SampleUpdate
 from workspaces.host.metering.writer import UsageWriter
+from workspaces.models.operation import OperationState
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,7 @@ class Sampler:
         self._wall = wall
         self._meters: dict[str, Meter] = {}
         self._targets: dict[str, MeterTarget] = {}
+        self._begun: set[str] = set()  # machines on which an operation began since they were last submitted
         self._tick = 0
         self._flush_at = monotonic() + settings.ENV.metering_seconds
         self._no_redis_until = 0.0
@@ -86,6 +90,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._work, name="sampler", daemon=True)
         self.writer = UsageWriter()
         self.disks = DiskMeter(driver)
+        self._busy = BusyMachines(driver, monotonic)
 
     def start(self) -> None:
         self.writer.start()
@@ -100,6 +105,7 @@ class Sampler:
             self.disks.stop()
             self.flush(everything=True)
             self.writer.stop()
+        self._busy.stop()
         self._publisher.close()
 
     def run_once(self) -> None:
@@ -119,16 +125,20 @@ class Sampler:
     def flush(self, *, everything: bool = False) -> None:
         """Submit what was metered to the writer; `everything`: including the current minute."""
         self._submit(list(self._meters), everything=everything)
+        self._begun.clear()
         self._drop_idle_meters()
 
     def _flush_between_ticks(self) -> None:
-        """Submit what a vmhost that dies now could lose for good: a machine that is no longer metered may end, and one
-        that was never written by this process may have been metered by many that died within their first tick.
+        """Submit what a vmhost that dies now could lose for good: a machine that is no longer metered, or on which an
+        operation began, may end, and one that was never written by this process may have been metered by many that
+        died within their first tick.
         """
         ended = [key for key, meter in self._meters.items() if key not in self._targets and meter.has_unsubmitted]
         new = [key for key, meter in self._meters.items() if key in self._targets and not meter.submitted_once]
         self._submit(ended, everything=True)
-        self._submit(new, everything=False)
+        begun = [key for key in self._begun.difference(ended, new) if key in self._meters]
+        self._submit(new + begun, everything=False)
+        self._begun.clear()
 
     def _submit(self, keys: list[str], *, everything: bool) -> None:
         wall = self._wall()
@@ -166,8 +176,10 @@ class Sampler:
             new = [key for key in targets if key not in self._meters]
             for key, (last, tick) in (counted_samples(new) if new else {}).items():
                 self._meters[key] = Meter(targets[key], last, tick)
+            self._begun |= {key for key, target in targets.items() if target.operation and not self._is_busy(key)}
             self._targets = targets
-            self.disks.machines = targets
+            # A guest that boots or stops does not answer.
+            self.disks.machines = [key for key, target in targets.items() if not target.operation]
             self._failures["database"].end()
         except DatabaseError as exc:
             self._failures["database"].begin(exc)
@@ -185,13 +197,21 @@ class Sampler:
         for _ in reports:
             self.disks.reports.popleft()
 
+    def _is_busy(self, key: str) -> bool:
+        return key in self._targets and bool(self._targets[key].operation)
+
     def _samples(self) -> dict[str, Sample]:
+        apart = [key for key, target in self._targets.items() if target.operation == OperationState.RUNNING]
+        together = list(self._targets.keys() - set(apart)) if apart else list(self._targets)
         try:
-            samples = self._driver.samples(self._targets) if self._targets else {}
+            samples = self._driver.samples(together) if together else {}
             self._failures["hypervisor"].end()
         except BackendError as exc:
             self._failures["hypervisor"].begin(exc)
-            return {}
+            samples = {}
+        for key, (asked_at, sample) in self._busy.samples(apart).items():
+            if key in self._targets and key not in samples and not self._meters[key].was_sampled_after(asked_at):
+                samples[key] = sample
         return samples
 
     def _measure(self, samples: dict[str, Sample], now: float) -> list[SampleUpdate]:

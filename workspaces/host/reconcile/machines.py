@@ -102,7 +102,7 @@ def _follow_machine(runtime: HostRuntime, row: Workspace) -> bool:
         return False
     match Status(row.status), state:
         case Status.SLEEPING, MachineState.RUNNING | MachineState.PAUSED:
-            _resume_machine(runtime, row)
+            _resume_unless_short(runtime, row)
             _recover(row, Status.RUNNING, "The machine was found running although the workspace was asleep.")
         case Status.LOST, MachineState.RUNNING | MachineState.PAUSED:
             _recover(row, Status.RUNNING, "The machine was found again.")
@@ -141,6 +141,12 @@ def _resume_machine(runtime: HostRuntime, row: Workspace) -> None:
         runtime.driver.resync_guest(row.pk)
     except BackendError as exc:
         record_activity(row, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
+
+
+def _resume_unless_short(runtime: HostRuntime, row: Workspace) -> None:
+    """Where the host's disk has no room, its machine waits as that of a running workspace does."""
+    if not runtime.disk_guard.is_short:
+        _resume_machine(runtime, row)
 
 
 def _recover(row: Workspace, to: Status, message: str, **fields: Any) -> None:

@@ -1,0 +1,65 @@
+"""Amounts of credits: Decimals in Python, whole numbers of 1e-8 credits in the database, JSON numbers outside.
+
+A DecimalField is a floating-point number on SQLite, on which sums of small amounts lose some of them.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models.expressions import Combinable
+
+PLACES = Decimal("0.00000001")
+SCALE = 10**8
+MAX_CREDITS = Decimal(2**63 - 1) / SCALE
+
+
+def stored_amount(credits: Decimal | int) -> int:
+    """As a column holds it. Raises ValueError for what has more than 8 places, or does not fit into 64 bits."""
+    scaled = Decimal(credits) * SCALE
+    if scaled != int(scaled) or abs(scaled) >= 2**63:
+        raise ValueError(f"{credits} is no amount of credits")
+    return int(scaled)
+
+
+def amount_of_stored(stored: int) -> Decimal:
+    """The opposite of `stored_amount`; exact."""
+    return Decimal(stored) / SCALE
+
+
+def as_number(credits: Decimal) -> float:
+    """As JSON shows it: up to 9 * 10^7 credits to the last of 8 places, beyond it to 16 digits."""
+    return float(credits)
+
+
+class CreditsField(models.BigIntegerField):
+    """An amount of credits, a Decimal in Python. Sums and comparisons of the database are exact."""
+
+    if TYPE_CHECKING:  # what the stubs take its values for
+        _pyi_private_set_type: Decimal | Combinable  # type: ignore[assignment]
+        _pyi_private_get_type: Decimal  # type: ignore[assignment]
+
+    def from_db_value(self, value: int | None, *_: Any) -> Decimal | None:
+        return None if value is None else amount_of_stored(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        return None if value is None else stored_amount(self.to_python(value))
+
+    def to_python(self, value: Any) -> Any:
+        return value if value is None or isinstance(value, Decimal) else Decimal(str(value))
+
+    @property
+    def validators(self) -> list[Any]:
+        """Of the Decimal; the column's own range is that of `stored_amount`."""
+        return [
+            *self._validators,  # type: ignore[attr-defined]  # not in the stubs
+            MinValueValidator(-MAX_CREDITS),
+            MaxValueValidator(MAX_CREDITS),
+        ]
+
+    def formfield(self, **kwargs: Any) -> forms.Field | None:
+        return models.Field.formfield(self, form_class=forms.DecimalField, max_digits=18, decimal_places=8, **kwargs)

@@ -1,0 +1,254 @@
+"""The only writer of balances, the ledger and holds (wire contract, section 7).
+
+Every change is one transaction that locks the balance's row, writes one entry with the balance after it, and announces
+what it passes. `used` is always the sum of the entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, Q, Value
+from django.utils import timezone
+
+from common.errors import Conflict
+from credits import zones
+from credits.amounts import CreditsField
+from credits.errors import quota_exceeded
+from credits.models import Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
+from namespaces.models import Namespace
+
+HOLD_FOR = timedelta(minutes=15)
+EXPIRE_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What an entry is for. `key`: a second charge with the same key changes nothing."""
+
+    key: str | None = None
+    workspace_id: str = ""
+    description: str = ""
+
+
+def balance_of(namespace: Namespace, service: Service) -> Balance:
+    """The balance of a service, made where there is none; not locked."""
+    return Balance.objects.get_or_create(
+        namespace_id=namespace.pk, service=service, defaults={"account_id": namespace.account_id}
+    )[0]
+
+
+@transaction.atomic
+def credits_charge(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
+    """Charge what was used; also beyond the quota, as it has been used. Idempotent by the purpose's key.
+
+    Raises Conflict where the key charged another amount; nothing has changed then.
+    """
+    balance = _locked_balance(namespace, service)
+    charged = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
+    if charged is not None:
+        return _same_amount(charged, amount)
+    return _write_entry(balance, EntryKind.CHARGE, amount, purpose)
+
+
+def _same_amount(entry: Entry, amount: Decimal) -> Entry:
+    if entry.amount != amount:
+        raise Conflict(f"{entry.key} was charged with {entry.amount:f} credits already.")
+    return entry
+
+
+@transaction.atomic
+def credits_refund(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
+    """Give credits back that were charged since the last reset. Idempotent by key.
+
+    Raises Conflict where more would be given back than is used, or the key refunded another amount.
+    """
+    balance = _locked_balance(namespace, service)
+    refunded = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
+    if refunded is not None:
+        return _same_amount(refunded, -amount)
+    if amount > balance.used:
+        raise Conflict(f"Only {balance.used:f} credits are used; {amount:f} cannot be given back.")
+    return _write_entry(balance, EntryKind.REFUND, -amount, purpose)
+
+
+def _locked_balance(namespace: Namespace, service: Service) -> Balance:
+    """The row as it is now, locked; with the account's default quota where it has none and one applies."""
+    made = balance_of(namespace, service)
+    balance: Balance = Balance.objects.select_for_update().get(pk=made.pk)
+    if balance.quota_limit is None:
+        _apply_default(balance)
+    return balance
+
+
+def _apply_default(balance: Balance) -> None:
+    """On the instance and the row."""
+    default = QuotaDefault.objects.filter(
+        account_id=balance.account_id, service=balance.service, auto_apply=True
+    ).first()
+    if default is None:
+        return
+    fields = ("quota_limit", "overdraft", "on_overdraft_action", "notification_thresholds")
+    for name in fields:
+        setattr(balance, name, getattr(default, name))
+    balance.save(update_fields=fields)
+
+
+def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose, **changes: Any) -> Entry:
+    """The entry, the new `used` and what it announces, of a locked balance. `changes`: further columns of its row."""
+    balance.used += amount
+    for name, value in changes.items():
+        setattr(balance, name, value)
+    entry = Entry.objects.create(
+        balance=balance,
+        kind=kind,
+        amount=amount,
+        balance_after=balance.used,
+        workspace_id=purpose.workspace_id,
+        description=purpose.description[:200],
+        key=purpose.key,
+    )
+    if kind != EntryKind.RESET:
+        _add_spending(entry)
+    if kind == EntryKind.CHARGE:
+        zones.announce_charge(balance)
+    else:
+        zones.apply_block(balance)
+    balance.save()
+    return entry
+
+
+def _add_spending(entry: Entry) -> None:
+    """The balance's row is locked, so that of two first charges of a day none makes a second row."""
+    day = entry.created_at.astimezone(UTC).date()
+    requests = 1 if entry.kind == EntryKind.CHARGE else 0
+    rows = Spending.objects.filter(balance=entry.balance_id, day=day)
+    credits = F("credits") + Value(entry.amount, CreditsField())
+    if not rows.update(credits=credits, requests=F("requests") + requests):
+        Spending.objects.create(balance_id=entry.balance_id, day=day, credits=entry.amount, requests=requests)
+
+
+@transaction.atomic
+def quota_set(
+    *,
+    namespace: Namespace,
+    service: Service,
+    limit: Decimal,
+    overdraft: Decimal,
+    action: str,
+    thresholds: list[float],
+) -> Balance:
+    """Set a quota and re-arm its thresholds; what is used stays, and a threshold that it passes fires with the next
+    charge. Lifts a suspension by this quota where it has room now, and suspends where it has none.
+    """
+    balance = _locked_balance(namespace, service)
+    balance.quota_limit, balance.overdraft, balance.on_overdraft_action = limit, overdraft, action
+    balance.notification_thresholds = sorted(set(thresholds))
+    balance.last_threshold_fired, balance.depleted_fired = None, False
+    zones.apply_block(balance)
+    balance.save()
+    return balance
+
+
+@transaction.atomic
+def quota_reset(*, namespace: Namespace, service: Service, actor: str) -> Balance:
+    """Return what is used to zero, with an entry, and re-arm the thresholds. Lifts a suspension by this quota.
+
+    What is held stays held. Idempotent: with nothing used no entry is written.
+    """
+    balance = _locked_balance(namespace, service)
+    rearmed = {"last_threshold_fired": None, "depleted_fired": False}
+    if balance.used:
+        _write_entry(balance, EntryKind.RESET, -balance.used, Purpose(description=f"Reset by {actor}."), **rearmed)
+    else:
+        Balance.objects.filter(pk=balance.pk).update(**rearmed)
+        balance.last_threshold_fired, balance.depleted_fired = None, False
+    return balance
+
+
+@transaction.atomic
+def credits_hold(
+    *, namespace: Namespace, service: Service, amount: Decimal, key: str, until: datetime | None = None
+) -> Hold:
+    """Set credits aside until `until` (default: 15 minutes), if the quota has room for them. Idempotent by key.
+
+    One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises
+    QuotaExceeded; nothing is held then. Raises Conflict where the key holds another amount, or was settled.
+    """
+    held = Hold.objects.filter(key=key).first()
+    if held is not None or Entry.objects.filter(key=hold_entry_key(key)).exists():
+        if held is None or held.amount != amount:
+            raise Conflict(f"{key} was used for another amount, or is settled.")
+        return held
+    balance = balance_of(namespace, service)
+    if balance.quota_limit is None:
+        balance = _locked_balance(namespace, service)
+    _take_room(balance, amount, namespace.slug)
+    try:
+        with transaction.atomic():
+            return Hold.objects.create(
+                key=key, balance=balance, amount=amount, expires_at=until or timezone.now() + HOLD_FOR
+            )
+    except IntegrityError as exc:
+        raise Conflict(f"{key} is being held by another request.") from exc
+
+
+def _take_room(balance: Balance, amount: Decimal, namespace_slug: str) -> None:
+    wanted = F("used") + F("held") + Value(amount, CreditsField())
+    has_room = Q(quota_limit=None) | Q(quota_limit__gte=wanted - F("overdraft"))
+    held = F("held") + Value(amount, CreditsField())
+    if not Balance.objects.filter(has_room, pk=balance.pk).update(held=held):
+        balance.refresh_from_db()
+        raise quota_exceeded(balance, namespace_slug)
+
+
+def hold_entry_key(key: str) -> str:
+    """The key of the entry that a hold is settled with."""
+    return f"hold:{key}"
+
+
+@transaction.atomic
+def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> Entry | None:
+    """Charge what it really cost, in place of what was held. Idempotent.
+
+    None where it was voided or has expired: nothing is charged then.
+    """
+    hold = _remove_hold(key)
+    entry_key = hold_entry_key(key)
+    if hold is None:
+        return Entry.objects.filter(key=entry_key).first()
+    balance = hold.balance
+    charged = Purpose(entry_key, purpose.workspace_id, purpose.description)
+    return _write_entry(balance, EntryKind.CHARGE, amount, charged, held=balance.held - hold.amount)
+
+
+@transaction.atomic
+def hold_void(*, key: str) -> bool:
+    """Give a hold back; False where there is none any more."""
+    hold = _remove_hold(key)
+    if hold is None:
+        return False
+    Balance.objects.filter(pk=hold.balance_id).update(held=F("held") - Value(hold.amount, CreditsField()))
+    return True
+
+
+def _remove_hold(key: str) -> Hold | None:
+    """Lock its balance, then take the hold, which only one of several callers gets."""
+    found = Hold.objects.filter(key=key).first()
+    if found is None:
+        return None
+    balance = Balance.objects.select_for_update().get(pk=found.balance_id)
+    if not Hold.objects.filter(pk=found.pk).delete()[0]:
+        return None
+    found.balance = balance
+    return found
+
+
+def holds_expire() -> int:
+    """Void the holds whose time is over, a batch at a time. Returns how many."""
+    due = Hold.objects.filter(expires_at__lte=timezone.now()).order_by("expires_at")
+    return sum(hold_void(key=key) for key in list(due.values_list("key", flat=True)[:EXPIRE_BATCH]))

@@ -1,0 +1,35 @@
+"""Triggers by which the database itself refuses to change or delete an entry of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TABLE = "credits_entry"
+REFUSAL = "An entry of the ledger is never changed or deleted."
+SQLITE = {
+    f"{TABLE}_no_{event.lower()}": f"CREATE TRIGGER {TABLE}_no_{event.lower()} BEFORE {event} ON {TABLE} "
+    f"BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
+    for event in ("UPDATE", "DELETE")
+}
+POSTGRESQL = (
+    f"CREATE FUNCTION {TABLE}_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{REFUSAL}' USING ERRCODE = 'integrity_constraint_violation'; END $$",
+    f"CREATE TRIGGER {TABLE}_fixed BEFORE UPDATE OR DELETE ON {TABLE} FOR EACH ROW EXECUTE FUNCTION {TABLE}_refuse()",
+)
+
+
+def protect_entries(apps: Any, schema_editor: Any) -> None:
+    """For migrations: make the triggers."""
+    statements = POSTGRESQL if schema_editor.connection.vendor == "postgresql" else SQLITE.values()
+    for statement in statements:
+        schema_editor.execute(statement)
+
+
+def unprotect_entries(apps: Any, schema_editor: Any) -> None:
+    """For migrations: remove the triggers."""
+    if schema_editor.connection.vendor == "postgresql":
+        schema_editor.execute(f"DROP TRIGGER {TABLE}_fixed ON {TABLE}")
+        schema_editor.execute(f"DROP FUNCTION {TABLE}_refuse()")
+    else:
+        for name in SQLITE:
+            schema_editor.execute(f"DROP TRIGGER {name}")

@@ -1,0 +1,82 @@
+"""Reading balances, quotas and what was spent, as far as an actor reaches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Q, QuerySet, Sum
+
+from accounts.actors import Actor
+from credits.models import Balance, Entry, Service, Spending
+from namespaces.models import Namespace
+from namespaces.selectors import visible_namespaces
+
+RECENT_ENTRIES = 50
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+def namespaces_with_quotas(actor: Actor, *, status: str = "") -> QuerySet[Namespace]:
+    """The namespaces that the actor reaches, newest first."""
+    found = visible_namespaces(actor).order_by("-created_at", "-id")
+    return found.filter(status=status) if status else found
+
+
+def quotas_of(namespaces: Iterable[Namespace]) -> dict[str, list[Balance]]:
+    """The balances that have a quota, by namespace id, in the order of services. One query."""
+    found: dict[str, list[Balance]] = defaultdict(list)
+    ids = [namespace.pk for namespace in namespaces]
+    for balance in Balance.objects.filter(namespace_id__in=ids).exclude(quota_limit=None).order_by("service"):
+        found[balance.namespace_id].append(balance)
+    return found
+
+
+def quota_sums(namespaces: QuerySet[Namespace]) -> dict[str, Decimal]:
+    """Limits and use of all quotas of these namespaces. One query."""
+    ids = namespaces.order_by().values("pk")
+    rows = Balance.objects.filter(namespace_id__in=ids).exclude(quota_limit=None)
+    sums = rows.aggregate(total_limit=Sum("quota_limit"), total_used=Sum("used"))
+    return {name: value or Decimal(0) for name, value in sums.items()}
+
+
+def spending_of(namespace: Namespace, *, days: int, service: str = "") -> list[Spending]:
+    """What was spent on each day by each service in the last `days` UTC days, today included; oldest first."""
+    since = today() - timedelta(days=days - 1)
+    rows = Spending.objects.filter(balance__namespace_id=namespace.pk, day__gte=since).select_related("balance")
+    return list((rows.filter(balance__service=service) if service else rows).order_by("day", "balance__service"))
+
+
+def summary_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
+    """Requests and credits by service."""
+    sums: dict[str, list[Any]] = {}
+    for row in spending:
+        each = sums.setdefault(row.balance.service, [0, Decimal(0)])
+        each[0] += row.requests
+        each[1] += row.credits
+    return [{"service": name, "requests": sums[name][0], "credits": sums[name][1]} for name in sorted(sums)]
+
+
+def timeline_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
+    """Credits by day, of the days on which something was spent."""
+    days: dict[date, Decimal] = defaultdict(Decimal)
+    for row in spending:
+        days[row.day] += row.credits
+    return [{"date": day.isoformat(), "credits": credits} for day, credits in sorted(days.items())]
+
+
+def recent_entries(namespace: Namespace) -> list[Entry]:
+    """The newest entries of the ledger, with their balances."""
+    keys = Balance.objects.filter(namespace_id=namespace.pk).values_list("pk", flat=True)
+    rows = Entry.objects.filter(Q(balance__in=list(keys))).select_related("balance").order_by("-id")
+    return list(rows[:RECENT_ENTRIES])
+
+
+def balance_for(namespace_id: str, service: Service) -> Balance | None:
+    """The balance of a service; None where nothing was spent and no quota was set."""
+    return Balance.objects.filter(namespace_id=namespace_id, service=service).first()

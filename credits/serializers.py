@@ -1,0 +1,198 @@
+"""Bodies of the credit routes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from rest_framework import serializers as s
+
+from common.fields import StrictBoolean, StrictChar, StrictDecimal, StrictFloat
+from common.openapi import Success
+from common.serializers import Amount, ResponseSerializer, Timestamp
+from credits.defaults import THRESHOLDS
+from credits.models import Balance, Entry, OverdraftAction, QuotaDefault, Service
+from namespaces.models import Status
+
+MAX_LIMIT = Decimal(10_000_000)
+MAX_DAYS = 90
+
+
+class AmountField(StrictDecimal):
+    """Up to 10,000,000 credits, to the eighth place."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_digits=16, decimal_places=8, min_value=Decimal(0), max_value=MAX_LIMIT, **kwargs)
+
+
+class QuotaNameRequest(s.Serializer):
+    namespace = StrictChar(max_length=128, help_text="The slug.")
+    service = s.ChoiceField(choices=Service.choices)
+
+
+class SetQuotaRequest(QuotaNameRequest):
+    quotaLimit = AmountField()
+    overdraft = AmountField(default=Decimal(0))
+    onOverdraftAction = s.ChoiceField(choices=OverdraftAction.choices, default=OverdraftAction.BLOCK)
+    notificationThresholds = s.ListField(
+        child=StrictFloat(min_value=1, max_value=1000),
+        allow_null=True,
+        default=None,
+        max_length=20,
+        help_text="Percent of the limit. Null: 80 and 95; empty: none.",
+    )
+
+    def validate_notificationThresholds(self, value: list[float] | None) -> list[float]:
+        return list(THRESHOLDS) if value is None else value
+
+
+class QuotaRecord(ResponseSerializer):
+    namespace = s.CharField()
+    service = s.ChoiceField(choices=Service.choices)
+    quota_limit = Amount(allow_null=True, help_text="Null: nothing is refused.")
+    quota_used = Amount()
+    overdraft = Amount()
+    on_overdraft_action = s.ChoiceField(choices=OverdraftAction.choices)
+    notification_thresholds = s.ListField(child=s.FloatField())
+    last_threshold_fired = s.FloatField(allow_null=True)
+
+
+def quota_record(balance: Balance, slug: str) -> dict[str, Any]:
+    """What `QuotaRecord` shows of a balance."""
+    return {
+        "namespace": slug,
+        "service": balance.service,
+        "quota_limit": balance.quota_limit,
+        "quota_used": balance.used,
+        "overdraft": balance.overdraft,
+        "on_overdraft_action": balance.on_overdraft_action,
+        "notification_thresholds": balance.notification_thresholds,
+        "last_threshold_fired": balance.last_threshold_fired,
+    }
+
+
+class NamespaceQuotaResponse(Success):
+    data = QuotaRecord()  # type: ignore[assignment]  # the specification's name
+
+
+class DefaultNameRequest(s.Serializer):
+    level = s.ChoiceField(choices=["namespace"])
+    service = s.ChoiceField(choices=Service.choices)
+
+
+class LevelQuery(s.Serializer):
+    level = s.ChoiceField(choices=["namespace"], default="namespace")
+
+
+class SetDefaultRequest(LevelQuery):
+    service = s.ChoiceField(choices=Service.choices)
+    quotaLimit = AmountField()
+    autoApply = StrictBoolean(default=True)
+
+
+class QuotaDefaultObject(ResponseSerializer):
+    level = s.ChoiceField(choices=["namespace"])
+    service = s.ChoiceField(choices=Service.choices)
+    quota_limit = Amount()
+    overdraft = Amount()
+    on_overdraft_action = s.ChoiceField(choices=OverdraftAction.choices)
+    notification_thresholds = s.ListField(child=s.FloatField())
+    auto_apply = s.BooleanField()
+
+    def read_level(self, default: QuotaDefault) -> str:
+        return "namespace"
+
+
+class QuotaDefaultResponse(Success):
+    data = QuotaDefaultObject()  # type: ignore[assignment]  # the specification's name
+
+
+class QuotaDefaultListResponse(Success):
+    data = QuotaDefaultObject(many=True)  # type: ignore[assignment]  # the specification's name
+
+
+class ListQuotasQuery(s.Serializer):
+    status = s.ChoiceField(choices=Status.choices, required=False, help_text="Of the namespaces.")
+
+
+class NamespaceQuotas(ResponseSerializer):
+    namespace = s.CharField()
+    status = s.ChoiceField(choices=Status.choices)
+    quotas = QuotaRecord(many=True)
+
+
+class DetailQuery(s.Serializer):
+    days = s.IntegerField(min_value=1, max_value=MAX_DAYS, default=30)
+
+
+class CreditTotals(ResponseSerializer):
+    total_requests = s.IntegerField()
+    total_credits = Amount()
+
+
+class ServiceCredits(ResponseSerializer):
+    service = s.ChoiceField(choices=Service.choices)
+    credits = Amount()
+    requests = s.IntegerField()
+    percent = s.FloatField(help_text="Of all credits in the range.")
+
+
+class DayCredits(ResponseSerializer):
+    date = s.CharField()
+    credits = Amount()
+
+
+class CreditTransaction(ResponseSerializer):
+    id = s.IntegerField()
+    at = Timestamp(source="created_at")
+    service = s.ChoiceField(choices=Service.choices)
+    amount = Amount()
+    balance_after = Amount()
+    type = s.CharField(source="kind")
+    description = s.CharField()
+    workspace_id = s.CharField(allow_null=True)
+
+    def read_service(self, entry: Entry) -> str:
+        return entry.balance.service
+
+    def read_workspace_id(self, entry: Entry) -> str | None:
+        return entry.workspace_id or None
+
+
+class NamespaceCredits(NamespaceQuotas):
+    usage = CreditTotals()
+    services = ServiceCredits(many=True)
+    timeline = DayCredits(many=True)
+    transactions = CreditTransaction(many=True)
+
+
+class NamespaceCreditsResponse(Success):
+    data = NamespaceCredits()  # type: ignore[assignment]  # the specification's name
+
+
+class UsageQuery(DetailQuery):
+    service = s.ChoiceField(choices=Service.choices, required=False)
+    days = s.IntegerField(min_value=1, max_value=366, default=30)
+
+
+class NamespaceUsageItem(ResponseSerializer):
+    date = s.CharField()
+    service = s.ChoiceField(choices=Service.choices)
+    total_requests = s.IntegerField()
+    total_credits = Amount()
+
+
+class NamespaceUsageSummary(ResponseSerializer):
+    service = s.ChoiceField(choices=Service.choices)
+    total_requests = s.IntegerField()
+    total_credits = Amount()
+
+
+class NamespaceUsage(ResponseSerializer):
+    usage = NamespaceUsageItem(many=True)
+    summary = NamespaceUsageSummary(many=True)
+    quotas = QuotaRecord(many=True)
+
+
+class NamespaceUsageResponse(Success):
+    data = NamespaceUsage()  # type: ignore[assignment]  # the specification's name

@@ -1,0 +1,13 @@
+"""Celery's entry points: one service call each."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from credits import ledger
+
+
+@shared_task
+def expire_holds() -> int:
+    """Celery beat: give back what was held and never settled."""
+    return ledger.holds_expire()

@@ -1,0 +1,179 @@
+"""`/namespaces` (specification, Namespaces)."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from accounts.authentication import ApiRequest
+from accounts.permissions import ACCOUNT_ONLY, NAMESPACE_SCOPES
+from common.openapi import refused
+from common.pagination import OffsetPagination, RowsPagination
+from common.request_origin import request_origin
+from common.requests import validated, validated_query
+from common.responses import respond
+from namespaces import selectors, services
+from namespaces import serializers as bodies
+from namespaces.models import Namespace, Status
+
+REFUSED = {
+    400: "`validation_error`: also where no valid slug can be made of the name; `plan_limit_exceeded`: a limit above "
+    "the plan's",
+}
+LIMIT = "`namespace_limit_exceeded`: more than 100"
+EXISTS = f"`namespace_exists`: the slug is taken; {LIMIT}"
+DEFAULT = "`conflict`: it is the default namespace"
+
+
+class NamespaceViewSet(GenericViewSet):
+    """Groups of workspaces with limits and a status of their own. Addressed by id or slug."""
+
+    scopes = ACCOUNT_ONLY
+    action_scopes = dict.fromkeys(("list", "retrieve", "stop_workspaces"), NAMESPACE_SCOPES)
+    queryset = Namespace.objects.all()
+    serializer_class = bodies.NamespaceObject
+    pagination_class = OffsetPagination
+
+    @extend_schema(parameters=[bodies.ListNamespacesQuery])
+    def list(self, request: ApiRequest) -> Response:
+        """The account's namespaces, or the one that the credential is bound to."""
+        query = validated_query(bodies.ListNamespacesQuery, request)
+        sort, descending = query.pop("sortBy"), query.pop("sortOrder") == "DESC"
+        rows = selectors.listed_namespaces(request.user, sort=sort, descending=descending, **query)
+        page = self.paginate_queryset(rows)
+        return self.get_paginated_response(bodies.NamespaceObject(page, many=True).data)
+
+    @extend_schema(
+        request=bodies.CreateNamespaceRequest,
+        responses={201: bodies.NamespaceResponse, **refused({**REFUSED, 409: EXISTS})},
+    )
+    def create(self, request: ApiRequest) -> Response:
+        """Create a namespace. The slug is made of the name where it is left out."""
+        checked = bodies.CreateNamespaceRequest(data=request.data)
+        checked.is_valid(raise_exception=True)
+        made = services.namespace_create(
+            account=request.user.account,
+            new=checked.new_namespace(),
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        return respond(bodies.NamespaceResponse, 201, data=made)
+
+    @extend_schema(
+        request=bodies.EnsureNamespaceRequest,
+        responses={
+            200: bodies.EnsuredNamespaceResponse,
+            201: bodies.EnsuredNamespaceResponse,
+            **refused({**REFUSED, 409: LIMIT}),
+        },
+    )
+    def ensure(self, request: ApiRequest) -> Response:
+        """The namespace with this slug, as it is; 201 and `created` true where it had to be made. Idempotent."""
+        checked = bodies.EnsureNamespaceRequest(data=request.data)
+        checked.is_valid(raise_exception=True)
+        found, created = services.namespace_ensure(
+            account=request.user.account,
+            new=checked.new_namespace(),
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        return respond(bodies.EnsuredNamespaceResponse, 201 if created else 200, data=found, created=created)
+
+    @extend_schema(responses=bodies.NamespaceResponse)
+    def retrieve(self, request: ApiRequest, namespace_id: str) -> Response:
+        """One namespace."""
+        return respond(bodies.NamespaceResponse, data=selectors.get_namespace(request.user, namespace_id))
+
+    @extend_schema(
+        request=bodies.UpdateNamespaceRequest,
+        responses={
+            200: bodies.NamespaceResponse,
+            **refused({**REFUSED, 409: f"{DEFAULT}; `invalid_state`: `inactive` while it is suspended"}),
+        },
+    )
+    def update(self, request: ApiRequest, namespace_id: str) -> Response:
+        """Change the given fields. `status` `suspended` and `active` do what suspend and activate do."""
+        namespace = selectors.get_namespace(request.user, namespace_id)
+        changes = validated(bodies.UpdateNamespaceRequest, request)
+        status = changes.pop("status", None)
+        changed = services.namespace_update(
+            namespace=namespace,
+            changes=changes,
+            status=Status(status) if status else None,
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        return respond(bodies.NamespaceResponse, data=changed)
+
+    @extend_schema(
+        request=bodies.DeleteNamespaceRequest,
+        responses={200: bodies.DeletedNamespaceResponse, **refused({409: DEFAULT})},
+    )
+    def destroy(self, request: ApiRequest, namespace_id: str) -> Response:
+        """Delete a namespace, and either move its workspaces to the default one or destroy them with all their data.
+
+        Destroying continues after the response: the namespace is gone at once, its workspaces within seconds.
+        """
+        namespace = selectors.get_namespace(request.user, namespace_id)
+        destroy = validated(bodies.DeleteNamespaceRequest, request)["deleteWorkspaces"]
+        count = services.namespace_delete(
+            namespace=namespace,
+            delete_workspaces=destroy,
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        counted = {"deletedWorkspaces" if destroy else "movedWorkspaces": count}
+        return respond(bodies.DeletedNamespaceResponse, message="The namespace was deleted.", **counted)
+
+    @extend_schema(request=None, responses={200: bodies.StoppedWorkspacesResponse, **refused({409: DEFAULT})})
+    def suspend(self, request: ApiRequest, namespace_id: str) -> Response:
+        """Suspend by hand: every machine in it is stopped, and nothing is created or started. Idempotent."""
+        _, stopped = services.namespace_suspend(
+            namespace=selectors.get_namespace(request.user, namespace_id),
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        message = "The namespace is suspended; what runs in it is being stopped."
+        return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
+
+    @extend_schema(request=None, responses=bodies.ActivatedNamespaceResponse)
+    def activate(self, request: ApiRequest, namespace_id: str) -> Response:
+        """End a suspension by hand. Workspaces are not started again.
+
+        A namespace that a quota has suspended stays `suspended` until the quota is reset or raised.
+        """
+        activated = services.namespace_activate(
+            namespace=selectors.get_namespace(request.user, namespace_id),
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        by_quota = activated.status == Status.SUSPENDED
+        message = "Still suspended by a quota." if by_quota else "The namespace is active."
+        return respond(bodies.ActivatedNamespaceResponse, data=activated, message=message)
+
+    @extend_schema(request=None, responses=bodies.StoppedWorkspacesResponse)
+    def stop_workspaces(self, request: ApiRequest, namespace_id: str) -> Response:
+        """Stop every machine that runs in it; the status stays. Idempotent."""
+        stopped = services.namespace_stop_workspaces(
+            namespace=selectors.get_namespace(request.user, namespace_id),
+            actor=request.user.label,
+            origin=request_origin(request._request),
+        )
+        message = "What runs in the namespace is being stopped."
+        return respond(bodies.StoppedWorkspacesResponse, message=message, stoppedWorkspaces=stopped)
+
+
+class NamespaceActivityViewSet(GenericViewSet):
+    """Who changed a namespace, when, and from where."""
+
+    scopes = NAMESPACE_SCOPES
+    queryset = Namespace.objects.all()
+    serializer_class = bodies.NamespaceActivityObject
+    pagination_class = RowsPagination
+
+    def list(self, request: ApiRequest, namespace_id: str) -> Response:
+        """Newest first."""
+        namespace = selectors.get_namespace(request.user, namespace_id)
+        page = self.paginate_queryset(selectors.activity_of(namespace))
+        return self.get_paginated_response(bodies.NamespaceActivityObject(page, many=True).data)

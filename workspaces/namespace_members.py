@@ -1,0 +1,82 @@
+"""Workspaces of a namespace that is suspended or deleted: handlers of `namespaces.hooks`, and the sweep after them."""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from common.errors import DomainError, InvalidState, VMUnavailable
+from namespaces.models import Namespace
+from namespaces.selectors import stopped_namespaces
+from workspaces.audit import record_moves
+from workspaces.crud.services import workspace_delete
+from workspaces.errors import OperationInProgress
+from workspaces.models import Workspace
+from workspaces.power.services import workspace_stop
+from workspaces.rows import update_all
+from workspaces.states import Status
+
+logger = logging.getLogger(__name__)
+
+# A paused machine holds memory, too. A planned restart is cancelled by a stop.
+RUNS = Q(status__in=[Status.RUNNING, Status.PAUSED])
+RESTARTS = Q(status__in=[Status.STOPPED, Status.LOST], restart_due_at__isnull=False)
+BATCH = 200
+SYSTEM = "namespace suspension"
+SUSPENDED = "Its namespace is suspended."
+
+
+def members_count(namespace: Namespace) -> int:
+    """How many workspaces are in it, those that are being deleted included."""
+    return Workspace.objects.filter(namespace=namespace).count()
+
+
+def members_stop(namespace: Namespace, actor: str, because: str) -> int:
+    """Queue the stop of what runs in it. Returns how many; what refuses (an operation is in flight) is left out."""
+    rows = Workspace.objects.filter(RUNS | RESTARTS, namespace=namespace).select_related("account", "host")
+    return sum(_stop(row, actor, because) for row in rows)
+
+
+def _stop(row: Workspace, actor: str, because: str) -> bool:
+    try:
+        return workspace_stop(workspace=row, actor=actor, because=because) is not None
+    except (OperationInProgress, InvalidState, VMUnavailable, Workspace.DoesNotExist) as exc:
+        logger.info("%s is not stopped now: %s", row.pk, exc)
+        return False
+
+
+def suspended_members_stop() -> int:
+    """Stop what runs in namespaces suspended by hand, or by a quota with that action. Returns how many."""
+    stopped = stopped_namespaces()
+    if not stopped:
+        return 0
+    rows = Workspace.objects.filter(RUNS | RESTARTS, namespace__in=stopped).select_related("account", "host")
+    return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH])
+
+
+@transaction.atomic
+def members_move(source: Namespace, target: Namespace, actor: str) -> int:
+    """Move all workspaces in one statement. What is metered from now on belongs to the target."""
+    members = list(Workspace.objects.filter(namespace=source).values_list("pk", flat=True))
+    record_moves(source.account_id, members, f"Moved from {source.slug} to {target.slug}.", actor=actor)
+    return update_all(Q(namespace=source), namespace=target, updated_at=timezone.now())
+
+
+def members_delete(namespace: Namespace) -> int:
+    """Queue the deletion of a batch of its workspaces. Returns how many are still there, of the batch at least."""
+    left = 0
+    for row in Workspace.objects.filter(namespace=namespace).select_related("host")[:BATCH]:
+        left += 1
+        if row.status != Status.DELETING:
+            _delete(row)
+    return left
+
+
+def _delete(row: Workspace) -> None:
+    try:
+        workspace_delete(workspace=row, actor="namespace deletion")
+    except (DomainError, Workspace.DoesNotExist) as exc:
+        logger.info("%s is not deleted now: %s", row.pk, exc)
