@@ -1,4 +1,4 @@
-"""`GET /openapi.json`: made once by each process, as anybody may ask for it, and each time takes part of a second of CPU."""
+"""`GET /openapi.json`: made once by each process, as anybody may ask for it, and it takes half a second of CPU."""
 
 from __future__ import annotations
 
