@@ -26,5 +26,5 @@ def api_document(request: HttpRequest) -> HttpResponse:
 
 @lru_cache(maxsize=1)
 def _document() -> bytes:
-    document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    document = SchemaGenerator().get_schema(request=None, public=True)
     return bytes(OpenApiJsonRenderer().render(document, renderer_context={}))
