@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import JSONObject, StrictBoolean, StrictChar, StrictFloat, StrictInteger
+from common.fields import BoundedList, JSONObject, StrictBoolean, StrictChar, StrictFloat, StrictInteger
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from namespaces.limits import all_limits
@@ -49,7 +49,7 @@ class NamespaceFields(serializers.Serializer):
     description = StrictChar(max_length=5000, required=False, allow_blank=True)
     type = serializers.ChoiceField(choices=Type.choices, required=False)
     metadata = MetadataField(required=False)
-    tags = serializers.ListField(child=StrictChar(max_length=MAX_TAG), max_length=MAX_TAGS, required=False)
+    tags = BoundedList(child=StrictChar(max_length=MAX_TAG), max_length=MAX_TAGS, required=False)
     resource_limits = ResourceLimitsField(required=False, help_text="Within the plan's; replaces all of them.")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ from django.contrib import admin
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
+from drf_spectacular.generators import SchemaGenerator
 
 from accounts.models import Account, Credential, Plan
+from config import api_document
 from tests.callers import Caller
 from tests.routes import ROUTES
 from tests.workspaces.rows import make_host, make_workspace
+from tests.world import assert_error
 from workspaces.models import Activity, Operation, Workspace
 
 pytestmark = pytest.mark.django_db
@@ -81,11 +86,29 @@ def test_every_operation_says_what_it_does_and_answers(document: dict[str, Any])
             assert [code for code in operation["responses"] if code.startswith("2")], f"{method} {path}"
 
 
-def test_the_document_and_its_page_are_served() -> None:
+def test_the_document_and_its_page_are_served(document: dict[str, Any]) -> None:
     answer = Client().get("/openapi.json")
     assert answer.status_code == 200
-    assert "/workspace" in answer.json()["paths"]
+    assert answer["Content-Type"] == "application/vnd.oai.openapi+json"
+    assert answer.json() == json.loads(json.dumps(document))
     assert Client().get("/docs").status_code == 200
+    assert_error(Client().post("/openapi.json"), 405, "method_not_allowed")
+
+
+def test_the_document_is_made_once_however_many_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    make = SchemaGenerator.get_schema
+
+    def counting(generator: SchemaGenerator, *args: Any, **options: Any) -> Any:
+        made.append(generator)
+        return make(generator, *args, **options)
+
+    monkeypatch.setattr(SchemaGenerator, "get_schema", counting)
+    api_document._document.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: Client().get(f"/openapi.json?version={number}"), range(16)))
+    assert {(answer.status_code, answer.content) for answer in answers} == {(200, answers[0].content)}
+    assert len(made) == 1
 
 
 # The admin

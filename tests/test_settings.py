@@ -138,7 +138,7 @@ def test_the_address_of_an_ipv6_host_is_in_brackets() -> None:
 
 
 CONTRADICTIONS = [
-    {"PLATFORM_API_WAITERS": "32"},
+    {"PLATFORM_API_WAITERS": "160"},
     {"PLATFORM_BASE_URL": "localhost:8000"},
     {"PLATFORM_BASE_URL": "http://["},
     {"PLATFORM_REDIS_URL": "garbage"},

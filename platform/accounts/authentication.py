@@ -15,6 +15,7 @@ from accounts.models import Credential
 from accounts.scopes import Scope
 from accounts.services import credential_used
 from common.attempts import AttemptLimits, FailureLimit, network_of
+from common.caller_places import remember_account
 from common.request_origin import request_origin
 from common.secrets_at_rest import keyed_hash, matches_hash
 
@@ -36,8 +37,8 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
     Raises RateLimited where too many wrong secrets came from this address, or for this client id.
     """
     client_id, secret = request.headers.get("X-Client-ID"), request.headers.get("X-Client-Secret")
+    inner = request._request if isinstance(request, Request) else request
     if client_id is not None and secret is not None:
-        inner = request._request if isinstance(request, Request) else request
         source = network_of(request_origin(inner).ip_address)
         _failures().require_allowed(source, client_id, secret)
         actor = _by_secret(client_id, secret)
@@ -45,10 +46,14 @@ def actor_of(request: HttpRequest | Request) -> Actor | None:
             _failures().record_failure(source, client_id)
         else:
             _failures().record_success(source, client_id, secret)
+            remember_account(inner, actor.account.pk)
         return actor
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
-        return _by_token(token.strip())
+        actor = _by_token(token.strip())
+        if actor is not None:
+            remember_account(inner, actor.account.pk)
+        return actor
     return None
 
 

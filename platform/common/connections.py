@@ -5,23 +5,28 @@ from __future__ import annotations
 from asgiref.sync import SyncToAsync
 from django.db import connection
 
+from common.caller_places import give_back_loop_place, give_back_thread_place
+
 
 def release_connection() -> None:
     """Return this thread's connection before a wait that needs no database; the next query gets one again.
 
-    Requests that wait for a machine or a guest would otherwise hold every connection of the pool. Within a
-    transaction it does nothing: that connection is in use.
+    Requests that wait for a machine or a guest would otherwise hold every connection of the pool, and every place of
+    their caller. Within a transaction it does nothing: that connection is in use.
     """
     if not connection.in_atomic_block:
         connection.close()
+        give_back_thread_place()
 
 
 def release_thread() -> None:
     """End the thread in which this request's synchronous code ran.
 
     Under ASGI, Django keeps one for each request until the response ends (its signals alone start it), which for a
-    stream is hours and for a command minutes. Synchronous code that follows gets a new thread.
+    stream is hours and for a command minutes. Synchronous code that follows gets a new thread. The request's place
+    among those of its caller is given back.
     """
+    give_back_loop_place()
     context = SyncToAsync.thread_sensitive_context.get(None)
     if context is None:
         return

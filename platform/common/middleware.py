@@ -14,10 +14,11 @@ from django.http import HttpRequest, UnreadablePostError
 from django.http.response import HttpResponseBase
 
 from common import errors
+from common.caller_places import loop_place, thread_place
 from common.request_id import begin_request
 from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
-from common.streaming_body import body_limit, body_was_too_large
+from common.streaming_body import body_limit, body_refusal, body_was_too_large
 
 
 class ApiMiddleware:
@@ -37,13 +38,23 @@ class ApiMiddleware:
         begin_response_headers()
         if self.is_async:
             return self._async_call(request, request_id)
-        response = refusal(request) or refuse_incomplete_body(request) or self.get_response(request)
+        response = refusal(request) or self._placed(request)
         response["X-Request-ID"] = request_id
         write_response_headers(response)
         return response
 
+    def _placed(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            with thread_place(request):
+                # Within it, as the body takes memory.
+                response: HttpResponseBase = refuse_incomplete_body(request) or self.get_response(request)
+                return response
+        except errors.RateLimited as exc:  # only of the place: the handler makes responses of all others
+            return error_response(exc)
+
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
-        response = refusal(request) or await self.get_response(request)
+        async with loop_place(request):
+            response = refusal(request) or await self.get_response(request)
         response["X-Request-ID"] = request_id
         write_response_headers(response)
         return response
@@ -56,12 +67,13 @@ class ApiMiddleware:
 
 
 def refusal(request: HttpRequest) -> HttpResponseBase | None:
-    """Requests refused before routing: an unknown Host header, a body that is too large."""
+    """Requests refused before routing: an unknown Host header, a body that is too large or of an unknown sender."""
     try:
         request.get_host()
     except SuspiciousOperation as exc:
         return error_response(as_domain_error(exc))
-    return refuse_large_body(request)
+    error = body_refusal(request)
+    return refuse_large_body(request) or (error_response(error) if error else None)
 
 
 def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
@@ -70,7 +82,7 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
     For WSGI. The body is read here, as many views do not look at theirs. Under ASGI it is complete before any
     middleware runs, or the request ends. Bodies of files, which may be larger than memory, are read by their view.
     """
-    limit = body_limit(request.path, request.content_type or "")
+    limit = body_limit(str(request.method), request.path, request.content_type or "")
     if request.META.get("CONTENT_LENGTH", "") in ("", "0") or limit > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
         return None
     try:
@@ -82,7 +94,7 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
 
 def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
     """413 by Content-Length, or by the received bytes of a body without it."""
-    limit = body_limit(request.path, request.content_type or "")
+    limit = body_limit(str(request.method), request.path, request.content_type or "")
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:

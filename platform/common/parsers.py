@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import IO, Any
 
 from rest_framework.parsers import BaseParser
@@ -12,13 +14,22 @@ from rest_framework.parsers import BaseParser
 from common import errors
 from common.streaming_body import body_limit
 
+# Above what any route accepts, and below what Python can recurse through in a view, as for the text of an error.
+MAX_DEPTH = 850
+# Strings, commas and brackets together, far above what any route accepts: a body of nothing but `{},` takes thirty
+# times its size in memory.
+MAX_TOKENS = 250_000
+# A string without an end goes to the end of the body, so that nothing is looked at twice.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[,\[{]', re.DOTALL)
+
 
 class ObjectParser(BaseParser):
     """Parses `application/json` strictly.
 
     Refused with invalid_json: broken JSON or UTF-8, NaN and infinities, NUL characters and lone surrogates (no
-    database stores them), nesting too deep to read. An empty body is an empty object. A body that is no object is a
-    validation_error. Bodies above the route's limit are payload_too_large, also without a Content-Length.
+    database stores them), nesting deeper than MAX_DEPTH, more than MAX_TOKENS. An empty body is an empty object. A body
+    that is no object is a validation_error. Bodies above the route's limit are payload_too_large, also without a
+    Content-Length.
     """
 
     media_type = "application/json"
@@ -30,7 +41,7 @@ class ObjectParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         request = (parser_context or {})["request"]
-        limit = body_limit(request.path)
+        limit = body_limit(request.method, request.path)
         raw = stream.read(limit + 1)
         if len(raw) > limit:
             raise errors.PayloadTooLarge(f"At most {limit} bytes are accepted here.")
@@ -42,15 +53,38 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     if not raw.strip():
         return {}
     try:
+        _require_few_tokens(raw)
         text = raw.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         if "\\u0000" in text or "\\ud" in text.lower() or "\0" in text:
             _storable(value)
+        if text.count("[") + text.count("{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
+            raise ValueError("it is nested too deeply")
     except (ValueError, RecursionError) as exc:
         raise errors.InvalidJson(f"The body is not valid JSON: {_reason(exc)}.") from exc
     if not isinstance(value, dict):
         raise errors.ValidationError("The body must be a JSON object.")
     return value
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether objects and arrays are nested deeper than that. Without recursion: Python may not recurse as deep."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [item for outer in level for item in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _require_few_tokens(raw: bytes) -> None:
+    """Raises ValueError. Before the body is parsed: what it becomes then may be more than the memory."""
+    if len(raw) > MAX_TOKENS and next(islice(_TOKEN.finditer(raw), MAX_TOKENS, None), None) is not None:
+        raise ValueError(f"it has more than {MAX_TOKENS} strings, commas and brackets")
 
 
 def _reason(exc: Exception) -> str:

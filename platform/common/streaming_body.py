@@ -24,9 +24,10 @@ STALL_SECONDS = 60.0
 # The rest of a refused body is read within these bounds, so that its client gets to read the response.
 DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
-_STREAMING_PATHS = re.compile(r"/workspace/[^/]+/overlay/files")
+_FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
+_REFUSED = "common.streaming_body.refused"
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -68,15 +69,16 @@ class StreamingBody:
         if buffer:
             yield bytes(buffer)
 
-    async def drain(self) -> None:
-        """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS."""
+    async def drain(self) -> int:
+        """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS. Returns how many bytes it was."""
         left = DRAIN_BYTES
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while left > 0 and (found := await self._next(DRAIN_SECONDS)) is not None:
                     left -= len(found)
         except (TimeoutError, RequestStalled, ClientDisconnected):
-            return
+            pass
+        return DRAIN_BYTES - left
 
     async def receive_disconnect(self) -> Message:
         """The message that follows the body: that the client disconnected."""
@@ -107,8 +109,13 @@ class StreamingHandler(ASGIHandler):
     """Django's handler. Views of streaming paths read raw bodies by `body_chunks`; other bodies have a size limit."""
 
     async def handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        limit = 0 if _is_streaming(scope) else body_limit(scope["path"], _header(scope, b"content-type"))
+        kind = _header(scope, b"content-type")
+        limit = body_limit(scope["method"], scope["path"], kind)
+        if is_streamed(scope["method"], scope["path"], kind):
+            limit = 0
         handled = _HandledRequest(scope, receive, limit)
+        if _REFUSED in scope and not _header(scope, b"content-length"):
+            await handled.drop(limit)
 
         async def drain_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -130,6 +137,8 @@ class _HandledRequest:
             self.scope[_SCOPE_KEY] = self._stream = StreamingBody(receive)
         elif _content_length(scope) > limit:
             self._refuse(complete=False)
+        elif _REFUSED in scope:
+            self._stream = StreamingBody(receive)
         self._sent_empty = self._stream is None
 
     async def receive(self) -> Message:
@@ -151,6 +160,11 @@ class _HandledRequest:
         if self._stream is not None:
             await self._stream.drain()
 
+    async def drop(self, limit: int) -> None:
+        """Of a body without a length: whether it is too large is known at its end only, and comes first."""
+        if self._stream is not None and await self._stream.drain() > limit:
+            self.scope[_TOO_LARGE] = True
+
     def _set_length(self) -> None:
         """REST framework takes a body without a Content-Length, such as a chunked one, for an empty one. Django builds
         the request from the scope after the body is complete, so the header can still be added.
@@ -162,12 +176,6 @@ class _HandledRequest:
     def _refuse(self, *, complete: bool) -> None:
         self.scope[_TOO_LARGE] = True
         self._stream = StreamingBody(self._receive, complete=complete)
-
-
-def _is_streaming(scope: Mapping[str, Any]) -> bool:
-    if scope["method"] != "POST" or _STREAMING_PATHS.fullmatch(scope["path"]) is None:
-        return False
-    return is_raw(_header(scope, b"content-type"))
 
 
 def _header(scope: Mapping[str, Any], name: bytes) -> str:
@@ -185,18 +193,48 @@ def is_raw(content_type: str) -> bool:
     return content_type.split(";", 1)[0].strip().lower() == RAW
 
 
-def body_limit(path: str, content_type: str = "") -> int:
+def is_streamed(method: str, path: str, content_type: str) -> bool:
+    """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
+    return _is_file_write(method, path) and is_raw(content_type)
+
+
+def body_limit(method: str, path: str, content_type: str = "") -> int:
     """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
-    if path.endswith("/overlay/files"):
-        if is_raw(content_type):
-            return settings.FILE_STREAM_LIMIT
+    if is_streamed(method, path, content_type):
+        return settings.FILE_STREAM_LIMIT
+    if _is_file_write(method, path):
         return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
     return settings.BODY_LIMIT
+
+
+def _is_file_write(method: str, path: str) -> bool:
+    return method == "POST" and _FILE_WRITES.fullmatch(path) is not None
 
 
 def body_was_too_large(request: HttpRequest) -> bool:
     """Whether the body was dropped because it exceeded `body_limit`."""
     return _TOO_LARGE in getattr(request, "scope", {})
+
+
+def refuse_body(scope: Mapping[str, Any], error: DomainError) -> dict[str, Any]:
+    """The scope of a request whose body is dropped, and whose response is this error."""
+    return {**scope, _REFUSED: error}
+
+
+def body_refusal(request: HttpRequest) -> DomainError | None:
+    """The error for which the body was dropped before the request was handled."""
+    found: DomainError | None = getattr(request, "scope", {}).get(_REFUSED)
+    return found
+
+
+def stored_bytes(scope: Mapping[str, Any]) -> int:
+    """How many bytes of a body are stored before a view runs, at most; 0 for one that is streamed or refused."""
+    kind = _header(scope, b"content-type")
+    limit = body_limit(scope["method"], scope["path"], kind)
+    announced = _content_length(scope)
+    if is_streamed(scope["method"], scope["path"], kind) or announced > limit:
+        return 0
+    return limit if _header(scope, b"transfer-encoding") else announced
 
 
 async def body_chunks(request: HttpRequest) -> AsyncIterator[bytes]:

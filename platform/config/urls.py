@@ -2,8 +2,9 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
+from config.api_document import api_document
 from config.app_list import url_modules
 from config.health import healthz
 from config.page_policies import docs_page
@@ -14,7 +15,7 @@ handler500 = "common.responses.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
-    path("openapi.json", SpectacularJSONAPIView.as_view(), name="openapi"),
+    path("openapi.json", api_document, name="openapi"),
     # Its script is a file of its own, which the page's policy allows.
     path("docs", docs_page(SpectacularSwaggerSplitView.as_view(url_name="openapi", url_self="/docs"))),
     path("admin/", admin.site.urls),

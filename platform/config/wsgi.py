@@ -8,7 +8,9 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _django = get_wsgi_application()
 
+from config.content_type import plain_wsgi  # noqa: E402
 from config.drain_request_body import DrainRequestBody  # noqa: E402  # for the order of imports
 from edge.hooks import auth_fast_path  # noqa: E402  # registered by the apps
 
-application = DrainRequestBody(auth_fast_path.one(_django) or _django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+_served = DrainRequestBody(auth_fast_path.one(_django) or _django, settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+application = plain_wsgi(_served)

@@ -314,9 +314,11 @@ def test_an_unavailable_server_is_reported_in_the_error_envelope(edge: tuple[Ins
     assert httpx.get(base + "/s/sbx_1/x").json()["server"] == "streams"
 
 
-def test_a_request_id_cannot_inject_json_into_the_envelope(edge: tuple[Instance, str]) -> None:
+@pytest.mark.parametrize("before", [[], ["fine"], ["x" * 128]])
+def test_a_request_id_cannot_inject_json_into_the_envelope(edge: tuple[Instance, str], before: list[str]) -> None:
     _, base = edge
-    answer = httpx.get(base + "/internal/x", headers={"X-Request-ID": 'a","success":true,"b":"'})
+    sent = [*before, 'a","success":true,"b":"']
+    answer = httpx.get(base + "/internal/x", headers=[("X-Request-ID", value) for value in sent])
     assert answer.json()["success"] is False
     assert answer.json()["request_id"] == answer.headers["x-request-id"]
     assert "success" not in answer.headers["x-request-id"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervise import control
-from supervise.instance import ROOT, Instance, InstanceError
+from supervise.instance import ROOT, Instance, InstanceError, load_instance
 from supervise.logs import followed
 from supervise.orphans import MARKER, environment_of
 from supervise.processes import Process, processes
@@ -225,3 +225,10 @@ def test_following_ends_with_its_reader(tmp_path: Path) -> None:
     (tmp_path / "api.log").write_text("one\n")
     with followed([tmp_path / "api.log"], broken_pipe, tail_lines=1) as ended:
         assert ended.wait(10)
+
+
+def test_the_edge_gives_back_the_memory_of_bodies(tmp_path: Path) -> None:
+    instance = load_instance(tmp_path / "one", 1)
+    edge = next(one for one in processes(instance, instance.settings({})) if one.name == "edge")
+    # Five times the bodies that it holds at once, and for good, without a limit.
+    assert edge.environment["GOMEMLIMIT"] == "256MiB"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 import time
 from decimal import Decimal
 from typing import Any
@@ -22,7 +24,7 @@ from common.fields import StrictDecimal
 from common.hooks import Hook
 from common.idempotency import fingerprint, key_of
 from common.ids import new_id
-from common.parsers import parse_object
+from common.parsers import MAX_DEPTH, MAX_TOKENS, parse_object
 from common.responses import as_domain_error, error_body, field_messages
 
 
@@ -150,6 +152,33 @@ def test_bodies_that_are_read(raw: bytes, value: Any) -> None:
 def test_bodies_that_are_invalid_json(raw: bytes) -> None:
     with pytest.raises(errors.InvalidJson):
         parse_object(raw)
+
+
+@pytest.mark.parametrize("text", [",[{" * 500_000, '"' * 500_000, "\\" * 500_000, '\\",[' * 200_000])
+def test_what_is_inside_of_a_string_is_not_counted(text: str) -> None:
+    assert parse_object(json.dumps({"a": text}).encode()) == {"a": text}
+
+
+@pytest.mark.parametrize("item", [b"{}", b"[]", b"1", b'""', b'{"a":1}'])
+def test_a_body_that_would_take_many_times_its_size_is_not_parsed(item: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = b'{"a": [' + b",".join([item] * MAX_TOKENS) + b"]}"
+    monkeypatch.setattr(json, "loads", None)
+    with pytest.raises(errors.InvalidJson, match="more than"):
+        parse_object(raw)
+
+
+def test_nesting_is_limited_whatever_the_recursion_limit_is() -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"a": ' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+    assert "a" in parse_object(nested(MAX_DEPTH))
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10 * limit)
+    try:
+        with pytest.raises(errors.InvalidJson, match="too deeply"):
+            parse_object(nested(MAX_DEPTH + 2))
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"1", b'"x"', b"null", b"true"])

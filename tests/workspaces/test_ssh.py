@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,14 @@ def test_a_security_key_and_one_without_a_comment(api: Caller) -> None:
 
 
 PUBLIC = PRIVATE.export_public_key().decode().strip()
+
+
+def rsa_line(*, exponent: bytes, modulus: bytes) -> str:
+    """A key of these numbers, which are negative where their first bit is set."""
+    parts = [len(part).to_bytes(4, "big") + part for part in (b"ssh-rsa", exponent, modulus)]
+    return f"ssh-rsa {base64.b64encode(b''.join(parts)).decode()}"
+
+
 BAD: dict[str, Any] = {
     "empty": "",
     "no text": 5,
@@ -146,6 +155,7 @@ BAD: dict[str, Any] = {
     "PEM": PRIVATE.export_public_key("pkcs8-pem").decode(),
     "cut": PUBLIC[:40],
     "wrong type": PUBLIC.replace("ssh-ed25519", "ssh-rsa"),
+    "negative RSA": rsa_line(exponent=b"\x80", modulus=b"\x80" * 256),
     "small RSA": new_key(kind="ssh-rsa", key_size=1024),
     "long": f"{PUBLIC} {'x' * 5000}",
     "control": f"{PUBLIC} a\x1bb",

@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
+from common.fields import BoundedList, Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
 from common.responses import field_messages
 from vmbackend.driver import WorkloadRestart
 from vmbackend.guest import records
@@ -27,9 +27,7 @@ class Workload(serializers.Serializer):
     """A supervised program beside the main one. `log_path` is absolute; without it the platform stores the log."""
 
     name = StrictChar(max_length=64, help_text="Letters, digits, `_`, `.` and `-`; not `cmd`, the main program's.")
-    cmd = serializers.ListField(
-        child=StrictChar(trim_whitespace=False, allow_blank=True), min_length=1, max_length=CMD_ITEMS
-    )
+    cmd = BoundedList(child=StrictChar(trim_whitespace=False, allow_blank=True), min_length=1, max_length=CMD_ITEMS)
     env = EnvField(required=False)
     working_dir = StrictChar(required=False, max_length=4096)
     user = StrictChar(required=False, max_length=64)
@@ -94,8 +92,6 @@ class Config(ResourceFields):
     macos = serializers.DictField(required=False, allow_null=True)
 
     def validate_workloads(self, value: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if len(value) > MAX_WORKLOADS:
-            raise serializers.ValidationError(f"At most {MAX_WORKLOADS} workloads.")
         if len({item["name"] for item in value}) != len(value):
             raise serializers.ValidationError("Two workloads have the same name.")
         return value
@@ -117,6 +113,10 @@ def valid_config(config: dict[str, Any], *, partial: bool = False) -> dict[str, 
         # Ignored like an unknown field, it would silently make a workspace of the default image.
         problem = "The image is not changed by an update." if partial else "Give the image beside config, not in it."
         raise errors.InvalidConfig(f"The config has no image. {problem}", details={"image": [problem]})
+    workloads = config.get("workloads")
+    if isinstance(workloads, list) and len(workloads) > MAX_WORKLOADS:  # before each of them is checked
+        problem = f"At most {MAX_WORKLOADS} workloads."
+        raise errors.InvalidConfig(problem, details={"workloads": [problem]})
     checked = Config(data=config, partial=partial)
     if not checked.is_valid():
         details = field_messages(checked.errors)

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from common.errors import ValidationError
+from common.parsers import is_deeper
 from workspaces import rows
 from workspaces.models import Workspace
 
@@ -33,17 +34,9 @@ def metadata_merge(*, workspace: Workspace, changes: dict[str, Any]) -> dict[str
 
 
 def require_shallow(value: Any) -> None:
-    """Raises ValidationError. Without recursion, as the value may be nested deeper than Python recurses."""
-    level, depth = [value], 0
-    while level := [item for outer in level for item in _inside(outer)]:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ValidationError(details={"metadata": [f"At most {MAX_DEPTH} levels of nesting."]})
-
-
-def _inside(value: Any) -> list[Any]:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return list(items)
+    """Raises ValidationError."""
+    if is_deeper(value, MAX_DEPTH):
+        raise ValidationError(details={"metadata": [f"At most {MAX_DEPTH} levels of nesting."]})
 
 
 def require_small(metadata: dict[str, Any]) -> None:

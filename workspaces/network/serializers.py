@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import StrictBoolean, StrictChar, StrictInteger
+from common.fields import BoundedList, StrictBoolean, StrictChar, StrictInteger
 from common.openapi import Success
 from common.serializers import ResponseSerializer
 from edge.address import SLUG_LENGTH
@@ -23,7 +23,7 @@ class Port(StrictInteger):
         super().__init__(min_value=1, max_value=65535, **kwargs)
 
 
-class Ports(serializers.ListField):
+class Ports(BoundedList):
     """Port numbers, sorted, without duplicates."""
 
     child = Port()
@@ -46,7 +46,7 @@ class Entry(StrictChar):
         return self.rule(super().to_internal_value(data))
 
 
-class Entries(serializers.ListField):
+class Entries(BoundedList):
     """Entries of one rule without duplicates, in the order given."""
 
     def __init__(self, rule: Callable[[str], str], **kwargs: Any) -> None:

@@ -21,7 +21,7 @@ def public_key(text: str) -> str:
     try:
         line = records.check_ssh_key(text)
         key = parsed(line)
-    except (ValueError, asyncssh.KeyImportError) as exc:
+    except (ValueError, OverflowError, asyncssh.KeyImportError) as exc:
         raise ValidationError("Give one OpenSSH public key line: its type, the key and a comment.") from exc
     # dropbear itself accepts smaller ones.
     if isinstance(key.pyca_key, RSAPublicKey) and key.pyca_key.key_size < MIN_RSA_BITS:
@@ -30,7 +30,7 @@ def public_key(text: str) -> str:
 
 
 def parsed(line: str) -> asyncssh.SSHKey:
-    """Raises asyncssh.KeyImportError."""
+    """Raises asyncssh.KeyImportError, ValueError, and OverflowError for a negative number in an RSA key."""
     return asyncssh.import_public_key(line.encode())
 
 

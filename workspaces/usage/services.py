@@ -13,6 +13,7 @@ from accounts.actors import Actor
 from workspaces import call_counter
 from workspaces.audit import record_activity
 from workspaces.models import Usage, UsagePoint, Workspace
+from workspaces.rows import lock_column
 from workspaces.usage import latest_samples, selectors
 from workspaces.usage.selectors import SHOWN, TOTALS, CountedTotals, Totals
 from workspaces.usage.tiers import DAY, STORED
@@ -71,7 +72,11 @@ _SQL_SHOWN = (
 
 @transaction.atomic
 def set_tracking(*, workspace: Workspace, actor: str, tracking: bool) -> None:
-    """Switch the growth of totals and series on or off, from the next second. Existing data stay. Idempotent."""
+    """Switch the growth of totals and series on or off, from the next second. Existing data stay. Idempotent.
+
+    Raises NotFound (deleted concurrently).
+    """
+    lock_column(workspace, "pk")
     row, _ = Usage.objects.get_or_create(workspace=workspace)
     if Usage.objects.filter(pk=row.pk, tracking=not tracking).update(tracking=tracking):
         record_activity(workspace, "tracking_started" if tracking else "tracking_stopped", actor=actor)
@@ -79,7 +84,11 @@ def set_tracking(*, workspace: Workspace, actor: str, tracking: bool) -> None:
 
 @transaction.atomic
 def clear_usage(*, workspace: Workspace, actor: str) -> None:
-    """Delete totals and series for good; what is measured from now on counts from zero. Billing records stay."""
+    """Delete totals and series for good; what is measured from now on counts from zero. Billing records stay.
+
+    Raises NotFound (deleted concurrently).
+    """
+    lock_column(workspace, "pk")
     Usage.objects.get_or_create(workspace=workspace)
     row = Usage.objects.select_for_update().get(workspace=workspace)
     Usage.objects.filter(pk=row.pk).update(

@@ -28,18 +28,27 @@ class Upload:
     """One POST, of raw bytes where nothing else is said; the test is the server between the sender and the handler."""
 
     def __init__(
-        self, api: Caller, path: str, headers: dict[str, str] | None = None, *, route: str = "overlay/files"
+        self,
+        api: Caller,
+        path: str,
+        headers: dict[str, str] | None = None,
+        *,
+        route: str = "overlay/files",
+        method: str = "POST",
+        application: Any = None,
     ) -> None:
         sent = {"host": "testserver", "content-type": RAW, **api.headers, **(headers or {})}
         self._scope = {
-            "type": "http", "method": "POST", "path": f"/workspace/the-box/{route}", "root_path": "",
+            "type": "http", "method": method, "path": f"/workspace/the-box/{route}", "root_path": "",
             "query_string": f"path={path}".encode(), "scheme": "http", "http_version": "1.1",
             "headers": [(name.lower().encode(), value.encode()) for name, value in sent.items()],
         }  # fmt: skip
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._answer: dict[str, Any] = {"body": b""}
         self.taken = 0
-        self._served = asyncio.ensure_future(StreamingHandler()(self._scope, self._receive, self._send))
+        self._served = asyncio.ensure_future(
+            (application or StreamingHandler())(self._scope, self._receive, self._send)
+        )
 
     async def _receive(self) -> dict[str, Any]:
         message = await self._messages.get()
@@ -220,10 +229,27 @@ def test_a_sender_quicker_than_the_guest_waits(api: Caller, disk: Path, monkeypa
 
 
 @pytest.mark.parametrize("announced", [{}, {"content-length": str(50 * CHUNK_BYTES)}])
+@pytest.mark.parametrize(
+    ("method", "route", "kind"),
+    [
+        ("POST", "overlay/files", "application/json"),
+        ("PUT", "overlay/files", RAW),
+        ("GET", "overlay/files", RAW),
+        ("POST", "overlay/x/overlay/files", RAW),
+        ("POST", "exec", RAW),
+    ],
+)
 def test_no_more_than_the_limit_of_a_spooled_body_is_stored(
-    api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch, announced: dict[str, str]
+    api: Caller,
+    disk: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    announced: dict[str, str],
+    method: str,
+    route: str,
+    kind: str,
 ) -> None:
     monkeypatch.setattr(django_settings, "FILE_WRITE_LIMIT", CHUNK_BYTES)
+    monkeypatch.setattr(django_settings, "BODY_LIMIT", CHUNK_BYTES)
     spooled = 0
 
     async def counting(handler: StreamingHandler, receive: Callable[[], Awaitable[Any]]) -> Any:
@@ -236,7 +262,7 @@ def test_no_more_than_the_limit_of_a_spooled_body_is_stored(
     monkeypatch.setattr(StreamingHandler, "read_body", counting, raising=False)
 
     async def work() -> Any:
-        upload = Upload(api, "", {"content-type": "application/json", **announced})
+        upload = Upload(api, "", {"content-type": kind, **announced}, route=route, method=method)
         for number in range(50):
             upload.give(HALF, more=number < 49)
         answer = await upload.answer()

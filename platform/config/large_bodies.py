@@ -1,0 +1,80 @@
+"""ASGI middleware of streams: a large body is stored for a known sender only, and so many bytes for each account.
+
+Django stores a body before any view runs, and so before its sender is known: on disk, and what a command reads (stdin)
+in memory until the command has ended. Bodies that are streamed into a guest are not stored and not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
+
+from django.core.handlers.asgi import ASGIRequest
+
+from accounts.authentication import actor_of
+from common.async_views import in_pool_thread
+from common.errors import RateLimited, Unauthorized
+from common.responses import as_domain_error
+from common.streaming_body import Receive, Send, refuse_body, stored_bytes
+
+# Smaller bodies are not looked at: their number is limited by that of the connections.
+SMALL_BYTES = 64 * 1024
+# Of bodies that are being received, or whose requests are being carried out: three of the largest (files as JSON),
+# twenty-five of commands.
+ACCOUNT_BYTES = 256 * 1024 * 1024
+TOTAL_BYTES = 1024 * 1024 * 1024
+RETRY_SECONDS = 1
+
+Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
+
+class LargeBodies:
+    """Belongs to one event loop. A body that is refused is read and dropped, so that its sender gets the error."""
+
+    def __init__(self, application: Application, *, per_account: int = ACCOUNT_BYTES, total: int = TOTAL_BYTES) -> None:
+        self._application = application
+        self._per_account = per_account
+        self._total = total
+        self._stored: Counter[str] = Counter()
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        size = stored_bytes(scope) if scope["type"] == "http" else 0
+        if size <= SMALL_BYTES:
+            await self._application(scope, receive, send)
+            return
+        try:
+            account = await in_pool_thread(_account_of, scope)
+            self._require_room(account, size)
+        except Exception as exc:
+            await self._application(refuse_body(scope, as_domain_error(exc)), receive, send)
+            return
+        with self._reserved(account, size):
+            await self._application(scope, receive, send)
+
+    def _require_room(self, account: str, size: int) -> None:
+        """Raises RateLimited. A body alone is never too much: its own limit is below those here."""
+        own, everyone = self._stored[account], self._stored.total()
+        if (own and own + size > self._per_account) or (everyone and everyone + size > self._total):
+            message = "Too many large bodies are being received or used by commands; try again later."
+            raise RateLimited(message, headers={"Retry-After": str(RETRY_SECONDS)})
+
+    @contextmanager
+    def _reserved(self, account: str, size: int) -> Iterator[None]:
+        self._stored[account] += size
+        try:
+            yield
+        finally:
+            self._stored[account] -= size
+            if not self._stored[account]:
+                del self._stored[account]
+
+
+def _account_of(scope: Mapping[str, Any]) -> str:
+    """Raises Unauthorized, RateLimited."""
+    actor = actor_of(ASGIRequest(dict(scope), BytesIO()))
+    if actor is None:
+        raise Unauthorized
+    return str(actor.account.pk)
