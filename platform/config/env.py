@@ -122,7 +122,7 @@ class Env(BaseModel):
     # How much each process does at once
     api_workers: int = Field(default=2, ge=1, le=1024)
     api_threads: int = Field(default=160, ge=2, le=4096)
-    api_waiters: int = Field(default=24, ge=1, le=4096)
+    api_waiters: int = Field(default=96, ge=1, le=4096)
     worker_processes: int = Field(default=2, ge=1, le=1024)
     vmhost_threads: int = Field(default=32, ge=1, le=4096)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)

@@ -16,7 +16,7 @@ from tests.callers import Caller
 from tests.common.sse.reading import until
 from tests.fakehost import FakeHost
 from workspaces.commands import views
-from workspaces.commands.capacity import CommandCapacity, command_capacity
+from workspaces.commands.capacity import command_capacity, command_place
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BOX = "/workspace/the-box"
@@ -55,7 +55,7 @@ def threads() -> int:
 async def running(requests: list[Request]) -> list[asyncio.Task[None]]:
     """Serve these; returns once their commands run."""
     tasks = [asyncio.ensure_future(request.run()) for request in requests]
-    await until(lambda: sum(command_capacity()._running.values()) == len(requests), 20)
+    await until(lambda: command_capacity().used == len(requests), 20)
     return tasks
 
 
@@ -105,8 +105,8 @@ def test_a_command_goes_on_and_keeps_its_place_when_its_client_disconnects(api: 
         (task,) = await running([request])
         request.leave()
         await asyncio.wait_for(asyncio.wait([task]), 1)
-        assert command_capacity()._running.total() == 1
-        await until(lambda: command_capacity()._running.total() == 0, 10)
+        assert command_capacity().used == 1
+        await until(lambda: command_capacity().used == 0, 10)
         assert (await served(command(api, "cat marker"))).json()["stdout"] == "done\n"
 
     asyncio.run(work())
@@ -115,7 +115,7 @@ def test_a_command_goes_on_and_keeps_its_place_when_its_client_disconnects(api: 
 def test_a_command_that_fails_gives_its_place_back(api: Caller, vmhost: FakeHost, made: str) -> None:
     vmhost.driver.pause(made)
     assert api.post(f"{BOX}/exec", {"cmd": "true"}).status_code == 503
-    assert not command_capacity()._running
+    assert command_capacity().used == 0
 
 
 def test_a_command_that_waits_for_its_guest_ends_with_its_deadline(
@@ -128,19 +128,9 @@ def test_a_command_that_waits_for_its_guest_ends_with_its_deadline(
     assert time.monotonic() - began < 4
 
 
-def test_all_accounts_share_a_total() -> None:
-    capacity = CommandCapacity(total=3, per_account=2)
-    with capacity.reserve("a"), capacity.reserve("a"):
-        with pytest.raises(RateLimited, match="of this account"), capacity.reserve("a"):
-            pass
-        with (
-            capacity.reserve("b"),
-            pytest.raises(RateLimited, match="Too many commands run"),
-            capacity.reserve("c"),
-        ):
-            pass
-        with capacity.reserve("c"):
-            pass
-    with capacity.reserve("a"):
+def test_a_command_beyond_the_total_is_refused_as_the_platforms(settings: Any) -> None:
+    settings.ENV = settings.ENV.model_copy(update={"commands_max": 1})
+    command_capacity.cache_clear()
+    with command_place("a"), pytest.raises(RateLimited, match="Too many commands run"), command_place("b"):
         pass
-    assert not capacity._running
+    command_capacity.cache_clear()

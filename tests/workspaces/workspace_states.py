@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from typing import Any
 
+from common.capacity import CapacityUsedUp
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from workspaces.models import Workspace
@@ -58,11 +60,9 @@ def bring(api: Caller, vmhost: FakeHost, made: str, status: Status) -> None:
 @contextmanager
 def no_free_waiting_place() -> Iterator[None]:
     """As many requests wait as may: the next one is answered with 202 at once."""
-    taken = 0
-    while waiting._waiting_places().acquire(blocking=False):
-        taken += 1
-    try:
+    capacity = waiting.waiting_capacity()
+    with ExitStack() as taken:
+        with suppress(CapacityUsedUp):
+            for number in count():
+                taken.enter_context(capacity.reserve(f"account {number}"))
         yield
-    finally:
-        for _ in range(taken):
-            waiting._waiting_places().release()

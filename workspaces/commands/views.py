@@ -14,7 +14,7 @@ from common.openapi import refused
 from common.requests import validated
 from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
 from workspaces import last_used
-from workspaces.commands.capacity import command_capacity
+from workspaces.commands.capacity import command_place
 from workspaces.commands.serializers import ExecRequest, ExecResponse
 from workspaces.guests import address_of, call_guest
 from workspaces.requested import requested_workspace
@@ -84,6 +84,6 @@ def _checked_command(request: ApiRequest, workspace_id: str) -> Command:
 async def _run(command: Command) -> ExecResult:
     """Raises RateLimited before anything reaches the guest, and the errors of `call_guest`."""
     in_use = last_used.in_use(command.address.machine_id, command.seconds)
-    with command_capacity().reserve(command.account_id):
+    with command_place(command.account_id):
         async with entered_in_thread(in_use):
             return await call_guest(command.address, command.execute, command.seconds)

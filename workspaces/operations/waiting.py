@@ -1,7 +1,8 @@
 """Waiting for the outcome of an operation: Redis wakes the request, the row decides.
 
-A waiting request occupies a thread of the api process, so the number of waiting requests of a process is capped; beyond
-it the caller gets 202 at once. A request that misses its wake-up (Redis is down) reads the row every few seconds.
+A waiting request occupies a thread of the api process, so the number of waiting requests of a process is capped, and
+that of one account at three quarters of it; beyond it the caller gets 202 at once. A request that misses its wake-up
+(Redis is down) reads the row every few seconds.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import logging
 import time
 from functools import lru_cache
-from threading import BoundedSemaphore
 
 import redis
 from django.conf import settings
 
+from common.capacity import AccountCapacity, CapacityUsedUp
 from common.connections import release_connection
 from common.redis import blocking_client, redis_client, redis_key
-from workspaces.models import Operation
+from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,10 @@ ANNOUNCEMENT_SECONDS = 600
 
 
 @lru_cache(maxsize=1)
-def _waiting_places() -> BoundedSemaphore:
-    return BoundedSemaphore(settings.ENV.api_waiters)
+def waiting_capacity() -> AccountCapacity:
+    """The places for waiting requests of this process."""
+    places = settings.ENV.api_waiters
+    return AccountCapacity(places, max(1, places * 3 // 4))
 
 
 def _key(operation_id: str) -> str:
@@ -51,12 +54,13 @@ def wait_for_outcome(operation: Operation, timeout: float) -> Operation | None:
 
     An operation whose row is gone (its workspace was deleted) is returned as it was given, without a state of its own.
     """
-    if not _waiting_places().acquire(blocking=False):
-        return None
     try:
-        return _wait(operation, time.monotonic() + timeout)
-    finally:
-        _waiting_places().release()
+        with waiting_capacity().reserve(operation.workspace.account_id):
+            return _wait(operation, time.monotonic() + timeout)
+    except CapacityUsedUp:
+        return None
+    except Workspace.DoesNotExist:
+        return operation
 
 
 def _wait(operation: Operation, until: float) -> Operation | None:

@@ -11,6 +11,7 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
+from common.capacity import AccountCapacity
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
@@ -221,13 +222,13 @@ def test_a_notification_that_cannot_be_sent_raises_nothing(api: Caller, vmhost: 
 
 
 def test_too_many_waiters_are_answered_at_once(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    from threading import BoundedSemaphore
-
-    places = BoundedSemaphore(1)
-    places.acquire()
-    monkeypatch.setattr(waiting, "_waiting_places", lambda: places)
+    capacity = AccountCapacity(total=4, per_account=3)
+    monkeypatch.setattr(waiting, "waiting_capacity", lambda: capacity)
     row = make_workspace(api.account, host=make_host(), status=Status.STOPPED)
     operation = queue.enqueue_operation(row, OperationKind.START, actor="test")
     began = time.monotonic()
-    assert waiting.wait_for_outcome(operation, 30) is None
+    with capacity.reserve(api.account.pk), capacity.reserve(api.account.pk), capacity.reserve(api.account.pk):
+        assert waiting.wait_for_outcome(operation, 30) is None
+        with capacity.reserve("another"):
+            pass
     assert time.monotonic() - began < 1
