@@ -29,6 +29,12 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 5.0,
             "options": {"expires": 4},
         },
+        # A tick is charged at most half a tick after it was written.
+        "charge-metered": {
+            "task": "workspaces.tasks.charge_metered",
+            "schedule": env.metering_seconds / 2,
+            "options": {"expires": env.metering_seconds / 2},
+        },
         # No request depends on it: readers compute what is not rolled up yet.
         "compact-usage": {
             "task": "workspaces.tasks.compact_usage",

@@ -6,6 +6,7 @@ from celery import current_app, shared_task
 
 from vmbackend.models import Host
 from workspaces import namespace_members
+from workspaces.charging import services as charging
 from workspaces.host import console_log, engine, machine_info, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
@@ -49,6 +50,12 @@ def sweep_due() -> int:
 def stop_suspended() -> int:
     """Celery beat: stop what runs in suspended namespaces."""
     return namespace_members.suspended_members_stop()
+
+
+@shared_task
+def charge_metered() -> int:
+    """Celery beat: charge credits for what was metered."""
+    return charging.charge_metered()
 
 
 @shared_task

@@ -2,6 +2,7 @@
 
 from workspaces.images.models import CatalogEntry
 from workspaces.models.activity import Activity
+from workspaces.models.charging import ChargePosition
 from workspaces.models.operation import Operation
 from workspaces.models.public_port import PublicPort
 from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
@@ -10,6 +11,7 @@ from workspaces.models.workspace import Workspace
 __all__ = [
     "Activity",
     "CatalogEntry",
+    "ChargePosition",
     "MeterRecord",
     "Metered",
     "Operation",
