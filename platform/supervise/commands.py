@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from supervise.configuration import process_environment
 from supervise.demo import DemoError, first_workspace, run_command, show_summary, wait_until_serving
 from supervise.files import read_env_file
 from supervise.instance import ROOT, Instance, InstanceError
-from supervise.logs import followed
+from supervise.logs import POLL_SECONDS, followed
 from supervise.prepare import prepare_instance
 from supervise.processes import processes
 from supervise.removal import remove_instance
@@ -123,16 +124,16 @@ def manage(instance: Instance, arguments: list[str]) -> NoReturn:
 
 def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[bytes]) -> int:
     with followed(_logs(instance, settings), output.print_line):
-        _demonstrate(instance, hint="Ctrl-C stops everything.")
+        _demonstrate(instance, hint="Ctrl-C stops everything.", wait_seconds=2 * POLL_SECONDS)
         supervisor.wait()
         output.print_message(f"supervisord ended with {supervisor.returncode}; see {instance.run_dir}/supervisord.log")
         return 1
 
 
-def _demonstrate(instance: Instance, hint: str) -> bool:
+def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool:
     """Wait until the API serves, make the first workspace, run a command in it, and print the summary last.
 
-    Returns whether that workspace works, or is gone by its owner's will. Raises InstanceError where the API does not
+    `wait_seconds`: before the summary, for lines of logs that are still to be shown. Returns whether that workspace works, or is gone by its owner's will. Raises InstanceError where the API does not
     come up.
     """
     credentials = read_env_file(instance.credentials_file)
@@ -151,6 +152,7 @@ def _demonstrate(instance: Instance, hint: str) -> bool:
     except DemoError as error:
         reason = str(error).rstrip(".")
         output.print_message(f"The first workspace does not work yet: {reason}. `make doctor` checks the host.")
+    time.sleep(wait_seconds)
     output.print_message(hint)
     show_summary(credentials, workspace)
     return works

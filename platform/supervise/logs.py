@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+# A line is shown so long after it was written, at most.
+POLL_SECONDS = 0.2
+
 Show = Callable[[str, str], None]  # name of the process, line
 
 
@@ -35,8 +38,9 @@ def followed(logs: Iterable[Path], show: Show, *, tail_lines: int = 0) -> Iterat
 
 
 def _start_tail(path: Path, lines: int) -> subprocess.Popen[bytes]:
-    # --pid: it ends with this process, also where that is killed.
-    command = ["tail", "-F", "-n", str(lines), "--pid", str(os.getpid()), "--", str(path)]
+    # --pid: it ends with this process, also where that is killed. -s: for file systems on which nothing notifies it.
+    own = str(os.getpid())
+    command = ["tail", "-F", "-n", str(lines), "-s", str(POLL_SECONDS), "--pid", own, "--", str(path)]
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )

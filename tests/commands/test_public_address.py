@@ -33,7 +33,6 @@ def test_a_template_gives_domain_and_address(template: str, domain: str, url: st
 @pytest.mark.parametrize(
     "template",
     [
-        "",
         "https://apps.example.org",
         "https://{hash}",
         "https://x-{hash}.example.org",
@@ -51,6 +50,13 @@ def test_an_invalid_url_template_stops_the_process(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PLATFORM_PUBLIC_URL", template)
     with pytest.raises(ImproperlyConfigured, match="PLATFORM_PUBLIC_URL"):
         load_settings()
+
+
+def test_no_template_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="Give an address"):
+        PublicAddress.of("")
+    monkeypatch.setenv("PLATFORM_PUBLIC_URL", "")
+    assert PublicAddress.of(load_settings().public_url), "an empty setting is the default"
 
 
 def test_the_base_url_is_not_within_the_public_domain(monkeypatch: pytest.MonkeyPatch) -> None:
