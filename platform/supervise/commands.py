@@ -133,8 +133,8 @@ def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[
 def _demonstrate(instance: Instance, hint: str, wait_seconds: float = 0) -> bool:
     """Wait until the API serves, make the first workspace, run a command in it, and print the summary last.
 
-    `wait_seconds`: before the summary, for lines of logs that are still to be shown. Returns whether that workspace works, or is gone by its owner's will. Raises InstanceError where the API does not
-    come up.
+    `wait_seconds`: before the summary, for lines of logs that are still to be shown. Returns whether that workspace
+    works, or is gone by its owner's will. Raises InstanceError where the API does not come up.
     """
     credentials = read_env_file(instance.credentials_file)
     if not wait_until_serving(credentials["BASE_URL"], READY_SECONDS):
