@@ -1,4 +1,7 @@
-"""The admin of rates. A new price is a new row; a rate that is valid already cannot be changed."""
+"""The admin of rates, and what is shown of balances and the ledger.
+
+A new price is a new row; a rate that is valid already cannot be changed.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from common.admin import ServiceModelAdmin
+from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from credits import services
-from credits.models import Rate
+from credits.models import Balance, Entry, Hold, QuotaDefault, Rate
 
 
 @admin.register(Rate)
@@ -29,3 +32,32 @@ class RateAdmin(ServiceModelAdmin):
 
     def delete_by_service(self, request: HttpRequest, obj: Rate) -> None:
         services.rate_delete(obj)
+
+
+@admin.register(Balance)
+class BalanceAdmin(ReadOnlyAdmin):
+    list_display = ("namespace_id", "service", "used", "held", "quota_limit", "overdraft", "last_threshold_fired")
+    list_filter = ("service",)
+    search_fields = ("namespace_id", "account_id")
+
+
+@admin.register(Entry)
+class EntryAdmin(ReadOnlyAdmin):
+    list_display = ("created_at", "balance", "kind", "amount", "balance_after", "workspace_id", "description")
+    list_filter = ("kind", "balance__service")
+    list_select_related = ("balance",)
+    search_fields = ("balance__namespace_id", "workspace_id", "key")
+
+
+@admin.register(Hold)
+class HoldAdmin(ReadOnlyAdmin):
+    list_display = ("key", "balance", "amount", "expires_at")
+    list_select_related = ("balance",)
+    search_fields = ("key", "balance__namespace_id")
+
+
+@admin.register(QuotaDefault)
+class QuotaDefaultAdmin(ReadOnlyAdmin):
+    list_display = ("account_id", "service", "quota_limit", "overdraft", "auto_apply")
+    list_filter = ("service", "auto_apply")
+    search_fields = ("account_id",)
