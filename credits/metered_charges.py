@@ -97,7 +97,7 @@ def _add_spending(charges: Sequence[MeteredCharge], balances: Mapping[str, Balan
         each = sums.setdefault(balances[charge.namespace_id].pk, [0, 0])
         each[0] += stored_amount(charge.amount)
         each[1] += 1
-    rows = [(key, day, *each) for key, each in sorted(sums.items())]
+    rows: list[tuple[int | date, ...]] = [(key, day, *each) for key, each in sorted(sums.items())]
     with connection.cursor() as cursor:
         for start in range(0, len(rows), _ROWS):
             some = rows[start : start + _ROWS]

@@ -70,9 +70,11 @@ def _safe_end() -> int:
 @transaction.atomic
 def _charge_batch(end: int, now: datetime) -> int:
     """One transaction; of two passes at once the second waits, and then finds the first's position."""
-    position = ChargePosition.objects.select_for_update().filter(pk=ONLY).first()
+    locked = ChargePosition.objects.select_for_update().filter(pk=ONLY)
+    position = locked.first()
     if position is None:
-        position = ChargePosition.objects.create(pk=ONLY)
+        ChargePosition.objects.bulk_create([ChargePosition(pk=ONLY)], ignore_conflicts=True)
+        position = locked.get()
     records = MeterRecord.objects.filter(id__gt=position.record_id, id__lte=end).order_by("id")
     rows = list(records.values_list(*_COLUMNS)[:BATCH])
     if not rows:
