@@ -1,7 +1,11 @@
-"""Routes under `/workspace`. An identifier is an id or a slug; anything else does not match."""
+"""Routes under `/workspace`, and the usage of namespaces.
+
+An identifier is an id or a slug; anything else does not match.
+"""
 
 from django.urls import include, path, register_converter
 
+from workspaces.charging.views import UsageUnitsViewSet
 from workspaces.commands.views import CommandsViewSet
 from workspaces.crud.views import WorkspaceViewSet
 from workspaces.files.views import FileContentViewSet, FilesViewSet
@@ -42,6 +46,7 @@ usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
 urlpatterns = [
+    path("namespaces/<str:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
     # Before the others: one request for each request to a public port that is not in the route cache.
     path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accounts.scopes import Scope
 from tests.callers import Caller
-from tests.route import ACCOUNT, NAMESPACE, Route
+from tests.route import ACCOUNT, BILLING, NAMESPACE, Route
 from tests.workspaces.rows import make_workspace
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -74,10 +74,12 @@ ROUTES = [
     Route("GET", f"{W}/logs/file/{{name}}"),
     Route("GET", f"{W}/logs/stream/{{source}}"),
     Route("GET", f"{W}/stats/stream"),
+    Route("GET", "namespaces/{namespace_id}/usage-units", scopes=frozenset({ACCOUNT, NAMESPACE, BILLING})),
 ]
 # The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
 NOT_WALKED = {"internal/edge/port", "internal/edge/wake"}
 DOCUMENTED = """
+GET /namespaces/:id/usage-units
 POST /workspace
 POST /workspace/:id/provisioning/retry
 GET /workspace

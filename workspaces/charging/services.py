@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
-from datetime import datetime
 from decimal import Decimal
 
 from django.db import OperationalError, connection, transaction
@@ -20,6 +19,8 @@ from django.utils import timezone
 from credits.metered_charges import MeteredCharge, charges_write
 from credits.models import Service
 from credits.prices import PriceTable
+from workspaces.charging.hours import count_by_hour
+from workspaces.charging.records import COLUMNS, ChargedRecord, read_records
 from workspaces.models import ChargePosition, MeterRecord
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,6 @@ MAX_BATCHES = 20
 # Writers that come later wait behind the lock: a transaction that is stuck must not keep them for long.
 LOCK_MILLISECONDS = 500
 
-Owner = tuple[str, str, str]  # account, namespace, workspace
-_COLUMNS = (
-    "id", "tick", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes",
-    "metered__account_id", "metered__namespace_id", "metered__workspace_id",
-)  # fmt: skip
-
 
 def charge_metered() -> int:
     """Charge the records that are not charged yet, some batches of them. Returns how many records.
@@ -45,7 +40,7 @@ def charge_metered() -> int:
     end = _safe_end()
     charged = 0
     for _ in range(MAX_BATCHES):
-        done = _charge_batch(end, timezone.now()) if end else 0
+        done = _charge_batch(end) if end else 0
         charged += done
         if done < BATCH:
             break
@@ -68,27 +63,29 @@ def _safe_end() -> int:
 
 
 @transaction.atomic
-def _charge_batch(end: int, now: datetime) -> int:
+def _charge_batch(end: int) -> int:
     """One transaction; of two passes at once the second waits, and then finds the first's position."""
     locked = ChargePosition.objects.select_for_update().filter(pk=ONLY)
     position = locked.first()
     if position is None:
         ChargePosition.objects.bulk_create([ChargePosition(pk=ONLY)], ignore_conflicts=True)
         position = locked.get()
+    now = timezone.now()
     records = MeterRecord.objects.filter(id__gt=position.record_id, id__lte=end).order_by("id")
-    rows = list(records.values_list(*_COLUMNS)[:BATCH])
+    rows = list(records.values_list(*COLUMNS)[:BATCH])
     if not rows:
         return 0
-    charges_write(_charges(rows), Service.SANDBOX, now)
+    charged = list(read_records(rows, PriceTable.load()))
+    charges_write(_charges(charged), Service.SANDBOX, now)
+    count_by_hour(charged, now)
     position.record_id = rows[-1][0]
     position.save(update_fields=["record_id"])
     return len(rows)
 
 
-def _charges(rows: Iterable[tuple[int | str, ...]]) -> list[MeteredCharge]:
-    """The credits of each workspace in each namespace, in the order of namespaces; without those that cost nothing."""
-    prices = PriceTable.load()
-    sums: dict[Owner, Decimal] = defaultdict(Decimal)
-    for _, tick, cpu, memory, disk, network, *owner in rows:
-        sums[tuple(owner)] += prices.price(int(tick), int(cpu), int(memory), int(disk), int(network))  # type: ignore[index]
+def _charges(records: Iterable[ChargedRecord]) -> list[MeteredCharge]:
+    """The credits of each workspace in each namespace, without those that cost nothing."""
+    sums: dict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
+    for record in records:
+        sums[record.account_id, record.namespace_id, record.workspace_id] += record.credits
     return [MeteredCharge(*owner, amount=sums[owner]) for owner in sorted(sums) if sums[owner]]

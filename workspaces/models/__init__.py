@@ -2,7 +2,7 @@
 
 from workspaces.images.models import CatalogEntry
 from workspaces.models.activity import Activity
-from workspaces.models.charging import ChargePosition
+from workspaces.models.charging import ChargePosition, LateRecord, NamespaceHour
 from workspaces.models.operation import Operation
 from workspaces.models.public_port import PublicPort
 from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
@@ -12,8 +12,10 @@ __all__ = [
     "Activity",
     "CatalogEntry",
     "ChargePosition",
+    "LateRecord",
     "MeterRecord",
     "Metered",
+    "NamespaceHour",
     "Operation",
     "PublicPort",
     "Usage",
