@@ -15,7 +15,7 @@ from workspaces.charging.check import charge_drifts
 class Command(BaseCommand):
     help = "Compute balances from the ledger and charges from metering records; print what differs and exit 1 if any."
 
-    # One transaction: on SQLite nothing is charged meanwhile.
+    # One transaction: on SQLite nothing is charged during it.
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
         drifts = 0
