@@ -48,7 +48,7 @@ def credits_charge(*, namespace: Namespace, service: Service, amount: Decimal, p
 
     Raises Conflict where the key charged another amount; nothing has changed then.
     """
-    balance = _locked_balance(namespace, service)
+    balance = _spending_balance(namespace, service)
     charged = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
     if charged is not None:
         return _same_amount(charged, amount)
@@ -77,9 +77,15 @@ def credits_refund(*, namespace: Namespace, service: Service, amount: Decimal, p
 
 
 def _locked_balance(namespace: Namespace, service: Service) -> Balance:
-    """The row as it is now, locked; with the account's default quota where it has none and one applies."""
+    """The row as it is now, locked."""
     made = balance_of(namespace, service)
     balance: Balance = Balance.objects.select_for_update().get(pk=made.pk)
+    return balance
+
+
+def _spending_balance(namespace: Namespace, service: Service) -> Balance:
+    """The same for what spends: with the account's default quota where it has none and one applies."""
+    balance = _locked_balance(namespace, service)
     if balance.quota_limit is None:
         _apply_default(balance)
     return balance
@@ -170,7 +176,6 @@ def quota_reset(*, namespace: Namespace, service: Service, actor: str) -> Balanc
     return balance
 
 
-@transaction.atomic
 def credits_hold(
     *, namespace: Namespace, service: Service, amount: Decimal, key: str, until: datetime | None = None
 ) -> Hold:
@@ -179,22 +184,26 @@ def credits_hold(
     One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises
     QuotaExceeded; nothing is held then. Raises Conflict where the key holds another amount, or was settled.
     """
-    held = Hold.objects.filter(key=key).first()
-    if held is not None or Entry.objects.filter(key=hold_entry_key(key)).exists():
-        if held is None or held.amount != amount:
-            raise Conflict(f"{key} was used for another amount, or is settled.")
+    wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
+    try:
+        return _hold_once(namespace, service, wanted)
+    except IntegrityError:
+        # Another request with the key was first; nothing of this one is left.
+        return _hold_once(namespace, service, wanted)
+
+
+@transaction.atomic
+def _hold_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
+    held = Hold.objects.filter(key=wanted.key).first()
+    if held is not None or Entry.objects.filter(key=hold_entry_key(wanted.key)).exists():
+        if held is None or held.amount != wanted.amount:
+            raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
         return held
     balance = balance_of(namespace, service)
     if balance.quota_limit is None:
-        balance = _locked_balance(namespace, service)
-    _take_room(balance, amount, namespace.slug)
-    try:
-        with transaction.atomic():
-            return Hold.objects.create(
-                key=key, balance=balance, amount=amount, expires_at=until or timezone.now() + HOLD_FOR
-            )
-    except IntegrityError as exc:
-        raise Conflict(f"{key} is being held by another request.") from exc
+        balance = _spending_balance(namespace, service)
+    _take_room(balance, wanted.amount, namespace.slug)
+    return Hold.objects.create(key=wanted.key, balance=balance, amount=wanted.amount, expires_at=wanted.expires_at)
 
 
 def _take_room(balance: Balance, amount: Decimal, namespace_slug: str) -> None:

@@ -52,9 +52,11 @@ def announce_charge(balance: Balance) -> None:
     for threshold in passed_thresholds(balance):
         balance.last_threshold_fired = threshold
         hooks.threshold_passed(balance, threshold)
-    if is_blocked(balance) and not balance.depleted_fired:
-        balance.depleted_fired = True
-        hooks.quota_depleted(balance)
+    if is_blocked(balance):
+        if not balance.depleted_fired:
+            balance.depleted_fired = True
+            hooks.quota_depleted(balance)
+        # Also where it was announced before: a refund, or staff, may have lifted the suspension since.
         apply_block(balance)
 
 

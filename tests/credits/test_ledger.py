@@ -194,6 +194,31 @@ def test_the_hard_block_suspends_the_namespace_until_there_is_room(default: Name
     assert balance(default).used == 0
 
 
+def test_a_block_that_a_refund_lifted_comes_back(default: Namespace, announced: list[Any]) -> None:
+    set_quota(default, "10", thresholds=[])
+    for amount, status in (("11", "suspended"), ("-2", "active"), ("2", "suspended")):
+        if amount.startswith("-"):
+            ledger.credits_refund(namespace=default, service=SANDBOX, amount=-Decimal(amount), purpose=Purpose())
+        else:
+            charge(default, amount)
+        default.refresh_from_db()
+        assert default.status == status
+    assert announced == ["depleted"], "once between two resets"
+
+
+def test_a_reset_makes_no_quota_of_a_default(api: Caller, default: Namespace) -> None:
+    QuotaDefault.objects.create(account_id=api.account.pk, service=SANDBOX, quota_limit=Decimal(10))
+    ledger.quota_reset(namespace=default, service=SANDBOX, actor="a")
+    assert balance(default).quota_limit is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_key_at_once_is_one_hold(default: Namespace) -> None:
+    set_quota(default, "10")
+    assert set(at_once(40, lambda _: hold(default, "10", "call"))) == {"done"}
+    assert (Hold.objects.count(), balance(default).held) == (1, 10)
+
+
 def test_other_services_suspend_only_if_their_action_stops_workspaces(default: Namespace) -> None:
     def state() -> tuple[str, bool]:
         default.refresh_from_db()
