@@ -23,7 +23,8 @@ from common.request_id import current_request_id
 
 logger = logging.getLogger(__name__)
 
-_FULL_DISK = {errno.ENOSPC, errno.EDQUOT}
+# A full disk, and no descriptor left in the process or on the host.
+_NOTHING_LEFT = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 
 
 def ok(status: int = 200, /, **fields: Any) -> Response:
@@ -66,8 +67,8 @@ def as_domain_error(exc: BaseException) -> errors.DomainError:
         # Without a traceback: while a disk is full there is one for each request.
         logger.error("the database is unavailable: %s", exc)
         return errors.DatabaseUnavailable()
-    if isinstance(exc, OSError) and exc.errno in _FULL_DISK:
-        logger.error("the disk is full: %s", exc)
+    if isinstance(exc, OSError) and exc.errno in _NOTHING_LEFT:
+        logger.error("the host has nothing left: %s", exc)
         return errors.DatabaseUnavailable()
     logger.error("unhandled exception", exc_info=exc)
     return errors.DomainError()

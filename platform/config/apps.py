@@ -12,5 +12,7 @@ class PlatformConfig(AppConfig):
     def ready(self) -> None:
         from config import checks  # noqa: F401
 
-        # Django's log of errors loads it with the first of them: a process that can open no file then answered nothing.
-        codecs.lookup("unicode_escape")
+        # Loaded with the first use of each, which a process that can open no file answered with 500: that of Django's
+        # log of errors, and that of request bodies.
+        for codec in ("unicode_escape", "utf-8-sig"):
+            codecs.lookup(codec)

@@ -89,7 +89,7 @@ def test_a_full_disk_behind_the_admins_pages_is_503() -> None:
 _LARGE_ROW = "INSERT INTO filling VALUES (zeroblob(65536))"
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_below_a_file_of_the_platform_is_503(number: int) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+def test_a_full_disk_or_no_descriptor_below_a_file_of_the_platform_is_503(number: int) -> None:
     assert as_domain_error(OSError(number, "full")).status == 503
     assert as_domain_error(OSError(errno.EACCES, "refused")).status == 500
