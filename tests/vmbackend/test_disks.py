@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +96,18 @@ def test_reset_disk_replaces_the_old_disk_only_when_the_new_one_is_complete(tmp_
     disks.reset_disk(disk, 64)
     assert _filesystem_mb(disk) == 64
     assert [path.name for path in tmp_path.iterdir()] == ["data.raw"]
+
+
+def test_a_small_file_that_does_not_fit_leaves_the_former_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "status.json"
+    disks.write_atomically(path, b"former")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(BackendUnavailable):
+        disks.write_atomically(path, b"later")
+    assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"status.json": b"former"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vmbackend.errors import BackendUnavailable, CapacityExceeded
@@ -166,7 +166,10 @@ def direct_io_works(directory: Path) -> bool:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a small file atomically by one that only its owner can read. Raises BackendUnavailable."""
+    """Replace a small file atomically by one that only its owner can read.
+
+    Raises BackendUnavailable; the former file is there as it was, and nothing else.
+    """
     aside = path.with_name(path.name + ".new")
     try:
         descriptor = os.open(aside, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
@@ -174,4 +177,6 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
         aside.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)  # of a full disk: the beginning of it
         raise BackendUnavailable("The host could not write the machine's configuration.") from error
