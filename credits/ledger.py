@@ -19,7 +19,7 @@ from common.errors import Conflict
 from credits import zones
 from credits.amounts import CreditsField
 from credits.errors import quota_exceeded
-from credits.models import Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -98,10 +98,9 @@ def _apply_default(balance: Balance) -> None:
     ).first()
     if default is None:
         return
-    fields = ("quota_limit", "overdraft", "on_overdraft_action", "notification_thresholds")
-    for name in fields:
+    for name in QUOTA_FIELDS:
         setattr(balance, name, getattr(default, name))
-    balance.save(update_fields=fields)
+    balance.save(update_fields=QUOTA_FIELDS)
 
 
 def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose, **changes: Any) -> Entry:

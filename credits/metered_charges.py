@@ -13,12 +13,11 @@ from django.db import connection
 
 from credits import zones
 from credits.amounts import stored_amount
-from credits.models import Balance, Entry, EntryKind, QuotaDefault, Service, Spending
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service, Spending
 
 _ROWS = 200  # of one INSERT
 DESCRIPTION = "Metered usage."
-_QUOTA = ("quota_limit", "overdraft", "on_overdraft_action", "notification_thresholds")
-_CHANGED = ("used", *_QUOTA, "last_threshold_fired", "depleted_fired")
+_CHANGED = ("used", *QUOTA_FIELDS, "last_threshold_fired", "depleted_fired")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def _apply_defaults(balances: Sequence[Balance], service: Service) -> None:
     templates = {default.account_id: default for default in defaults}
     for balance in balances:
         if (template := templates.get(balance.account_id)) is not None:
-            for name in _QUOTA:
+            for name in QUOTA_FIELDS:
                 setattr(balance, name, getattr(template, name))
 
 

@@ -163,6 +163,10 @@ class Hold(models.Model):
         return f"{self.amount} for {self.key}"
 
 
+# What a quota and its default have in common.
+QUOTA_FIELDS = ("quota_limit", "overdraft", "on_overdraft_action", "notification_thresholds")
+
+
 class QuotaDefault(models.Model):
     """The quota that each namespace of an account gets for a service when it first spends there, if `auto_apply`."""
 

@@ -11,11 +11,10 @@ from typing import Self
 from django.utils import timezone
 
 from common.errors import Conflict
+from credits.amounts import PLACES
 from credits.models import Rate, Unit
 
 MINUTES = Decimal(60)
-# Every amount is rounded to this before it is summed.
-PLACES = Decimal("0.00000001")
 
 
 @dataclass(frozen=True, slots=True)

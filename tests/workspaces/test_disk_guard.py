@@ -289,7 +289,7 @@ def test_a_machine_that_something_else_resumes_is_paused_again_and_then_ended(
     assert states == [MachineState.PAUSED, MachineState.PAUSED, MachineState.OFF]
 
 
-def test_a_machine_that_grew_before_there_was_room_again_may_grow_anew(
+def test_a_machine_that_grew_before_there_was_room_again_may_grow_again(
     vmhost: FakeHost, guard: DiskGuard, free: dict[Path, int], waiting: str
 ) -> None:
     for megabytes in (RESERVE, 0, 0):
