@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, Value
 from django.utils import timezone
 
-from common.errors import Conflict
+from common.errors import Conflict, QuotaExceeded
 from credits import zones
 from credits.amounts import CreditsField
 from credits.errors import quota_exceeded
@@ -186,8 +186,9 @@ def credits_hold(
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
         return _hold_once(namespace, service, wanted)
-    except IntegrityError:
-        # Another request with the key was first; nothing of this one is left.
+    except (IntegrityError, QuotaExceeded):
+        # Another request with the key may have been first, with the room that this one missed; nothing of this one is
+        # left.
         return _hold_once(namespace, service, wanted)
 
 
