@@ -117,12 +117,18 @@ def charge_and_fail(namespace: Namespace) -> None:
     raise ZeroDivisionError
 
 
-def test_a_namespace_that_is_gone_has_no_events(api: Caller, default: Namespace) -> None:
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_namespace_that_is_deleted_has_no_events(api: Caller, default: Namespace, marked: bool) -> None:
+    """Its slug may be another namespace's already; what was metered before is charged all the same."""
     subscribe(api.account)
     gone = Namespace.objects.create(account=api.account, name="Gone", slug="gone")
     set_quota(gone, "1")
     copy = Namespace.objects.get(pk=gone.pk)
-    gone.delete()
+    if marked:
+        Namespace.objects.filter(pk=gone.pk).update(deleted_at=timezone.now())
+    else:
+        gone.delete()
     with transaction.atomic():
         charge_metered((copy, "5"), (default, "1"))
     assert published(api.account) == []
+    assert Entry.objects.count() == 2
