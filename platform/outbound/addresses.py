@@ -53,17 +53,19 @@ class AddressRefused(Exception):
     """
 
 
-def is_public(address: str, refused: Iterable[Network] = ()) -> bool:
-    """Whether a numeric address is a unicast address of the internet, outside of the networks `refused`.
+def is_public(address: str) -> bool:
+    """Whether a numeric address is a unicast address of the internet. False for text that is no address.
 
-    Not public: text that is no address; private, loopback, link-local, shared, multicast, reserved and documentation
-    addresses; and IPv6 addresses that carry an IPv4 address that is not public or is in `refused`, in any of the forms
-    that a host may translate.
+    Not public: private, loopback, link-local, shared, multicast, reserved and documentation addresses, and IPv6
+    addresses that carry an IPv4 address that is not public, in any of the forms that a host may translate.
     """
     forms = _forms(address)
-    if any(form in network for form in forms for network in refused):
-        return False
     return bool(forms) and all(_is_unicast(form) for form in forms)
+
+
+def is_within(address: str, networks: Iterable[Network]) -> bool:
+    """Whether a numeric address, or an IPv4 address that it carries, is in one of the networks."""
+    return any(form in network for form in _forms(address) for network in networks)
 
 
 def _forms(address: str) -> list[IPv4Address | IPv6Address]:
@@ -128,10 +130,10 @@ def addresses_of(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
-def public_addresses(host: str, port: int) -> list[str]:
-    """The addresses to connect to, all of them public and none of this host. Raises AddressRefused."""
+def public_addresses(host: str, port: int, refused: Iterable[Network] = ()) -> list[str]:
+    """The addresses to connect to, all of them as `require_public` wants them. Raises AddressRefused."""
     found = addresses_of(host, port)
-    require_public(host, found)
+    require_public(host, found, refused)
     return found
 
 
@@ -142,5 +144,6 @@ def require_public(host: str, found: Iterable[str], refused: Iterable[Network] =
     """
     networks = tuple(refused)
     for address in found:
-        if not is_public(address, networks) or any(is_own(str(form)) for form in _forms(address)):
+        public = is_public(address) and not is_within(address, networks)
+        if not public or any(is_own(str(form)) for form in _forms(address)):
             raise AddressRefused(f"{host} leads to {address}, which is not a public address")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outbound import addresses
-from outbound.addresses import AddressRefused, is_own, is_public, public_addresses
+from outbound.addresses import AddressRefused, is_own, is_public, is_within, public_addresses
 
 PUBLIC = [
     "8.8.8.8",
@@ -72,11 +72,11 @@ def test_a_host_that_cannot_ask_for_its_addresses_refuses_all(monkeypatch: pytes
     assert is_own("8.8.8.8")
 
 
-def test_addresses_of_refused_networks_are_not_public() -> None:
+def test_addresses_of_networks_are_found_in_every_form() -> None:
     networks = [ip_network("8.8.8.0/24"), ip_network("2606:4700::/32")]
     refused = ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111")
-    assert [address for address in refused if is_public(address, networks)] == []
-    assert is_public("1.1.1.1", networks)
+    assert [address for address in refused if not is_within(address, networks)] == []
+    assert not is_within("1.1.1.1", networks)
 
 
 def _answers(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
