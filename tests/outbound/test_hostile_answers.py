@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outbound.http import MAX_BODY, Answer, OutboundError, Targets, post
-from tests.outbound.outside import Behaviour, Outside, Receiver, answering, read_request
+from tests.outbound.outside import OK, Authority, Behaviour, Outside, Receiver, answering, read_request
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -77,6 +77,52 @@ def test_a_body_without_end_is_cut_off(start: bytes, piece: bytes) -> None:
         answer = request_to(there)
     assert (answer.status, answer.truncated) == (200, True)
     assert len(answer.body) <= MAX_BODY
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b"\x14\x03\x03\x00\x01\x01",  # change of cipher
+        b"\x15\x03\x03\x00\x02\x01\x00",  # a warning
+        b"\x16\x03\x03\x00\x00",  # a part of the handshake without content
+        b"\x16\x03\x03\x00\x04\x00\x00\x00\x00",  # a request to begin again
+        b"\x16\x03\x03\x40\x00\x02\xff\xff\xff" + bytes(16380),  # a hello of 16 MiB
+        b"\x17\x03\x03\x00\x00",
+        b"\x00",
+        OK,
+    ],
+    ids=lambda piece: piece[:9].hex(),
+)
+def test_a_handshake_without_end_is_given_up(outside: Outside, piece: bytes) -> None:
+    def behave(client: socket.socket) -> None:
+        client.recv(65536)
+        for block in repeat(piece * (65536 // len(piece) + 1)):
+            client.sendall(block)
+
+    with Receiver(behave) as there:
+        outside.internet["8.8.8.8"] = there.port
+        with pytest.raises(OutboundError) as caught:
+            post("https://8.8.8.8/", body=b"", headers={}, deadline_seconds=10, policy=Targets())
+    assert caught.value.kind in {"tls", "too_large"}
+
+
+@pytest.mark.parametrize(("kind", "start"), [("head", b""), ("body", HEAD + b"\r\n")])
+def test_records_of_one_byte_without_end_are_given_up(
+    outside: Outside, authority: Authority, kind: str, start: bytes
+) -> None:
+    def behave(client: socket.socket) -> None:
+        client.sendall(start)
+        for byte in repeat(b"x"):
+            client.sendall(byte)
+
+    with Receiver(behave, tls=authority.server("8.8.8.8")) as there:
+        outside.internet["8.8.8.8"] = there.port
+        if kind == "body":
+            assert post("https://8.8.8.8/", body=b"", headers={}, deadline_seconds=10, policy=Targets()).truncated
+        else:
+            with pytest.raises(OutboundError) as caught:
+                post("https://8.8.8.8/", body=b"", headers={}, deadline_seconds=10, policy=Targets())
+            assert caught.value.kind in {"too_large", "protocol"}
 
 
 @pytest.mark.parametrize(
