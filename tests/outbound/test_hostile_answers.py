@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from outbound import connection
 from outbound.http import MAX_BODY, Answer, OutboundError, Targets, post
 from tests.outbound.outside import OK, Authority, Behaviour, Outside, Receiver, answering, read_request
 
@@ -201,6 +205,67 @@ def test_names_and_sentences_in_the_log_are_one_line(outside: Outside, caplog: p
             post(url, body=b"", headers={}, policy=Targets())
     assert [record.getMessage().count("\n") for record in caplog.records] == [0]
     assert "secret" not in caplog.text
+
+
+PARTS = st.sampled_from(
+    [
+        *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.0 204 No\r\n", b"HTTP/1.1 ", b"304", b" "),
+        *(
+            b"Content-Length: 5\r\n",
+            b"Content-Length: 0\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Connection: upgrade\r\n",
+        ),
+        *(
+            b"\r\n",
+            b"\n",
+            b"\r",
+            b"5\r\nhello\r\n",
+            b"0\r\n\r\n",
+            b"ffffffffffffffffffff\r\n",
+            b"X-A:",
+            b"\x80\xff",
+            b"\0",
+        ),
+    ]
+)
+
+
+@given(st.lists(st.one_of(PARTS, st.binary(max_size=20)), max_size=12).map(b"".join))
+def test_any_bytes_are_an_answer_or_an_error(raw: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs, pytest.MonkeyPatch.context() as patch:
+        theirs.sendall(raw)
+        theirs.shutdown(socket.SHUT_WR)
+        patch.setattr(connection, "open_socket", lambda *_: ours)
+        try:
+            answer = post("http://127.0.0.1:1/", body=b"{}", headers={}, policy=Targets.of(["127.0.0.1:1"]))
+        except OutboundError as error:
+            assert error.kind == "protocol"  # noqa: PT017 - an answer is as good
+        else:
+            assert 200 <= answer.status <= 599
+    assert ours.fileno() == -1
+
+
+def test_what_a_receiver_did_not_read_does_not_stay_in_the_kernel() -> None:
+    with Receiver(lambda client: threading.Event().wait(3)) as there:
+        url = f"http://127.0.0.1:{there.port}/"
+        with pytest.raises(OutboundError) as caught:
+            post(
+                url,
+                body=bytes(16 << 20),
+                headers={},
+                deadline_seconds=0.5,
+                policy=Targets.of([f"127.0.0.1:{there.port}"]),
+            )
+        assert caught.value.kind == "timeout"
+        assert connections_to(there.port) == []
+
+
+def connections_to(port: int) -> list[str]:
+    """The kernel's sockets, also those that no process has any more."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [row[3] for row in rows if int(row[2].rpartition(":")[2], 16) == port]
 
 
 def hostile_answers() -> Iterator[Behaviour]:
