@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from common.fields import StrictBoolean, StrictChar, StrictDecimal, StrictFloat
+from common.fields import BoundedList, StrictBoolean, StrictChar, StrictDecimal, StrictFloat
 from common.openapi import Success
 from common.serializers import Amount, ResponseSerializer, Timestamp
 from credits.defaults import THRESHOLDS
@@ -36,7 +36,7 @@ class QuotaFields(s.Serializer):
     quotaLimit = AmountField()
     overdraft = AmountField(default=Decimal(0))
     onOverdraftAction = s.ChoiceField(choices=OverdraftAction.choices, default=OverdraftAction.BLOCK)
-    notificationThresholds = s.ListField(
+    notificationThresholds = BoundedList(
         child=StrictFloat(min_value=1, max_value=1000),
         allow_null=True,
         default=None,

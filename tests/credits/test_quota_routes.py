@@ -88,6 +88,12 @@ def test_bad_quotas_are_refused_by_the_name_of_the_field(api: Caller, fields: di
     assert not Balance.objects.exists()
 
 
+def test_of_too_many_thresholds_none_is_looked_at(api: Caller) -> None:
+    answer = api.post("/credits/namespace-quota", {**NAMED, "quotaLimit": 1, "notificationThresholds": [0] * 100_000})
+    assert_error(answer, 400, "validation_error")
+    assert set(answer.json()["details"]) == {"notificationThresholds"}
+
+
 @pytest.mark.parametrize("path", ["/credits/namespace-quota", "/credits/reset-quota"])
 def test_an_unknown_namespace_is_404(api: Caller, stranger: Caller, path: str) -> None:
     Namespace.objects.create(account=stranger.account, name="Theirs", slug="theirs")
