@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Self
 
@@ -15,6 +15,9 @@ from credits.amounts import PLACES
 from credits.models import Rate, Unit
 
 MINUTES = Decimal(60)
+# A pass that charges what was metered reads the rates once, and clocks of hosts differ: a rate is known to all of them
+# before it is valid, so that no charge has another price than its time has later.
+NOTICE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,23 @@ class Rates:
 
 
 def is_future(rate: Rate) -> bool:
-    """Whether a rate is not valid yet, and so may still be changed."""
-    return rate.effective_from > timezone.now()
+    """Whether a rate is not valid within a minute, and so may still be changed."""
+    return rate.effective_from > timezone.now() + NOTICE
 
 
 def rate_save(rate: Rate) -> Rate:
-    """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already."""
+    """Add a rate, or change one that is not valid yet; valid in a minute at the earliest.
+
+    Raises Conflict for a rate that is valid already, or nearly.
+    """
     _require_changeable(rate)
+    rate.effective_from = max(rate.effective_from, timezone.now() + NOTICE)
     rate.save()
     return rate
 
 
 def rate_delete(rate: Rate) -> None:
-    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already."""
+    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already, or nearly."""
     _require_changeable(rate)
     rate.delete()
 
@@ -77,4 +84,4 @@ def rate_delete(rate: Rate) -> None:
 def _require_changeable(rate: Rate) -> None:
     stored = Rate.objects.filter(pk=rate.pk).first()
     if stored is not None and not is_future(stored):
-        raise Conflict("A rate that is valid already cannot be changed; add a new one.")
+        raise Conflict("A rate that is valid already, or within a minute, cannot be changed; add a new one.")
