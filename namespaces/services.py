@@ -224,8 +224,11 @@ def deletions_continue() -> int:
 
 
 def quota_lock(namespace_id: str) -> Namespace | None:
-    """Lock the row for `quota_suspension_set`, to the end of the transaction. None: it is deleted."""
-    return Namespace.objects.select_for_update().filter(pk=namespace_id).first()
+    """Lock the row for `quota_suspension_set`, to the end of the transaction. None: it is deleted.
+
+    A create that has the account's lock may refer to the row all the same.
+    """
+    return Namespace.objects.select_for_update(no_key=True).filter(pk=namespace_id).first()
 
 
 def quota_suspension_set(stored: Namespace, *, suspended: bool, stops: bool) -> None:
