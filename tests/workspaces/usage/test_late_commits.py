@@ -60,14 +60,3 @@ def test_what_comes_late_is_in_the_series_all_the_same(host: MeasuredHost, monke
     for tick, parts in late:
         write_deltas(parts, tick)
     assert sum(point.cpu_time_ns for point in points(row)) == before + 20 * CPU
-
-
-def test_a_clock_that_is_set_back_delays_no_count(host: MeasuredHost) -> None:
-    row = host.machine()
-    host.seconds(65, row, cpu_time_ns=CPU)
-    host.wall -= 3600
-    host.pass_by(0.25)
-    host.begin()
-    host.seconds(65, row, cpu_time_ns=CPU)
-    host.flush()
-    assert cpu_total(row) == metered_cpu(row) == 130 * CPU
