@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
@@ -59,6 +61,12 @@ def scope_binding(account: Account, slug: str) -> ScopeBinding:
     """The binding of a namespace-scope credential. Raises NotFound."""
     found = by_slug(account, slug)
     return ScopeBinding(namespace_id=found.id, namespace_slug=found.slug)
+
+
+def not_suspended_by_quota(namespace_ids: Collection[str]) -> list[str]:
+    """Those that no quota suspends now; without those that are deleted. One query."""
+    found = Namespace.objects.filter(pk__in=namespace_ids, suspended_by_quota=False)
+    return list(found.values_list("pk", flat=True))
 
 
 def for_create(actor: Actor, slug: str | None) -> Namespace:

@@ -19,7 +19,7 @@ from tests.workspaces.usage.test_charging import HOUR_NS, metered, records
 from workspaces.charging import services as charging
 from workspaces.models import ChargePosition
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def check() -> list[str]:
