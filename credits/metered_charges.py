@@ -97,7 +97,7 @@ def _write_entries(charges: Iterable[MeteredCharge], balances: Mapping[str, Bala
 
 def _announce(balances: Collection[Balance], blocked_before: Sequence[Balance]) -> None:
     announced = {balance.pk: _announcement(balance) for balance in balances}
-    zones.announce_charges(balances, blocked_before)
+    zones.announce_charges(list(balances), blocked_before=blocked_before)
     changed = [balance for balance in balances if announced[balance.pk] != _announcement(balance)]
     if changed:
         Balance.objects.bulk_update(changed, _ANNOUNCED)

@@ -1,4 +1,4 @@
-"""The only writers of namespaces and their activity.
+"""The only writers of namespaces and their activity, beside `namespaces.quota_suspension`.
 
 Each function is one transaction under the account's lock, so that creations of workspaces and changes of their
 namespace exclude each other.
@@ -6,7 +6,7 @@ namespace exclude each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -20,11 +20,13 @@ from accounts.services import account_lock
 from common.errors import Conflict, InvalidState, NotFound, ValidationError
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from namespaces import hooks
-from namespaces.audit import activity_entry, record_activity
+from namespaces.audit import record_activity
 from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
-from namespaces.models import Namespace, NamespaceActivity, Status, Type
+from namespaces.models import Namespace, Status, Type
 from namespaces.slugs import chosen_slug
+from namespaces.status_events import Reason, StatusChange, status_changes_publish
+from webhooks.subscriptions import namespace_subscriptions_delete
 
 DEFAULT_SLUG = "default"
 MAX_NAMESPACES = 100
@@ -173,6 +175,7 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
         stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
         changes = {"status": {"from": before[0], "to": stored.status}}
         record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
+        status_changes_publish([StatusChange(stored, before[0], Reason.MANUAL)])
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
@@ -186,7 +189,8 @@ def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: Reque
 def namespace_delete(
     *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> int:
-    """Delete a namespace. Returns how many workspaces are moved to the default one, or will be deleted.
+    """Delete a namespace, with its webhooks. Returns how many workspaces are moved to the default one, or will be
+    deleted.
 
     With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
     row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
@@ -205,6 +209,7 @@ def namespace_delete(
         count = sum(hooks.workspaces_move(stored, default, actor))
         text = f"Its {count} workspaces were moved to {default.slug}."
     record_activity(stored, "deleted", text, actor=actor, origin=origin)
+    namespace_subscriptions_delete(stored.pk)
     if not delete_workspaces or not count:
         stored.delete()
     return count
@@ -223,60 +228,6 @@ def deletions_continue() -> int:
     return left
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaSuspension:
-    """Whether quotas suspend a namespace, whose row is locked. With `stops` the sweep stops what runs."""
-
-    namespace: Namespace
-    suspended: bool
-    stops: bool
-
-    @property
-    def is_change(self) -> bool:
-        stored = self.namespace
-        return (stored.suspended_by_quota, stored.quota_stops_workspaces) != (self.suspended, self.stops)
-
-
-def quota_locks(namespace_ids: Iterable[str]) -> list[Namespace]:
-    """Lock the rows in the order of their ids for `quota_suspensions_set`, to the end of the transaction. Without those
-    that are deleted.
-    """
-    return list(Namespace.objects.select_for_update().filter(pk__in=list(namespace_ids)).order_by("pk"))
-
-
-def quota_suspensions_set(wanted: Iterable[QuotaSuspension]) -> None:
-    """Suspend by quotas, or lift that, in the transaction of the charges or of a quota's change. Idempotent.
-
-    A fixed number of statements; none where nothing changes.
-    """
-    changes = [each for each in wanted if each.is_change]
-    if not changes:
-        return
-    before = {each.namespace.pk: each.namespace.status for each in changes}
-    for each in changes:
-        _apply_quota(each)
-    columns = ["status", "suspended_by_quota", "quota_stops_workspaces", "updated_at"]
-    Namespace.objects.bulk_update([each.namespace for each in changes], columns)
-    NamespaceActivity.objects.bulk_create([_quota_entry(each, before[each.namespace.pk]) for each in changes])
-
-
-def _quota_entry(change: QuotaSuspension, before: str) -> NamespaceActivity:
-    action = "suspended" if change.suspended else "restored"
-    shown = {"status": {"from": before, "to": change.namespace.status}}
-    return activity_entry(change.namespace, action, "By a quota.", actor="quota", changes=shown)
-
-
-def _apply_quota(wanted: QuotaSuspension) -> None:
-    """On the instance."""
-    stored = wanted.namespace
-    stored.suspended_by_quota, stored.quota_stops_workspaces = wanted.suspended, wanted.stops
-    if wanted.suspended or stored.suspended_by_hand:
-        stored.status = Status.SUSPENDED
-    elif stored.status == Status.SUSPENDED:
-        stored.status = Status.ACTIVE
-    stored.updated_at = timezone.now()
-
-
 def namespace_used(namespace: Namespace) -> None:
     """Write `last_active_at`, at most once a minute; in the transaction that creates or starts something in it."""
     now = timezone.now()
@@ -293,7 +244,7 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
     without a successor.
     """
     account = account_lock(namespace.account)
-    _apply_suspension(namespace)
+    before = _apply_suspension(namespace)
     others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
@@ -301,10 +252,12 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
     record_activity(namespace, "saved", actor=actor)
+    status_changes_publish([StatusChange(namespace, before, Reason.MANUAL)])
     return namespace
 
 
-def _apply_suspension(namespace: Namespace) -> None:
+def _apply_suspension(namespace: Namespace) -> str:
+    """Returns the status before."""
     former = Namespace.objects.filter(pk=namespace.pk).first()
     was_suspended = former is not None and former.status == Status.SUSPENDED
     if namespace.status == Status.SUSPENDED and not was_suspended and not namespace.suspended_by_quota:
@@ -315,6 +268,7 @@ def _apply_suspension(namespace: Namespace) -> None:
         namespace.status = Status.SUSPENDED
     elif namespace.status == Status.SUSPENDED:
         namespace.status = Status.ACTIVE
+    return former.status if former else Status.ACTIVE
 
 
 def _live(account: Account) -> Any:
