@@ -5,8 +5,8 @@ each, by a fixed number of statements.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
+from typing import NamedTuple
 
 from django.db import connection
 from django.db.models import Exists, OuterRef
@@ -21,8 +21,7 @@ DESCRIPTION = "Metered usage."
 _ANNOUNCED = ("last_threshold_fired", "depleted_fired")
 
 
-@dataclass(frozen=True, slots=True)
-class MeteredCharge:
+class MeteredCharge(NamedTuple):
     """What one workspace used of a namespace's balance, in 1e-8 credits."""
 
     account_id: str

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
-from common.bulk_rows import rows_add, rows_insert
+from common.bulk_rows import Row, rows_add, rows_insert
 from common.times import EPOCH
 from workspaces.charging.cycles import SET_BACK
-from workspaces.charging.records import MICRO, SUMS, RecordSums
+from workspaces.charging.records import MICRO, SUMS, RecordSums, Sums
 from workspaces.models import (
     ChargePosition,
     CycleUsage,
@@ -34,9 +36,13 @@ def counted_from(position: ChargePosition, now: datetime) -> int:
 def sums_write(sums: RecordSums, cycle: int) -> None:
     """Add a batch to the sums of its hours and minutes, and of the cycle. One statement for each table."""
     rows_insert(LateRecord, ("record_id", "namespace_id", "counted_at"), sums.late)
-    rows_add(WorkspaceHour, ("metered_id", "start"), SUMS, [(*key, *sums.hours[key]) for key in sorted(sums.hours)])
-    minutes = [(*key, *sums.minutes[key]) for key in sorted(sums.minutes)]
-    rows_add(NamespaceMinute, ("namespace_id", "start"), SUMS, minutes)
-    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, [(*key, *each) for key, each in sums.namespace_hours()])
-    used = [(cycle, metered, *each) for metered, each in sums.workspaces()]
-    rows_add(CycleUsage, ("cycle_id", "metered_id"), SUMS, used)
+    used = {(cycle, metered): each for metered, each in sums.workspaces().items()}
+    rows_add(WorkspaceHour, ("metered_id", "start"), SUMS, _rows(sums.hours))
+    rows_add(NamespaceMinute, ("namespace_id", "start"), SUMS, _rows(sums.minutes))
+    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, _rows(sums.namespace_hours()))
+    rows_add(CycleUsage, ("cycle_id", "metered_id"), SUMS, _rows(used))
+
+
+def _rows(sums: Mapping[Any, Sums]) -> list[Row]:
+    """In the order of their keys, in which they are locked."""
+    return [(*key, *sums[key]) for key in sorted(sums)]

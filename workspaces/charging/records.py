@@ -33,18 +33,18 @@ class RecordSums:
     minutes: dict[tuple[str, int], Sums] = field(default_factory=dict)
     late: list[Row] = field(default_factory=list)  # record, namespace, counted at
 
-    def workspaces(self) -> list[tuple[int, Sums]]:
-        """By the number in Metered, in order."""
-        return sorted(_folded((metered, sums) for (metered, _), sums in self.hours.items()).items())
+    def workspaces(self) -> dict[int, Sums]:
+        """By the number in Metered."""
+        return _folded((metered, sums) for (metered, _), sums in self.hours.items())
 
-    def namespace_hours(self) -> list[tuple[tuple[str, int], Sums]]:
-        hours = (((namespace, start // HOUR * HOUR), sums) for (namespace, start), sums in self.minutes.items())
-        return sorted(_folded(hours).items())
+    def namespace_hours(self) -> dict[tuple[str, int], Sums]:
+        """By namespace and the hour's start."""
+        return _folded(((key, start // HOUR * HOUR), sums) for (key, start), sums in self.minutes.items())
 
     def charges(self) -> list[MeteredCharge]:
-        """The credits of each workspace in each namespace, without those that cost nothing."""
-        costs = [(*self.owners[metered], sums[-1]) for metered, sums in self.workspaces() if sums[-1]]
-        return [MeteredCharge(*each) for each in sorted(costs)]
+        """The credits of each workspace in each namespace, in order, without those that cost nothing."""
+        found = self.workspaces().items()
+        return sorted(MeteredCharge(*self.owners[metered], sums[-1]) for metered, sums in found if sums[-1])
 
 
 def _folded(parts: Iterable[tuple[Any, Sums]]) -> dict[Any, Sums]:
@@ -52,9 +52,10 @@ def _folded(parts: Iterable[tuple[Any, Sums]]) -> dict[Any, Sums]:
     for key, sums in parts:
         each = found.get(key)
         if each is None:
-            found[key] = list(sums)
+            found[key] = sums
         else:
-            add_sums(each, sums)
+            # A new list: the first one belongs to the caller.
+            found[key] = [one + more for one, more in zip(each, sums, strict=True)]
     return found
 
 

@@ -15,6 +15,7 @@ from django.db.models import Max, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
+from common.bulk_rows import rows_read
 from credits.metered_charges import charges_write
 from credits.models import Service
 from credits.prices import PriceTable
@@ -79,7 +80,7 @@ def _charge_batch(end: int) -> int:
     position = position_lock()
     now, begun = timezone.now(), time.monotonic()
     records = MeterRecord.objects.filter(id__gt=position.record_id, id__lte=end).order_by("id")
-    rows = list(records.values_list(*COLUMNS)[:BATCH])
+    rows = rows_read(records.values_list(*COLUMNS)[:BATCH])
     if not rows:
         return 0
     position.record_id = rows[-1][0]
