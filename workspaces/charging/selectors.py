@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import chain
 
 from django.db.models import QuerySet
 
-from credits.amounts import amount_of_stored, stored_amount
+from common.bulk_rows import rows_read
+from credits.amounts import amount_of_stored
 from credits.prices import PriceTable
 from credits.services import Units
 from workspaces.charging.position import position_read
@@ -90,23 +90,23 @@ def split_range(begin: int, end: int, size: int = HOUR) -> tuple[Span, list[Span
 def _stored(rows: QuerySet[NamespaceHour] | QuerySet[NamespaceMinute], span: Span) -> Iterator[tuple[int, Sums]]:
     if span[0] == span[1]:
         return
-    found = rows.filter(start__gte=span[0], start__lt=span[1]).order_by("start")
-    for start, *amounts, credits in found.values_list("start", *SUMS):
-        yield start, [*amounts, stored_amount(credits)]
+    found = rows.filter(start__gte=span[0], start__lt=span[1])
+    for start, *sums in rows_read(found.values_list("start", *SUMS)):
+        yield start, sums
 
 
 def _records(namespace_id: str, spans: Iterable[Span]) -> Iterator[tuple[int, Sums]]:
     """Charged records of a namespace that count inside of one of the spans; two queries for each."""
     position, prices = position_read(), PriceTable.load()
-    charged = MeterRecord.objects.filter(id__gt=position.first_record_id, id__lte=position.record_id)
     owners = Metered.objects.filter(namespace_id=namespace_id).values("pk")
     for begin, end in spans:
-        # One span at a time: a condition with OR would make the database read all records of the namespace.
-        in_time = charged.filter(metered__in=owners, tick__gte=begin, tick__lt=end, laterecord=None)
+        # One span at a time and without an order or a condition on the id: with those the database would read all
+        # records of the namespace, or all there are.
+        ticks = MeterRecord.objects.filter(metered__in=owners, tick__gte=begin, tick__lt=end, laterecord=None)
         late = LateRecord.objects.filter(namespace_id=namespace_id, counted_at__gte=begin, counted_at__lt=end)
-        for tick, *amounts in chain(
-            in_time.values_list("tick", *_AMOUNTS),
-            late.values_list("record__tick", *(f"record__{name}" for name in _AMOUNTS)),
-        ):
+        in_time = rows_read(ticks.order_by().values_list("id", "tick", *_AMOUNTS))
+        charged = [row for row in in_time if position.first_record_id < row[0] <= position.record_id]
+        charged += rows_read(late.values_list("record_id", "record__tick", *(f"record__{name}" for name in _AMOUNTS)))
+        for _, tick, *amounts in charged:
             # All of a span lie in one bucket.
             yield begin // MICRO, [1, *amounts, prices.stored_price(tick, *amounts)]
