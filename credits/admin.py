@@ -25,6 +25,9 @@ class RateAdmin(ServiceModelAdmin):
     list_filter = ("unit",)
     actions = None  # the bulk deletion does not check permissions for each row
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {"effective_from": timezone.now() + timedelta(hours=1)}
+
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return (obj is None or services.is_future(obj)) and super().has_change_permission(request, obj)
 

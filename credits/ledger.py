@@ -17,9 +17,10 @@ from django.utils import timezone
 
 from common.errors import Conflict, QuotaExceeded
 from credits import zones
-from credits.amounts import CreditsField
+from credits.amounts import CreditsField, stored_amount
 from credits.errors import quota_exceeded
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service
+from credits.statements import balance_give_back, balance_settle, hold_remove, room_take, spending_add
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -108,6 +109,17 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
     balance.used += amount
     for name, value in changes.items():
         setattr(balance, name, value)
+    entry = _insert_entry(balance, kind, amount, purpose)
+    if kind == EntryKind.CHARGE:
+        zones.announce_charges([balance])
+    else:
+        zones.apply_blocks([balance])
+    balance.save()
+    return entry
+
+
+def _insert_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
+    """After `used` was changed; with the day's spending."""
     entry = Entry.objects.create(
         balance=balance,
         kind=kind,
@@ -119,22 +131,13 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
     )
     if kind != EntryKind.RESET:
         _add_spending(entry)
-    if kind == EntryKind.CHARGE:
-        zones.announce_charges([balance])
-    else:
-        zones.apply_blocks([balance])
-    balance.save()
     return entry
 
 
 def _add_spending(entry: Entry) -> None:
-    """The balance's row is locked, so that of two first charges of a day none makes a second row."""
     day = entry.created_at.astimezone(UTC).date()
     requests = 1 if entry.kind == EntryKind.CHARGE else 0
-    rows = Spending.objects.filter(balance=entry.balance_id, day=day)
-    credits = F("credits") + Value(entry.amount, CreditsField())
-    if not rows.update(credits=credits, requests=F("requests") + requests):
-        Spending.objects.create(balance_id=entry.balance_id, day=day, credits=entry.amount, requests=requests)
+    spending_add([(entry.balance_id, day, stored_amount(entry.amount), requests)])
 
 
 @transaction.atomic
@@ -185,11 +188,22 @@ def credits_hold(
     """
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
-        return _hold_once(namespace, service, wanted)
+        return _hold_at_once(namespace, service, wanted) or _hold_once(namespace, service, wanted)
     except (IntegrityError, QuotaExceeded):
         # Another request with the key may have been first, with the room that this one missed; nothing of this one is
         # left.
         return _hold_once(namespace, service, wanted)
+
+
+@transaction.atomic
+def _hold_at_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold | None:
+    """Of a new key, where there is room: two statements. None: nothing is held, for any other reason."""
+    balance_id = room_take(namespace.pk, service, wanted.amount, wanted.key, hold_entry_key(wanted.key))
+    if balance_id is None:
+        return None
+    wanted.balance_id = balance_id
+    wanted.save(force_insert=True)
+    return wanted
 
 
 @transaction.atomic
@@ -226,35 +240,27 @@ def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> E
 
     None where it was voided or has expired: nothing is charged then.
     """
-    hold = _remove_hold(key)
-    entry_key = hold_entry_key(key)
-    if hold is None:
+    removed, entry_key = hold_remove(key), hold_entry_key(key)
+    if removed is None:
         return Entry.objects.filter(key=entry_key).first()
-    balance = hold.balance
+    balance_id, held = removed
+    balance = balance_settle(balance_id, amount, held)
     charged = Purpose(entry_key, purpose.workspace_id, purpose.description)
-    return _write_entry(balance, EntryKind.CHARGE, amount, charged, held=balance.held - hold.amount)
+    entry = _insert_entry(balance, EntryKind.CHARGE, amount, charged)
+    announced = (balance.last_threshold_fired, balance.depleted_fired)
+    zones.announce_charges([balance])
+    if announced != (balance.last_threshold_fired, balance.depleted_fired):
+        balance.save(update_fields=["last_threshold_fired", "depleted_fired"])
+    return entry
 
 
 @transaction.atomic
 def hold_void(*, key: str) -> bool:
     """Give a hold back; False where there is none any more."""
-    hold = _remove_hold(key)
-    if hold is None:
-        return False
-    Balance.objects.filter(pk=hold.balance_id).update(held=F("held") - Value(hold.amount, CreditsField()))
-    return True
-
-
-def _remove_hold(key: str) -> Hold | None:
-    """Lock its balance, then take the hold, which only one of several callers gets."""
-    found = Hold.objects.filter(key=key).first()
-    if found is None:
-        return None
-    balance = Balance.objects.select_for_update().get(pk=found.balance_id)
-    if not Hold.objects.filter(pk=found.pk).delete()[0]:
-        return None
-    found.balance = balance
-    return found
+    removed = hold_remove(key)
+    if removed is not None:
+        balance_give_back(*removed)
+    return removed is not None
 
 
 def holds_expire() -> int:

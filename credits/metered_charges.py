@@ -8,15 +8,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import NamedTuple
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 
 from common.bulk_rows import Row, rows_insert, rows_update
 from credits import zones
 from credits.amounts import amount_of_stored, stored_amount
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service, Spending
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service
+from credits.statements import spending_add
 
-_ROWS = 200  # of one INSERT
 DESCRIPTION = "Metered usage."
 _ANNOUNCED = ("last_threshold_fired", "depleted_fired")
 
@@ -108,23 +107,9 @@ def _announcement(balance: Balance) -> tuple[float | None, bool]:
 
 def _add_spending(charges: Sequence[MeteredCharge], balances: Mapping[str, Balance], day: date) -> None:
     """Add to the rows of the day; those that are missing are made."""
-    sums: dict[int, list[int]] = {}
+    sums: dict[int, tuple[int, int]] = {}
     for charge in charges:
-        each = sums.setdefault(balances[charge.namespace_id].pk, [0, 0])
-        each[0] += charge.amount
-        each[1] += 1
-    rows: list[tuple[int | date, ...]] = [(key, day, *each) for key, each in sorted(sums.items())]
-    with connection.cursor() as cursor:
-        for start in range(0, len(rows), _ROWS):
-            some = rows[start : start + _ROWS]
-            cursor.execute(_sql_spending(len(some)), [value for row in some for value in row])
-
-
-def _sql_spending(count: int) -> str:
-    table = Spending._meta.db_table
-    values = ", ".join(["(%s, %s, %s, %s)"] * count)
-    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in ("credits", "requests"))
-    return (
-        f"INSERT INTO {table} (balance_id, day, credits, requests) VALUES {values}"  # noqa: S608
-        f" ON CONFLICT (balance_id, day) DO UPDATE SET {added}"
-    )
+        key = balances[charge.namespace_id].pk
+        credits, requests = sums.get(key, (0, 0))
+        sums[key] = (credits + charge.amount, requests + 1)
+    spending_add([(key, day, *sums[key]) for key in sorted(sums)])

@@ -68,3 +68,8 @@ def test_staff_add_prices_and_change_only_those_to_come(staff: Client) -> None:
     assert staff.post(f"/admin/credits/rate/{future.pk}/change/", sent).status_code == 302
     past.refresh_from_db()
     assert past.credits != 7
+    for begin in (timezone.now() - timedelta(days=1), timezone.now()):
+        sent |= {"credits": "9", "effective_from_0": f"{begin:%Y-%m-%d}", "effective_from_1": f"{begin:%H:%M:%S}"}
+        for path in ("add", f"{future.pk}/change"):
+            assert b"at the earliest" in staff.post(f"/admin/credits/rate/{path}/", sent, follow=True).content
+    assert not Rate.objects.filter(credits=9).exists()
