@@ -29,5 +29,6 @@ def read_snapshot() -> Iterator[None]:
         yield
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("ROLLBACK")
+            if connection.connection.in_transaction:  # an error may have ended it
+                cursor.execute("ROLLBACK")
             cursor.execute("PRAGMA query_only=OFF")

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.utils import timezone
 
 from common.times import from_epoch, iso
@@ -49,9 +49,10 @@ def cycles_close() -> int:
 
 def _cycles_over() -> list[BillingCycle]:
     """Those that have ended, and those that were left before their end, by a clock that was ahead."""
-    current = position_read().cycle_id
-    over = Q(end__lte=int(timezone.now().timestamp())) | ~Q(pk=current or 0)
-    return list(BillingCycle.objects.filter(over, closed_at=None).order_by("pk"))
+    unclosed = list(BillingCycle.objects.filter(closed_at=None).order_by("pk"))
+    # After the cycles: one that is not current now, and was there before, never is again.
+    current, now = position_read().cycle_id, timezone.now().timestamp()
+    return [cycle for cycle in unclosed if cycle.end <= now or cycle.pk != current]
 
 
 @transaction.atomic

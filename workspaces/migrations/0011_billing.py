@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-start'],
-                'indexes': [models.Index(condition=models.Q(('closed_at', None)), fields=['end'], name='cycle_open')],
+                'indexes': [models.Index(condition=models.Q(('closed_at', None)), fields=['id'], name='cycle_unclosed')],
             },
         ),
         migrations.AddField(

@@ -28,7 +28,7 @@ class BillingCycle(models.Model):
     class Meta:
         ordering = ["-start"]
         # What the task that closes cycles looks for; nearly always one row.
-        indexes = [models.Index(fields=["end"], condition=Q(closed_at=None), name="cycle_open")]
+        indexes = [models.Index(fields=["id"], condition=Q(closed_at=None), name="cycle_unclosed")]
 
     def __str__(self) -> str:
         return f"{from_epoch(self.start):%Y-%m-%d %H:%M:%S}"

@@ -220,6 +220,16 @@ def test_a_default_quota_is_set_and_the_hard_block_suspends(api: Caller, default
     assert Balance.objects.get().quota_limit == 2
 
 
+def test_a_batch_that_waited_too_long_is_repeated(default: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of a time that is over may have been read since it began."""
+    record(metered(default), cpu_time_ns=HOUR_NS)
+    with monkeypatch.context() as patched:
+        patched.setattr(charging, "MAX_SECONDS", -1.0)
+        assert charging.charge_metered() == 0
+    assert not Entry.objects.exists()
+    assert charging.charge_metered() == 1
+
+
 def statements() -> int:
     """Of a pass of charging, without transactions, locks of tables and bulk inserts."""
     with CaptureQueriesContext(connection) as captured:
