@@ -19,7 +19,8 @@ from common.errors import Conflict, QuotaExceeded
 from credits import zones
 from credits.amounts import MAX_CREDITS, CreditsField, stored_amount
 from credits.errors import quota_exceeded
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service
+from credits.statements import balance_give_back, balance_settle, hold_remove, room_take, spending_add
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -117,6 +118,17 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
     balance.used += amount
     for name, value in changes.items():
         setattr(balance, name, value)
+    entry = _insert_entry(balance, kind, amount, purpose)
+    if kind == EntryKind.CHARGE:
+        zones.announce_charges([balance])
+    else:
+        zones.apply_blocks([balance])
+    balance.save()
+    return entry
+
+
+def _insert_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
+    """After `used` was changed; with the day's spending."""
     entry = Entry.objects.create(
         balance=balance,
         kind=kind,
@@ -128,11 +140,6 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
     )
     if kind != EntryKind.RESET:
         _add_spending(entry)
-    if kind == EntryKind.CHARGE:
-        zones.announce_charge(balance)
-    else:
-        zones.apply_block(balance)
-    balance.save()
     return entry
 
 
@@ -142,13 +149,9 @@ def _require_column_holds(credits: Decimal) -> None:
 
 
 def _add_spending(entry: Entry) -> None:
-    """The balance's row is locked, so that of two first charges of a day none makes a second row."""
     day = entry.created_at.astimezone(UTC).date()
     requests = 1 if entry.kind == EntryKind.CHARGE else 0
-    rows = Spending.objects.filter(balance=entry.balance_id, day=day)
-    credits = F("credits") + Value(entry.amount, CreditsField())
-    if not rows.update(credits=credits, requests=F("requests") + requests):
-        Spending.objects.create(balance_id=entry.balance_id, day=day, credits=entry.amount, requests=requests)
+    spending_add([(entry.balance_id, day, stored_amount(entry.amount), requests)])
 
 
 @transaction.atomic
@@ -168,7 +171,7 @@ def quota_set(
     balance.quota_limit, balance.overdraft, balance.on_overdraft_action = limit, overdraft, action
     balance.notification_thresholds = sorted(set(thresholds))
     balance.last_threshold_fired, balance.depleted_fired = None, False
-    zones.apply_block(balance)
+    zones.apply_blocks([balance])
     balance.save()
     return balance
 
@@ -201,11 +204,22 @@ def credits_hold(
     _require_amount(amount)
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
-        return _hold_once(namespace, service, wanted)
+        return _hold_at_once(namespace, service, wanted) or _hold_once(namespace, service, wanted)
     except (IntegrityError, QuotaExceeded):
         # Another request with the key may have been first, with the room that this one missed; nothing of this one is
         # left.
         return _hold_once(namespace, service, wanted)
+
+
+@transaction.atomic
+def _hold_at_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold | None:
+    """Of a new key, where there is room: two statements. None: nothing is held, for any other reason."""
+    balance_id = room_take(namespace.pk, service, wanted.amount, wanted.key, hold_entry_key(wanted.key))
+    if balance_id is None:
+        return None
+    wanted.balance_id = balance_id
+    wanted.save(force_insert=True)
+    return wanted
 
 
 @transaction.atomic
@@ -245,44 +259,38 @@ def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> E
     None where it was voided or has expired: nothing is charged then. Raises ValueError for what is no amount.
     """
     _require_amount(amount)
-    hold = _remove_hold(Hold.objects.filter(key=key).first())
-    entry_key = hold_entry_key(key)
-    if hold is None:
+    removed, entry_key = hold_remove(key), hold_entry_key(key)
+    if removed is None:
         return Entry.objects.filter(key=entry_key).first()
-    balance = hold.balance
+    balance_id, held = removed
+    balance = balance_settle(balance_id, amount, held)
+    _require_column_holds(balance.used)
     charged = Purpose(entry_key, purpose.workspace_id, purpose.description)
-    return _write_entry(balance, EntryKind.CHARGE, amount, charged, held=balance.held - hold.amount)
+    entry = _insert_entry(balance, EntryKind.CHARGE, amount, charged)
+    announced = (balance.last_threshold_fired, balance.depleted_fired)
+    zones.announce_charges([balance])
+    if announced != (balance.last_threshold_fired, balance.depleted_fired):
+        balance.save(update_fields=["last_threshold_fired", "depleted_fired"])
+    return entry
 
 
 def hold_void(*, key: str) -> bool:
     """Give a hold back; False where there is none any more."""
-    return _give_back(Hold.objects.filter(key=key).first())
+    return _give_back(key)
 
 
 @transaction.atomic
-def _give_back(found: Hold | None) -> bool:
-    hold = _remove_hold(found)
-    if hold is None:
-        return False
-    Balance.objects.filter(pk=hold.balance_id).update(held=F("held") - Value(hold.amount, CreditsField()))
-    return True
-
-
-def _remove_hold(found: Hold | None) -> Hold | None:
-    """Lock its balance, then take the hold, which only one of several callers gets."""
-    if found is None:
-        return None
-    balance = Balance.objects.select_for_update().get(pk=found.balance_id)
-    if not Hold.objects.filter(pk=found.pk).delete()[0]:
-        return None
-    found.balance = balance
-    return found
+def _give_back(key: str, number: int | None = None) -> bool:
+    removed = hold_remove(key, number)
+    if removed is not None:
+        balance_give_back(*removed)
+    return removed is not None
 
 
 def holds_expire() -> int:
     """Void the holds whose time is over, a batch at a time. Returns how many.
 
-    Each row that was due, not its key, which may have been used again since.
+    Each row that was due, and none whose key was used again since.
     """
     due = Hold.objects.filter(expires_at__lte=timezone.now()).order_by("expires_at")
-    return sum(_give_back(hold) for hold in list(due[:EXPIRE_BATCH]))
+    return sum(_give_back(key, number) for key, number in list(due.values_list("key", "pk")[:EXPIRE_BATCH]))

@@ -15,9 +15,8 @@ from credits.amounts import PLACES
 from credits.models import Rate, Unit
 
 MINUTES = Decimal(60)
-# A pass that charges what was metered reads the rates once, and clocks of hosts differ: a rate is known to all of them
-# before it is valid, so that no charge has another price than its time has later.
-NOTICE = timedelta(minutes=1)
+# A tick, and the transaction that charges it, may be so far from the clock of who saves a rate.
+LEAD = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +59,17 @@ class Rates:
 
 
 def is_future(rate: Rate) -> bool:
-    """Whether a rate is not valid within a minute, and so may still be changed."""
-    return rate.effective_from > timezone.now() + NOTICE
+    """Whether nothing can have been charged by it yet, so that it may still be changed."""
+    return rate.effective_from > timezone.now() + LEAD
 
 
 def rate_save(rate: Rate) -> Rate:
-    """Add a rate, or change one that is not valid yet; valid in a minute at the earliest.
-
-    Raises Conflict for a rate that is valid already, or nearly.
+    """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already, and for a time
+    before which something may have been charged by the former price: charges stay reproducible.
     """
     _require_changeable(rate)
-    rate.effective_from = max(rate.effective_from, timezone.now() + NOTICE)
+    if not is_future(rate):
+        raise Conflict(f"A price begins {LEAD.total_seconds():.0f} s from now at the earliest.")
     rate.save()
     return rate
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.db import connection
@@ -11,7 +12,8 @@ _QUERIES = {
     " last_threshold_fired, depleted_fired FROM credits_balance",
     "namespaces": "SELECT id, status, suspended_by_quota, suspended_by_hand, quota_stops_workspaces"
     " FROM namespaces_namespace",
-    "announced": "SELECT namespace_id, service, what FROM announced ORDER BY number",
+    "events": "SELECT namespace_id, data FROM webhooks_event"
+    " WHERE type IN ('namespace.quota.threshold', 'credits.depleted') ORDER BY id",
     "entries": "SELECT namespace_id, service, balance_after FROM credits_entry JOIN credits_balance"
     " ON credits_balance.id = balance_id"
     " WHERE credits_entry.id IN (SELECT MAX(id) FROM credits_entry GROUP BY balance_id)",
@@ -30,8 +32,10 @@ def observed_state() -> dict[str, Any]:
             cursor.execute(query)
             rows[name] = cursor.fetchall()
     announced: dict[tuple[str, str], list[str]] = {}
-    for namespace, service, what in rows["announced"]:
-        announced.setdefault((namespace, service), []).append(what)
+    for namespace, text in rows["events"]:
+        data = json.loads(text)
+        what = str(float(data["threshold"])) if "threshold" in data else "depleted"
+        announced.setdefault((namespace, data["service"]), []).append(what)
     return {
         "balances": {row[:2]: row[2:] for row in rows["balances"] if any(row[2:4]) or row[4] is not None},
         "namespaces": {row[0]: row[1:] for row in rows["namespaces"]},

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from common.times import EPOCH
-from credits import hooks
 from credits.amounts import stored_amount
-from credits.models import Balance, Rate
+from credits.models import Rate
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.webhooks.outbox import subscribe
 from tests.workspaces.charging.expected import ExpectedLedger, ExpectedMachine, Place
 from tests.workspaces.charging.history import SECOND, MoneyHistory
 from tests.workspaces.charging.measuring import Machine, MeteringWorld
@@ -98,20 +96,10 @@ class Worlds:
 
 @pytest.fixture
 def worlds(api: Caller, monkeypatch: pytest.MonkeyPatch) -> Worlds:
-    made, numbers = Worlds(api), count()
+    made = Worlds(api)
+    subscribe(api.account)
     monkeypatch.setattr(timezone, "now", lambda: EPOCH + timedelta(microseconds=made.now))
     monkeypatch.setattr(charging, "BATCH", 3)
-
-    def announce(balance: Balance, what: object) -> None:
-        with connection.cursor() as cursor:
-            row = [next(numbers), balance.namespace_id, balance.service, str(what)]
-            cursor.execute("INSERT INTO announced VALUES (%s, %s, %s, %s)", row)
-
-    # An outbox, which a transaction that is rolled back leaves as it was.
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE TEMPORARY TABLE announced (number bigint, namespace_id text, service text, what text)")
-    monkeypatch.setattr(hooks.threshold_passed, "_handlers", [announce])
-    monkeypatch.setattr(hooks.quota_depleted, "_handlers", [lambda balance: announce(balance, "depleted")])
     return made
 
 

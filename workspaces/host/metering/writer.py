@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from django.db import (
@@ -25,6 +25,7 @@ from django.db import (
     transaction,
 )
 
+from workspaces.charging.wakeups import ChargeNotifier
 from workspaces.host.metering.meter import MeterTarget, UsageDelta
 from workspaces.host.metering.roster import row_sample
 from workspaces.models import Metered, MeterRecord, Usage, Workspace
@@ -71,7 +72,7 @@ def write_deltas(deltas: Deltas, tick: int) -> None:
     billable = {
         key: delta for key, delta in deltas.items() if (key in fresh or key not in rows) and _is_billable(delta)
     }
-    ids = _metered_ids(delta.target for delta in billable.values())
+    ids = _metered_ids([delta.target for delta in billable.values()])
     with connection.cursor() as cursor:
         if changes := [
             _changes(row, deltas[key], tick) for key, row in fresh.items() if not _is_late(row, deltas[key], tick)
@@ -166,14 +167,24 @@ def _owner_key(target: MeterTarget) -> tuple[str, str, str]:
     return target.workspace_id, target.namespace_id, target.account_id
 
 
-def _metered_ids(targets: Iterable[MeterTarget]) -> dict[tuple[str, str, str], int]:
+def _new_metered(target: MeterTarget) -> Metered:
+    return Metered(
+        workspace_id=target.workspace_id,
+        namespace_id=target.namespace_id,
+        account_id=target.account_id,
+        workspace_name=target.name,
+        namespace_slug=target.namespace_slug,
+    )
+
+
+def _metered_ids(targets: Collection[MeterTarget]) -> dict[tuple[str, str, str], int]:
     """Ids of the rows of Metered, created where one is missing. One query where all exist."""
     wanted = sorted(_owner_key(target) for target in targets)
     known = Metered.objects.filter(workspace_id__in=[key[0] for key in wanted])
     found = {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known}
     if all(key in found for key in wanted):
         return found
-    new = [Metered(workspace_id=one, namespace_id=two, account_id=three) for one, two, three in wanted]
+    new = [_new_metered(target) for target in sorted(targets, key=_owner_key)]
     Metered.objects.bulk_create(new, ignore_conflicts=True)
     return {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known.all()}
 
@@ -192,15 +203,20 @@ def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
 
 
 class UsageWriter:
-    """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas."""
+    """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas.
+
+    After each commit the worker is notified, which charges what was metered.
+    """
 
     def __init__(self) -> None:
         self.finished: deque[tuple[int, Deltas]] = deque()
         self._waiting: queue.Queue[tuple[int, Deltas] | None] = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="usage-writer", daemon=True)
+        self._notifier = ChargeNotifier()
 
     def start(self) -> None:
+        self._notifier.start()
         self._thread.start()
 
     @property
@@ -216,6 +232,7 @@ class UsageWriter:
         self._waiting.put(None)
         self._thread.join(STOP_SECONDS)
         self._ended.set()
+        self._notifier.stop()
 
     def _work(self) -> None:
         while (item := self._waiting.get()) is not None:
@@ -235,6 +252,7 @@ class UsageWriter:
             try:
                 close_old_connections()
                 write_deltas(deltas, tick)
+                self._notifier.notify()
                 return True
             except (OperationalError, InterfaceError) as exc:
                 if tries == 1:
