@@ -124,4 +124,8 @@ class MeterRecordAdmin(ReadOnlyAdmin):
 
 @admin.register(BillingCycle)
 class BillingCycleAdmin(ReadOnlyAdmin):
-    list_display = ("__str__", "start", "end", "workspaces", "credits", "closed_at")
+    list_display = ("__str__", "seconds", "workspaces", "credits", "closed_at")
+
+    @admin.display(description="Seconds")
+    def seconds(self, obj: BillingCycle) -> int:
+        return obj.end - obj.start

@@ -68,8 +68,9 @@ def default(api: Caller) -> Namespace:
 
 
 def reports() -> list[dict[str, Any]]:
-    """The data of all events, in the order in which they were published."""
-    return [event.data for event in Event.objects.order_by("created_at", "key")]
+    """The data of all events, by period and workspace."""
+    found = [event.data for event in Event.objects.all()]
+    return sorted(found, key=lambda data: (data["period_start"], data["workspace_id"]))
 
 
 def credits_by_period() -> list[tuple[str, str, float]]:
