@@ -60,9 +60,9 @@ def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Ba
     blocked = [balance for balance in balances if is_blocked(balance)]
     # Staff may have lifted the suspension since.
     lifted = not_suspended_by_quota({balance.namespace_id for balance in blocked if balance.pk in before})
-    changed = [each for each in blocked if each.pk not in before or each.namespace_id in lifted]
-    namespaces = quotas_lock({balance.namespace_id for balance in (*changed, *(fact.balance for fact in facts))})
-    events_publish([*quota_events(facts, namespaces), *_blocks_set(changed, namespaces)])
+    changing = [each for each in blocked if each.pk not in before or each.namespace_id in lifted]
+    namespaces = quotas_lock({balance.namespace_id for balance in (*changing, *(fact.balance for fact in facts))})
+    events_publish([*quota_events(facts, namespaces), *_blocks_set(changing, namespaces)])
 
 
 def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
