@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from webhooks.attempts import ClaimedDelivery
+from webhooks.leases import LEASE, leased, unleased
 from webhooks.models import Delivery, DeliveryStatus, Subscription
 from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, most_in_flight, threads_share
-
-# An attempt of 15 s, and as long for writing what came of it.
-LEASE = timedelta(seconds=30)
 
 # Each step of the recursion is one look into an index (of the pending, by subscription and time), as is each `due_at`;
 # DISTINCT would read an entry for every row that is due. The literals are those of the index's condition.
@@ -44,14 +42,8 @@ first_due(id, due_at) AS (
 )
 SELECT subscription.id, subscription.account_id, subscription.active, subscription.failing_since, first_due.due_at
 FROM first_due JOIN webhooks_subscription AS subscription ON subscription.id = first_due.id
-WHERE first_due.due_at <= %s
+WHERE first_due.due_at <= %s OR NOT subscription.active
 """
-
-
-def unleased(now: datetime) -> Q:
-    """No process makes an attempt of it. A lease that ends later than any is given was taken before the clock was set
-    back, and counts as over."""
-    return Q(lease_until=None) | Q(lease_until__lte=now) | Q(lease_until__gt=now + LEASE)
 
 
 def is_anything_due(now: datetime) -> bool:
@@ -60,7 +52,7 @@ def is_anything_due(now: datetime) -> bool:
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
-    """Active subscriptions with a delivery that is due, and the ids of those that were switched off. One query."""
+    """Active subscriptions with a delivery that is due, and the ids of those that are off and have pending ones. One query."""
     active, off = [], []
     with connection.cursor() as cursor:
         cursor.execute(_DUE_SUBSCRIPTIONS, [connection.ops.adapt_datetimefield_value(now)])
@@ -97,12 +89,12 @@ def _locked_subscriptions(shares: Mapping[str, int]) -> dict[str, Subscription]:
 
 def _chosen_rows(rows: Mapping[str, Subscription], shares: Mapping[str, int], now: datetime) -> list[str]:
     """The ids of the deliveries to claim: the oldest, within what other processes leave of a subscription's share."""
-    leased = _leased_counts(now)
+    others = _leased_counts(now)
     first = Subscription.objects.filter(pk__in=rows).annotate(**_first_due(now))
     chosen: list[str] = []
     for key, *found in first.order_by().values_list("pk", *_FIRST):
         most = most_in_flight(failing=rows[key].failing_since is not None)
-        share = min(shares[key], most - leased.get(key, 0))
+        share = min(shares[key], most - others.get(key, 0))
         chosen += [delivery for delivery in found if delivery][: max(0, share)]
     return chosen
 
@@ -123,9 +115,9 @@ def _first_due(now: datetime) -> dict[str, Any]:
 
 
 def _leased_counts(now: datetime) -> dict[str, int]:
-    """Attempts in flight by subscription, of all processes; also those of a process that died, until their leases end."""
-    leased = Delivery.objects.filter(lease_until__gt=now, lease_until__lte=now + LEASE).order_by()
-    return dict(leased.values_list("subscription_id").annotate(Count("pk")))
+    """Attempts in flight by subscription, of all processes."""
+    found = Delivery.objects.filter(leased(now)).order_by()
+    return dict(found.values_list("subscription_id").annotate(Count("pk")))
 
 
 def _claimed_deliveries(

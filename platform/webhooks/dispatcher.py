@@ -19,9 +19,9 @@ from django.utils import timezone
 from common.database_errors import is_database_unavailable
 from webhooks import claims
 from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
+from webhooks.disabling import deliveries_disable
 from webhooks.outcomes import outcomes_record
 from webhooks.sharing import InFlight
-from webhooks.switching_off import deliveries_disable
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from webhooks.attempts import Outcome
 from webhooks.models import Attempt, Delivery, DeliveryStatus, DisabledReason, Subscription
 from webhooks.schedule import retry_wait
-from webhooks.switching_off import subscription_switch_off
+from webhooks.subscriptions import subscription_disable
 
 FAILING_FOR = timedelta(days=5)
 
@@ -34,7 +34,7 @@ def outcomes_record(outcomes: Sequence[Outcome]) -> int:
         reasons = _follow_receivers(owned, subscriptions)
         _write_undelivered([each for each in owned if not each.is_delivered], deliveries, subscriptions, reasons)
         for key, reason in reasons.items():
-            subscription_switch_off(subscriptions[key], reason)
+            subscription_disable(subscription=subscriptions[key], reason=reason)
     return len(owned)
 
 
@@ -42,8 +42,8 @@ def _locked_subscriptions(outcomes: Iterable[Outcome]) -> dict[str, Subscription
     """Before the deliveries, as a claim does; without what is encrypted."""
     keys = {each.delivery.subscription_id for each in outcomes}
     rows = Subscription.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys)
-    shown = rows.only("account_id", "host", "active", "failing_since", "last_triggered_at", "last_status_code")
-    return {row.pk: row for row in shown.order_by("pk")}
+    plain = rows.defer("url", "secret", "former_secret")
+    return {row.pk: row for row in plain.order_by("pk")}
 
 
 def _locked_deliveries(outcomes: Iterable[Outcome]) -> dict[str, Delivery]:

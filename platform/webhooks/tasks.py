@@ -1,0 +1,19 @@
+"""Celery's entry points: one service call each."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from webhooks import process, retention
+
+
+@shared_task
+def deliveries_send() -> None:
+    """On the queue of `hooks`: something is due."""
+    process.sending_wake()
+
+
+@shared_task
+def old_events_remove() -> int:
+    """Celery beat: remove what is older than 30 days."""
+    return retention.old_events_remove()
