@@ -12,12 +12,12 @@ from typing import Any
 
 from django.utils import timezone
 
+from common.outbound_targets import outbound_targets
 from common.times import iso
 from outbound import http
 from outbound.http import Answer, OutboundError
 from webhooks.schedule import retry_after_seconds
 from webhooks.signatures import signature_headers
-from webhooks.targets import targets
 
 logger = logging.getLogger(__name__)
 
@@ -110,4 +110,6 @@ def _event_send(delivery: ClaimedDelivery, moment: datetime) -> Answer:
         event_id=delivery.event_id, timestamp=int(moment.timestamp()), body=body, secrets=delivery.secrets
     )
     headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT, **signed}
-    return http.post(delivery.url, body=body, headers=headers, deadline_seconds=ATTEMPT_SECONDS, policy=targets())
+    return http.post(
+        delivery.url, body=body, headers=headers, deadline_seconds=ATTEMPT_SECONDS, policy=outbound_targets()
+    )

@@ -52,7 +52,7 @@ def is_anything_due(now: datetime) -> bool:
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
-    """Active subscriptions with a delivery that is due, and the ids of those that are off and have pending ones. One query."""
+    """Active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One query."""
     active, off = [], []
     with connection.cursor() as cursor:
         cursor.execute(_DUE_SUBSCRIPTIONS, [connection.ops.adapt_datetimefield_value(now)])

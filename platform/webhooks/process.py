@@ -38,7 +38,7 @@ def sending_end_soon() -> None:
 
 
 def sending_stop() -> None:
-    """Wait for the attempts in flight, some seconds longer than one may take. What remains is due when its lease ends."""
+    """Wait for the attempts in flight, longer than one may take. What remains is due again when its lease ends."""
     global _dispatcher  # noqa: PLW0603
     if _dispatcher is not None:
         _dispatcher.stop()
