@@ -69,12 +69,13 @@ def test_the_last_threads_go_to_the_account_that_waited() -> None:
 
 
 def test_accounts_with_equally_many_take_turns() -> None:
-    in_flight, served = InFlight(4), []
-    for _ in range(4):
-        served += begin(in_flight, [*due("a"), *due("b"), *due("c"), *due("d"), *due("e")])
-        key = served[0] if len(served) == 4 else served[-1]
-        in_flight.attempt_ended(key, key[0], failing=False)
-    assert Counter(served[:5]) == {f"{account}-0": 1 for account in "abcde"}
+    in_flight, waiting = InFlight(4), [each for account in "abcdef" for each in due(account)]
+    served = sorted(begin(in_flight, waiting))
+    for _ in range(8):
+        oldest = served[-4]
+        in_flight.attempt_ended(oldest, oldest[0], failing=False)
+        served += begin(in_flight, waiting)
+    assert Counter(served) == {f"{account}-0": 2 for account in "abcdef"}
 
 
 @given(
