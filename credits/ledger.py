@@ -120,9 +120,9 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
     if kind != EntryKind.RESET:
         _add_spending(entry)
     if kind == EntryKind.CHARGE:
-        zones.announce_charge(balance)
+        zones.announce_charges([balance])
     else:
-        zones.apply_block(balance)
+        zones.apply_blocks([balance])
     balance.save()
     return entry
 
@@ -154,7 +154,7 @@ def quota_set(
     balance.quota_limit, balance.overdraft, balance.on_overdraft_action = limit, overdraft, action
     balance.notification_thresholds = sorted(set(thresholds))
     balance.last_threshold_fired, balance.depleted_fired = None, False
-    zones.apply_block(balance)
+    zones.apply_blocks([balance])
     balance.save()
     return balance
 

@@ -40,8 +40,7 @@ def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datet
     _apply_defaults([balance for balance in balances.values() if balance.quota_limit is None], service)
     Entry.objects.bulk_create(_entries(charges, balances, now))
     _add_spending(charges, balances, now.date())
-    for balance in balances.values():
-        zones.announce_charge(balance)
+    zones.announce_charges(list(balances.values()))
     Balance.objects.bulk_update(balances.values(), _CHANGED)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
@@ -53,6 +55,11 @@ def by_slug(account: Account, slug: str) -> Namespace:
     if found is None:
         raise NotFound(f"There is no namespace {slug!r}.")
     return found
+
+
+def slugs_of(namespace_ids: Collection[str]) -> dict[str, str]:
+    """By id; without namespaces that are gone."""
+    return dict(Namespace.objects.filter(pk__in=namespace_ids).order_by().values_list("pk", "slug"))
 
 
 def scope_binding(account: Account, slug: str) -> ScopeBinding:

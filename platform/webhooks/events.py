@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
 from django.db import connection
 from django.utils import timezone
 
-from webhooks.models import Delivery, Event, Subscription
+from webhooks.models import Delivery, Event, Subscription, new_delivery_id, new_event_id
 from webhooks.wakeups import notify_on_commit
 
 # What may be subscribed to, and when each is sent.
@@ -35,6 +35,7 @@ EVERY_EVENT = "*"
 # Sent by `POST /webhooks/:id/test` to that webhook alone.
 TEST_EVENT = "webhook.test"
 _ROWS = 500  # of one statement
+_ACCOUNTS = 10_000  # of one query
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def event_send_to(subscription: Subscription, type: str, data: Mapping[str, Any]
 
 def _wanted_by_account(accounts: Iterable[str]) -> dict[str, list[_Wanted]]:
     found: dict[str, list[_Wanted]] = defaultdict(list)
-    for some in _chunks(sorted(accounts), _ROWS):
+    for some in _chunks(sorted(accounts), _ACCOUNTS):
         rows = Subscription.objects.filter(account_id__in=some, active=True).order_by("pk")
         for account, key, namespace, events in rows.values_list("account_id", "pk", "namespace_id", "events"):
             found[account].append(_Wanted(key, namespace, frozenset(events)))
@@ -114,31 +115,38 @@ def _receivers(event: NewEvent, wanted: Mapping[str, list[_Wanted]]) -> list[str
 
 
 def _write_events(pairs: Sequence[tuple[NewEvent, list[str]]]) -> int:
-    now = timezone.now()
-    rows = [_event_row(event, now) for event, _ in pairs]
+    rows = _event_rows([event for event, _ in pairs])
     written = _insert_events(rows)
     deliveries = [
-        Delivery(subscription_id=key, event_id=row.pk, next_attempt_at=now, created_at=now)
+        Delivery(subscription_id=key, event=row, next_attempt_at=row.created_at, created_at=row.created_at)
         for row, (_, receivers) in zip(rows, pairs, strict=True)
         if row.pk in written
         for key in receivers
     ]
+    for delivery, key in zip(deliveries, sorted(new_delivery_id() for _ in deliveries), strict=True):
+        delivery.pk = key
     Delivery.objects.bulk_create(deliveries, batch_size=_ROWS)
     if written:
         notify_on_commit()
     return len(written)
 
 
-def _event_row(event: NewEvent, now: datetime) -> Event:
-    return Event(
-        account_id=event.account_id,
-        type=event.type,
-        namespace_id=event.namespace_id,
-        namespace_slug=event.namespace_slug,
-        data=dict(event.data),
-        key=event.key,
-        created_at=now,
-    )
+def _event_rows(events: Sequence[NewEvent]) -> list[Event]:
+    """Their ids and times are in the order of the events, and so is what is sent of them first."""
+    now, ids = timezone.now(), sorted(new_event_id() for _ in events)
+    return [
+        Event(
+            id=key,
+            account_id=event.account_id,
+            type=event.type,
+            namespace_id=event.namespace_id,
+            namespace_slug=event.namespace_slug,
+            data=dict(event.data),
+            key=event.key,
+            created_at=now + timedelta(microseconds=number),
+        )
+        for number, (key, event) in enumerate(zip(ids, events, strict=True))
+    ]
 
 
 def _insert_events(rows: Sequence[Event]) -> set[str]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from django.db import transaction
-from django.test.utils import CaptureQueriesContext
-from django.db import connection
 
 from tests.callers import Caller
 from webhooks.events import NewEvent, events_publish
@@ -63,5 +59,5 @@ def test_one_key_is_one_event(api: Caller, stranger: Caller) -> None:
 
 
 def test_an_unknown_event_is_refused(api: Caller) -> None:
-    with pytest.raises(ValueError, match="vm.burnt"):
+    with pytest.raises(ValueError, match="no event"):
         published(new_event(api, "vm.burnt"))

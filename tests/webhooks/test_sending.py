@@ -15,7 +15,7 @@ from django.utils import timezone
 from standardwebhooks import Webhook
 
 from tests.callers import Caller
-from tests.webhooks.outbox import NOWHERE, SECRET, make_subscription, permitted, publish
+from tests.webhooks.sending import NOWHERE, SECRET, make_subscription, permitted, publish
 from tests.webhooks.receiver import Received, Receiver, Reply, Sending, pass_time, receiving, until
 from webhooks import claims, outcomes
 from webhooks.attempts import ClaimedDelivery, Outcome
