@@ -1,13 +1,31 @@
-"""What becomes of the deliveries of a subscription that was switched off."""
+"""Switching a subscription off because of its receiver, and what becomes of the deliveries of one that is off."""
 
 from __future__ import annotations
 
 from django.utils import timezone
 
+from webhooks.audit import record_audit
 from webhooks.leases import unleased
-from webhooks.models import Delivery, DeliveryStatus
+from webhooks.models import Delivery, DeliveryStatus, DisabledReason, Subscription
 
+ACTOR = "system"
+DESCRIPTIONS = {
+    DisabledReason.GONE: "The receiver responded with 410.",
+    DisabledReason.FAILING: "Nothing was delivered for five days.",
+}
 BATCH = 1000  # deliveries of one statement, some 10 ms
+
+
+def subscription_switch_off(subscription: Subscription, reason: DisabledReason) -> bool:
+    """Switch it off with an audit entry, in the caller's transaction. False where it is off already."""
+    changed = Subscription.objects.filter(pk=subscription.pk, active=True).update(
+        active=False, disabled_reason=reason, updated_at=timezone.now()
+    )
+    if not changed:
+        return False
+    deliveries_disable(subscription.pk)
+    record_audit(subscription, "webhook_disabled", DESCRIPTIONS[reason], actor=ACTOR)
+    return True
 
 
 def deliveries_disable(subscription_id: str) -> int:

@@ -11,9 +11,9 @@ from django.db.models import F
 from django.utils import timezone
 
 from webhooks.attempts import Outcome
+from webhooks.disabling import subscription_switch_off
 from webhooks.models import Attempt, Delivery, DeliveryStatus, DisabledReason, Subscription
 from webhooks.schedule import retry_wait
-from webhooks.subscriptions import subscription_disable
 
 FAILING_FOR = timedelta(days=5)
 
@@ -34,7 +34,7 @@ def outcomes_record(outcomes: Sequence[Outcome]) -> int:
         reasons = _follow_receivers(owned, subscriptions)
         _write_undelivered([each for each in owned if not each.is_delivered], deliveries, subscriptions, reasons)
         for key, reason in reasons.items():
-            subscription_disable(subscription=subscriptions[key], reason=reason)
+            subscription_switch_off(subscriptions[key], reason)
     return len(owned)
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from webhooks import process, retention
+from webhooks import process, retention, subscriptions
 
 
 @shared_task
 def deliveries_send() -> None:
     """On the queue of `hooks`: something is due."""
     process.sending_wake()
+
+
+@shared_task
+def deleted_subscriptions_remove() -> int:
+    """Celery beat: remove what belongs to deleted webhooks."""
+    return subscriptions.deleted_subscriptions_remove()
 
 
 @shared_task

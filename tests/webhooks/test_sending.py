@@ -15,8 +15,8 @@ from django.utils import timezone
 from standardwebhooks import Webhook
 
 from tests.callers import Caller
-from tests.webhooks.sending import NOWHERE, SECRET, make_subscription, permitted, publish
 from tests.webhooks.receiver import Received, Receiver, Reply, Sending, pass_time, receiving, until
+from tests.webhooks.sending import NOWHERE, SECRET, make_subscription, permitted, publish
 from webhooks import claims, outcomes
 from webhooks.attempts import ClaimedDelivery, Outcome
 from webhooks.leases import LEASE
@@ -44,6 +44,11 @@ def replies(*statuses: int, **headers: str) -> Callable[[Received], Reply]:
     left = list(statuses)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda _: Reply(left.pop(0) if len(left) > 1 else left[0], named)
+
+
+def waiting_for(release: threading.Event) -> Callable[[Received], Reply]:
+    """No reply until then."""
+    return lambda _: Reply(204 if release.wait(15) else 500)
 
 
 def state(delivery: str) -> tuple[str, int, int | None]:
@@ -392,7 +397,7 @@ def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_wr
 
 def test_four_attempts_of_a_subscription_are_in_flight(api: Caller, receiver: Receiver, hooks: Sending) -> None:
     release = threading.Event()
-    receiver.respond = lambda _: Reply() if release.wait(10) else Reply(500)
+    receiver.respond = waiting_for(release)
     make_subscription(api.account, receiver.url)
     publish(api.account, 20)
     assert hooks.run_pass() == 4
@@ -409,7 +414,7 @@ def test_receivers_that_do_not_answer_delay_no_other(
 ) -> None:
     release = threading.Event()
     hooks = Sending(threads=128)
-    with receiving(lambda _: Reply() if release.wait(15) else Reply()) as hanging, permitted(settings, receiver, hanging):
+    with receiving(waiting_for(release)) as hanging, permitted(settings, receiver, hanging):
         try:
             good = new_account("good").account
             bad = [new_account(f"bad{number}").account for number in range(4)]
