@@ -122,7 +122,7 @@ image: setup ## build the default image
 doctor: setup ## check what the host needs, with the command that fixes each finding
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep
+bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep, hooks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
@@ -130,3 +130,4 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.edge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.sweep
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks

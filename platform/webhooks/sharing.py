@@ -1,7 +1,9 @@
 """Which subscriptions get the free threads: no receiver and no account delays another. Pure functions.
 
 Threads go one by one to the account with the fewest attempts in flight, and within it to its subscription with the
-fewest. So it does not matter how many deliveries of an account are due, or how long its receivers take.
+fewest. So it does not matter how many deliveries of an account are due, or how long its receivers take. What a
+subscription has in flight beyond one attempt fits in half of its account's share: the other half is there for the
+subscriptions of the account that have none.
 """
 
 from __future__ import annotations
@@ -53,6 +55,11 @@ class InFlight:
         return max(1, self.threads // 4)
 
     @property
+    def most_beyond_one(self) -> int:
+        """How many an account may have in flight when a subscription of it begins another one beside its own."""
+        return max(1, self.most_of_account // 2)
+
+    @property
     def most_failing(self) -> int:
         """Half of the threads: the others are there for receivers that answer, however many do not."""
         return max(1, self.threads // 2)
@@ -92,7 +99,8 @@ def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mappin
         busy, turn, account = heapq.heappop(accounts)
         if busy >= in_flight.most_of_account or not waiting[account]:
             continue
-        found = _next_of_account(waiting[account], in_flight, shares, failing_left)
+        may_add = busy < in_flight.most_beyond_one
+        found = _next_of_account(waiting[account], may_add=may_add, may_fail=failing_left > 0)
         if found is not None:
             shares[found.id] += 1
             free -= 1
@@ -111,13 +119,12 @@ def _waiting_by_account(due: Iterable[DueSubscription], in_flight: InFlight) -> 
     return waiting
 
 
-def _next_of_account(
-    waiting: _Waiting, in_flight: InFlight, shares: Mapping[str, int], failing_left: int
-) -> DueSubscription | None:
+def _next_of_account(waiting: _Waiting, *, may_add: bool, may_fail: bool) -> DueSubscription | None:
     """Takes what may begin no further attempt off the heap."""
     while waiting:
         busy, due_at, key, found = heapq.heappop(waiting)
-        if busy >= most_in_flight(failing=found.failing) or (found.failing and failing_left <= 0):
+        is_full = busy >= most_in_flight(failing=found.failing) or (busy and not may_add)
+        if is_full or (found.failing and not may_fail):
             continue
         heapq.heappush(waiting, (busy + 1, due_at, key, found))
         return found

@@ -40,7 +40,7 @@ class Reply:
 class Receiver:
     """`respond` decides what a request gets; by default it is taken. `url`: `http://127.0.0.1:<port>/hook`."""
 
-    def __init__(self, respond: Callable[[Received], Reply] = lambda _: Reply()) -> None:
+    def __init__(self, respond: Callable[[Received], Reply] = lambda _: Reply(), port: int = 0) -> None:
         self.respond = respond
         self.received: list[Received] = []
         self.at_once = self.most_at_once = 0
@@ -66,7 +66,7 @@ class Receiver:
             def handle_error(self, *args: Any) -> None:
                 """A sender that ended its attempt."""
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", port), Handler)
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}/hook"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -91,8 +91,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving(respond: Callable[[Received], Reply] = lambda _: Reply()) -> Iterator[Receiver]:
-    made = Receiver(respond)
+def receiving(respond: Callable[[Received], Reply] = lambda _: Reply(), port: int = 0) -> Iterator[Receiver]:
+    made = Receiver(respond, port)
     try:
         yield made
     finally:

@@ -34,7 +34,7 @@ def running() -> Iterator[Callable[..., Dispatcher]]:
     made: list[Dispatcher] = []
 
     def start(**options: object) -> Dispatcher:
-        made.append(Dispatcher(16, **options))  # type: ignore[arg-type]
+        made.append(Dispatcher(32, **options))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1]
 
