@@ -14,7 +14,6 @@ row, signs its body and writes what came of it.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import shutil
@@ -24,13 +23,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 
 from benchmarks.common import percentile, show
+from benchmarks.hook_receiver import GOOD, HANG
 
 if TYPE_CHECKING:
     from webhooks.dispatcher import Dispatcher
@@ -38,60 +38,14 @@ if TYPE_CHECKING:
 THREADS = 32
 ACCOUNTS, OF_ACCOUNT = 8, 5
 ROOT = Path(__file__).resolve().parent.parent
-HANG = "/hang"
-GOOD = "/good"
 
 
 # The receiver, a process of its own
 
 
-class Protocol(asyncio.Protocol):
-    """Answers 204 to each request; to those below /hang nothing. GET responds with what arrived at /good."""
-
-    arrived: list[float] = []  # seconds after each body's `at`
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport, self.data = transport, b""
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-        while b"\r\n\r\n" in self.data:
-            head, _, rest = self.data.partition(b"\r\n\r\n")
-            length = next(
-                (
-                    int(line.split(b":")[1])
-                    for line in head.lower().split(b"\r\n")
-                    if line.startswith(b"content-length")
-                ),
-                0,
-            )
-            if len(rest) < length:
-                return
-            self.data = rest[length:]
-            self._answer(head, rest[:length])
-
-    def _answer(self, head: bytes, body: bytes) -> None:
-        method, path = head.split(b" ", 2)[:2]
-        if path.decode().startswith(HANG):
-            return
-        if method == b"GET":
-            found = json.dumps(self.arrived).encode()
-            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(found), found))
-            return
-        if path.decode().startswith(GOOD):
-            self.arrived.append(time.time() - json.loads(body)["data"]["at"])
-        self.transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
-
-
-async def serve() -> None:
-    server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-
 @contextmanager
 def receiver() -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.hooks", "--receive"]
+    command = [sys.executable, "-m", "benchmarks.hook_receiver"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout
         try:
@@ -281,12 +235,7 @@ def main() -> None:
     parser.add_argument("--deliveries", type=int, default=4000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--receive", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.receive:
-        with suppress(KeyboardInterrupt):
-            asyncio.run(serve())
-        return
     state = tempfile.mkdtemp(prefix="mvmb-")
     try:
         with receiver() as base:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from webhooks.audit import record_audit
@@ -26,6 +27,16 @@ def subscription_switch_off(subscription: Subscription, reason: DisabledReason) 
     deliveries_disable(subscription.pk)
     record_audit(subscription, "webhook_disabled", DESCRIPTIONS[reason], actor=ACTOR)
     return True
+
+
+def switched_off_settle() -> int:
+    """Disable what is pending of all subscriptions that are off, a batch of each. Returns how many.
+
+    `hooks` does it for those with something due; of the others a webhook with very many deliveries has some left.
+    """
+    pending = Delivery.objects.filter(subscription=OuterRef("pk"), status=DeliveryStatus.PENDING)
+    off = Subscription.objects.filter(Exists(pending), active=False)
+    return sum(map(deliveries_disable, list(off.values_list("pk", flat=True))))
 
 
 def deliveries_disable(subscription_id: str) -> int:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from django.db import connections
 from django.utils import timezone
@@ -26,6 +27,8 @@ from webhooks.sharing import InFlight
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+# While attempts are in flight: what ends within it is one transaction.
+GATHER_SECONDS = 0.01
 # Longer than an attempt and the transaction after it; shorter than the supervisor waits for the process.
 STOP_SECONDS = 20.0
 
@@ -77,7 +80,8 @@ class Dispatcher:
     def _run(self) -> None:
         until = None
         while not self._is_done(until):
-            self._woken.wait(LOOK_SECONDS)
+            if self._woken.wait(LOOK_SECONDS) and self._in_flight.total:
+                time.sleep(GATHER_SECONDS)
             self._woken.clear()
             if self._stopping.is_set() and until is None:
                 until = time.monotonic() + STOP_SECONDS
@@ -98,7 +102,8 @@ class Dispatcher:
             logger.warning("webhooks wait for the database: %s", exc)
         else:
             logger.error("webhooks", exc_info=exc)
-        connections.close_all()
+        with suppress(Exception):
+            connections.close_all()
         time.sleep(LOOK_SECONDS)
 
     def _write_ended(self) -> None:

@@ -14,6 +14,11 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 30.0,
             "options": {"expires": 25},
         },
+        "settle-switched-off-webhooks": {
+            "task": "webhooks.tasks.switched_off_settle",
+            "schedule": 30.0,
+            "options": {"expires": 25},
+        },
         "remove-old-events": {
             "task": "webhooks.tasks.old_events_remove",
             "schedule": 600.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from webhooks import process, retention, subscriptions
+from webhooks import disabling, process, retention, subscriptions
 
 
 @shared_task
@@ -17,6 +17,12 @@ def deliveries_send() -> None:
 def deleted_subscriptions_remove() -> int:
     """Celery beat: remove what belongs to deleted webhooks."""
     return subscriptions.deleted_subscriptions_remove()
+
+
+@shared_task
+def switched_off_settle() -> int:
+    """Celery beat: disable what is pending of webhooks that are off."""
+    return disabling.switched_off_settle()
 
 
 @shared_task

@@ -17,7 +17,7 @@ from standardwebhooks import Webhook
 from tests.callers import Caller
 from tests.webhooks.receiver import Received, Receiver, Reply, Sending, pass_time, receiving, until
 from tests.webhooks.sending import NOWHERE, SECRET, make_subscription, permitted, publish
-from webhooks import claims, outcomes
+from webhooks import claims, disabling, outcomes
 from webhooks.attempts import ClaimedDelivery, Outcome
 from webhooks.leases import LEASE
 from webhooks.models import Attempt, AuditEntry, Delivery, DeliveryStatus, DisabledReason, Event, Subscription
@@ -253,6 +253,26 @@ def test_a_subscription_that_is_off_gets_nothing_and_what_waits_is_disabled(
     hooks.settle()
     assert receiver.received == []
     assert {state(key)[0] for key in keys} == {"disabled"}
+
+
+def test_very_many_pending_are_disabled_a_batch_at_a_time(
+    api: Caller, receiver: Receiver, hooks: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disabling, "BATCH", 5)
+    receiver.respond = replies(410)
+    subscription = make_subscription(api.account, receiver.url)
+    publish(api.account, 20)
+    later = timezone.now() + timedelta(hours=3)
+    Delivery.objects.filter(pk__in=list(Delivery.objects.values_list("pk", flat=True)[4:])).update(
+        next_attempt_at=later
+    )
+    hooks.settle()
+    subscription.refresh_from_db()
+    assert not subscription.active
+    assert Delivery.objects.filter(status=DeliveryStatus.PENDING).exists()
+    while disabling.switched_off_settle():
+        pass
+    assert set(Delivery.objects.values_list("status", flat=True)) == {"disabled"}
 
 
 # Death, leases, late results
