@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="delivery",
             index=models.Index(
-                condition=models.Q(("lease_until", None), _negated=True),
+                condition=models.Q(("lease_until__isnull", False)),
                 fields=["lease_until"],
                 name="deliveries_leased",
             ),
