@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+from cryptography.fernet import InvalidToken
 from django.db import connections
 from django.utils import timezone
 
@@ -22,7 +23,7 @@ from webhooks import claims
 from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
 from webhooks.disabling import deliveries_disable
 from webhooks.outcomes import outcomes_record
-from webhooks.sharing import InFlight
+from webhooks.sharing import DueSubscription, InFlight
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ class Dispatcher:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
         self._ended: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._unwritten: list[Outcome] = []
+        # Encrypted under a key that is lost; until the process starts again.
+        self._unreadable: set[str] = set()
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hooks-dispatcher", daemon=True)
@@ -143,7 +146,17 @@ class Dispatcher:
         due, switched_off = claims.due_subscriptions(timezone.now())
         for key in switched_off:
             deliveries_disable(key)
-        found = claims.deliveries_claim(due, self._in_flight)
+        return self._begin([each for each in due if each.id not in self._unreadable])
+
+    def _begin(self, due: list[DueSubscription]) -> int:
+        try:
+            found = claims.deliveries_claim(due, self._in_flight)
+        except InvalidToken:
+            if len(due) > 1:
+                return sum(self._begin([each]) for each in due)
+            logger.error("%s is not readable with the keys of this instance; nothing is sent to it", due[0].id)
+            self._unreadable.add(due[0].id)
+            return 0
         for each in found:
             self._in_flight.attempt_began(each.subscription_id, each.account_id, failing=each.failing)
             self._pool.submit(self._attempt_and_report, each)

@@ -412,6 +412,19 @@ def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_wr
     assert hooks.in_flight == 0
 
 
+def test_a_subscription_under_a_lost_key_keeps_no_other_from_being_sent_to(
+    api: Caller, receiver: Receiver, hooks: Sending
+) -> None:
+    lost = make_subscription(api.account, receiver.url + "/lost")
+    make_subscription(api.account, receiver.url)
+    publish(api.account, 2)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE webhooks_subscription SET secret = 'of another key' WHERE id = %s", [lost.pk])
+    hooks.settle()
+    assert [sent.path for sent in receiver.received] == ["/hook", "/hook"]
+    assert set(Delivery.objects.filter(subscription=lost).values_list("status", "claim")) == {("pending", "")}
+
+
 # Shares
 
 
