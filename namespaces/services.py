@@ -25,7 +25,7 @@ from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
 from namespaces.slugs import chosen_slug
-from namespaces.status_events import Reason, StatusChange, status_changes_publish
+from namespaces.status_events import Reason, StatusChange, status_change_publish
 from webhooks.subscriptions import namespace_subscriptions_delete
 
 DEFAULT_SLUG = "default"
@@ -175,7 +175,7 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
         stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
         changes = {"status": {"from": before[0], "to": stored.status}}
         record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
-        status_changes_publish([StatusChange(stored, before[0], Reason.MANUAL)])
+        status_change_publish(StatusChange(stored, before[0], Reason.MANUAL))
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
@@ -252,7 +252,7 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
     record_activity(namespace, "saved", actor=actor)
-    status_changes_publish([StatusChange(namespace, before, Reason.MANUAL)])
+    status_change_publish(StatusChange(namespace, before, Reason.MANUAL))
     return namespace
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -34,11 +34,16 @@ class StatusChange:
         return "namespace.suspended" if suspended else "namespace.restored"
 
 
-def status_changes_publish(changes: Sequence[StatusChange]) -> None:
-    """Publish in the caller's transaction. One suspended for two reasons is suspended once, and restored once, when
-    the last of them is lifted.
+def status_events(changes: Iterable[StatusChange]) -> list[NewEvent]:
+    """The events to publish. A namespace suspended for two reasons is suspended once, and restored once, when the last
+    of them is lifted.
     """
-    events_publish([_event(change, change.event) for change in changes if change.event])
+    return [_event(change, change.event) for change in changes if change.event]
+
+
+def status_change_publish(change: StatusChange) -> None:
+    """Publish the event of one change, if it has one, in the caller's transaction."""
+    events_publish(status_events([change]))
 
 
 def _event(change: StatusChange, name: str) -> NewEvent:
