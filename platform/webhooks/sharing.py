@@ -44,6 +44,7 @@ class InFlight:
     of_account: Counter[str] = field(default_factory=Counter)
     failing: int = 0
     last_share: dict[str, int] = field(default_factory=dict)
+    turn: int = 0
 
     @property
     def total(self) -> int:
@@ -68,7 +69,8 @@ class InFlight:
         self.of_subscription[subscription_id] += 1
         self.of_account[account_id] += 1
         self.failing += failing
-        self.last_share[account_id] = max(self.last_share.values(), default=0) + 1
+        self.turn += 1
+        self.last_share[account_id] = self.turn
 
     def attempt_ended(self, subscription_id: str, account_id: str, *, failing: bool) -> None:
         _subtract(self.of_subscription, subscription_id)
