@@ -23,7 +23,9 @@ from webhooks.models import Delivery, DeliveryStatus, Subscription
 from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, most_in_flight, threads_share
 
 # Each step of the recursion is one look into an index (of the pending, by subscription and time), as is each `due_at`;
-# DISTINCT would read an entry for every row that is due. The literals are those of the index's condition.
+# DISTINCT would read an entry for every row that is due. The literals are those of the index's condition. A
+# subscription of which all that is due is being attempted is left out (`leases.unleased`): it would be given threads
+# that others need.
 _DUE_SUBSCRIPTIONS = """
 WITH RECURSIVE waiting(id) AS (
     SELECT (SELECT subscription_id FROM webhooks_delivery WHERE status = 'pending' ORDER BY subscription_id LIMIT 1)
@@ -37,13 +39,15 @@ WITH RECURSIVE waiting(id) AS (
 first_due(id, due_at) AS (
     SELECT waiting.id, (
         SELECT next_attempt_at FROM webhooks_delivery
-        WHERE status = 'pending' AND subscription_id = waiting.id ORDER BY next_attempt_at LIMIT 1
+        WHERE status = 'pending' AND subscription_id = waiting.id
+            AND (lease_until IS NULL OR lease_until <= %(now)s OR lease_until > %(latest_lease)s)
+        ORDER BY next_attempt_at LIMIT 1
     )
     FROM waiting WHERE waiting.id IS NOT NULL
 )
 SELECT subscription.id, subscription.account_id, subscription.active, subscription.failing_since, first_due.due_at
 FROM first_due JOIN webhooks_subscription AS subscription ON subscription.id = first_due.id
-WHERE first_due.due_at <= %s OR NOT subscription.active
+WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 """
 
 
@@ -56,7 +60,9 @@ def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
     """Active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One query."""
     active, off = [], []
     with connection.cursor() as cursor:
-        cursor.execute(_DUE_SUBSCRIPTIONS, [connection.ops.adapt_datetimefield_value(now)])
+        times = {"now": now, "latest_lease": now + LEASE}
+        stored = {name: connection.ops.adapt_datetimefield_value(value) for name, value in times.items()}
+        cursor.execute(_DUE_SUBSCRIPTIONS, stored)
         for key, account, is_active, failing_since, due_at in cursor.fetchall():
             if is_active:
                 active.append(DueSubscription(key, account, failing_since is not None, due_at))

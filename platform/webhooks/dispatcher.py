@@ -89,7 +89,8 @@ class Dispatcher:
             if self._stopping.is_set() and until is None:
                 until = time.monotonic() + STOP_SECONDS
             try:
-                self.run_pass()
+                if self.run_pass():  # a share may have been larger than what was due; others get the rest now
+                    self._woken.set()
             except Exception as exc:  # the thread must survive whatever may be gone at the next look
                 self._after_failure(exc)
         connections.close_all()

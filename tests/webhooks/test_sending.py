@@ -466,6 +466,30 @@ def test_receivers_that_do_not_answer_delay_no_other(
             hooks.close()
 
 
+def test_receivers_that_hang_get_no_threads_for_what_is_in_flight_already(
+    new_account: Callable[..., Caller], receiver: Receiver, settings: LazySettings
+) -> None:
+    """Their accounts have fewer attempts in flight than the good one, so they are asked first."""
+    release = threading.Event()
+    hooks = Sending(threads=32)
+    with receiving(waiting_for(release)) as hanging, permitted(settings, receiver, hanging):
+        try:
+            for number in range(24):
+                account = new_account(f"bad{number}").account
+                make_subscription(account, hanging.url)
+                publish(account)
+            good = new_account("good").account
+            for _ in range(2):
+                make_subscription(good, receiver.url)
+            assert hooks.run_pass() == 24
+            publish(good, 20)
+            assert hooks.run_pass() == 4, "half of its share"
+        finally:
+            release.set()
+            hooks.await_ends()
+            hooks.close()
+
+
 def test_an_account_with_many_due_does_not_delay_the_first_of_another(
     new_account: Callable[..., Caller], receiver: Receiver
 ) -> None:
