@@ -26,8 +26,8 @@ class QuotaFact:
 
 
 def quota_events(facts: Sequence[QuotaFact], namespaces: Sequence[Namespace]) -> list[NewEvent]:
-    """The events to publish, in order; none for namespaces that are gone."""
-    slugs = {row.pk: row.slug for row in namespaces}
+    """The events to publish, in order; none for namespaces that are deleted."""
+    slugs = {row.pk: row.slug for row in namespaces if row.deleted_at is None}
     return [_event(fact, slugs[key]) for fact in facts if (key := fact.balance.namespace_id) in slugs]
 
 

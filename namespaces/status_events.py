@@ -27,9 +27,9 @@ class StatusChange:
 
     @property
     def event(self) -> str | None:
-        """None for a change that neither suspends the namespace nor restores it."""
+        """None for a change that neither suspends the namespace nor restores it, and for one that is deleted."""
         was, suspended = self.before == Status.SUSPENDED, self.namespace.status == Status.SUSPENDED
-        if was == suspended:
+        if was == suspended or self.namespace.deleted_at is not None:
             return None
         return "namespace.suspended" if suspended else "namespace.restored"
 

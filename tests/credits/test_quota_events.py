@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from threading import Event
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
+from accounts.services import account_lock
 from credits import ledger
 from credits.ledger import Purpose
 from credits.metered_charges import MeteredCharge, charges_write
@@ -16,7 +19,8 @@ from credits.models import Balance, Entry, Service
 from namespaces.models import Namespace, Status
 from tests.callers import Caller
 from tests.webhooks.outbox import published, subscribe
-from webhooks.models import Delivery, Event
+from webhooks import models
+from webhooks.models import Delivery
 
 pytestmark = pytest.mark.django_db
 
@@ -96,7 +100,7 @@ def test_metered_charges_cost_the_same_statements_for_one_namespace_and_for_many
     with transaction.atomic(), django_assert_max_num_queries(17) as together:
         charge_metered(*((row, "11") for row in rows[1:]))
     assert len(together) == len(alone)
-    assert Event.objects.count() == 3 * 20
+    assert models.Event.objects.count() == 3 * 20
     assert Namespace.objects.filter(status=Status.SUSPENDED).count() == 20
 
 
@@ -105,7 +109,7 @@ def test_a_charge_that_is_rolled_back_publishes_nothing(api: Caller, default: Na
     set_quota(default, "10")
     with pytest.raises(ZeroDivisionError):
         charge_and_fail(default)
-    assert not Event.objects.exists()
+    assert not models.Event.objects.exists()
     assert not Entry.objects.exists()
     charge(default, "11")
     assert len(published(api.account)) == 4
@@ -117,12 +121,50 @@ def charge_and_fail(namespace: Namespace) -> None:
     raise ZeroDivisionError
 
 
-def test_a_namespace_that_is_gone_has_no_events(api: Caller, default: Namespace) -> None:
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_namespace_that_is_deleted_has_no_events(api: Caller, default: Namespace, marked: bool) -> None:
+    """Its slug may be another namespace's already; what was metered before is charged all the same."""
     subscribe(api.account)
     gone = Namespace.objects.create(account=api.account, name="Gone", slug="gone")
     set_quota(gone, "1")
     copy = Namespace.objects.get(pk=gone.pk)
-    gone.delete()
+    if marked:
+        Namespace.objects.filter(pk=gone.pk).update(deleted_at=timezone.now())
+    else:
+        gone.delete()
     with transaction.atomic():
         charge_metered((copy, "5"), (default, "1"))
     assert published(api.account) == []
+    assert Entry.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer at a time")
+def test_a_charge_that_publishes_does_not_wait_for_a_request_that_has_locked_the_account(
+    api: Caller, default: Namespace
+) -> None:
+    """Which may itself wait for the namespace that the charge has locked."""
+    subscribe(api.account)
+    set_quota(default, "10")
+    locked, charged = Event(), Event()
+
+    def request() -> bool:
+        try:
+            with transaction.atomic():
+                account_lock(api.account)
+                locked.set()
+                return charged.wait(20)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        waited = pool.submit(request)
+        locked.wait(20)
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+        try:
+            charge(default, "11")
+        finally:
+            charged.set()
+        assert waited.result()
+    assert len(published(api.account)) == 4

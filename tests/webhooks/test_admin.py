@@ -7,10 +7,13 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client
 
+from accounts.models import Account
+from namespaces.models import NamespaceActivity
 from tests.callers import Caller
 from tests.webhooks.outbox import subscribe
+from tests.workspaces.rows import make_workspace
 from webhooks.events import TEST_EVENT, event_send_to
-from webhooks.models import AuditEntry, Delivery, DeliveryStatus, DisabledReason, Subscription
+from webhooks.models import AuditEntry, Delivery, DeliveryStatus, DisabledReason, Event, Subscription
 
 pytestmark = pytest.mark.django_db
 
@@ -63,3 +66,30 @@ def test_forms_write_nothing(staff: Client, webhook: Subscription) -> None:
     assert staff.post(f"{LIST}{webhook.pk}/delete/", {"post": "yes"}).status_code == 403
     webhook.refresh_from_db()
     assert (webhook.active, webhook.host) == (True, "hooks.example.com")
+
+
+def test_staff_delete_an_account_with_all_that_was_sent_for_it(
+    staff: Client, api: Caller, webhook: Subscription
+) -> None:
+    api.put(f"/webhooks/{webhook.pk}", {"events": ["vm.lost"]})
+    api.put("/namespaces/default", {"description": "changed"})
+    for _ in range(30):
+        event_send_to(webhook, TEST_EVENT, {})
+    path = f"/admin/accounts/account/{api.account.pk}/delete/"
+    page = staff.get(path)
+    assert page.status_code == 200
+    assert Delivery.objects.first().pk not in page.content.decode()
+    assert staff.post(path, {"post": "yes"}).status_code == 302
+    for model in (Account, Subscription, Event, Delivery, AuditEntry, NamespaceActivity):
+        assert not model._default_manager.exists(), model
+
+
+def test_an_account_with_workspaces_is_not_deleted(staff: Client, api: Caller) -> None:
+    row = make_workspace(api.account)
+    path = f"/admin/accounts/account/{api.account.pk}/delete/"
+    assert row.name in staff.get(path).content.decode()
+    staff.post(path, {"post": "yes"})
+    staff.post(
+        "/admin/accounts/account/", {"action": "delete_selected", "_selected_action": [api.account.pk], "post": "yes"}
+    )
+    assert Account.objects.filter(pk=api.account.pk).exists()
