@@ -18,7 +18,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils import timezone
 
 from webhooks.attempts import ClaimedDelivery
-from webhooks.leases import LEASE, leased, unleased
+from webhooks.leases import LEASE, LONGEST_LEASE, leased, unleased
 from webhooks.models import Delivery, DeliveryStatus, Subscription
 from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, most_in_flight, threads_share
 
@@ -60,7 +60,7 @@ def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
     """Active subscriptions with a delivery that is due; ids of those that are off and have pending ones. One query."""
     active, off = [], []
     with connection.cursor() as cursor:
-        times = {"now": now, "latest_lease": now + LEASE}
+        times = {"now": now, "latest_lease": now + LONGEST_LEASE}
         stored = {name: connection.ops.adapt_datetimefield_value(value) for name, value in times.items()}
         cursor.execute(_DUE_SUBSCRIPTIONS, stored)
         for key, account, is_active, failing_since, due_at in cursor.fetchall():
@@ -79,9 +79,10 @@ def deliveries_claim(due: list[DueSubscription], in_flight: InFlight) -> list[Cl
     shares = threads_share(due, in_flight)
     if not shares:
         return []
-    token, now = secrets.token_hex(16), timezone.now()
+    token = secrets.token_hex(16)
     with transaction.atomic():
         rows = _locked_subscriptions(shares)
+        now = timezone.now()
         chosen = _chosen_rows(rows, shares, now)
         free = Delivery.objects.filter(unleased(now), pk__in=chosen, status=DeliveryStatus.PENDING)
         free.update(claim=token, lease_until=now + LEASE)

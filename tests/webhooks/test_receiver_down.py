@@ -34,11 +34,12 @@ class Clock:
         self.passed += span
 
     def advance_to_next(self) -> None:
-        """Until something is due, or the lease of a dead process ends."""
-        now = timezone.now()
+        """Until the leases of a dead process end, or something is due: a receiver that failed gets one at a time."""
         pending = Delivery.objects.filter(status=DeliveryStatus.PENDING)
-        times = [max(due, lease or due) for due, lease in pending.values_list("next_attempt_at", "lease_until")]
-        self.advance(max(min(times) - now, timedelta()) + timedelta(milliseconds=1))
+        times = list(pending.values_list("next_attempt_at", "lease_until"))
+        leases = [lease for _, lease in times if lease and lease > timezone.now()]
+        to = max(leases) if leases else min(due for due, _ in times if due)
+        self.advance(max(to - timezone.now(), timedelta()) + timedelta(milliseconds=1))
 
 
 def killed_after_its_claim(hooks: Sending) -> None:

@@ -99,7 +99,7 @@ def test_every_attempt_has_the_same_bytes_and_a_signature_of_its_own_time(
     publish(api.account, 1, deep={"b": [1, 2.5, None], "a": "ü"})
     for _ in range(3):
         hooks.settle()
-        pass_time(timedelta(hours=1))
+        Delivery.objects.filter(status=DeliveryStatus.PENDING).update(next_attempt_at=timezone.now())
     assert len({sent.body for sent in receiver.received}) == 1
     assert len(receiver.received) == 3
     for sent in receiver.received:
