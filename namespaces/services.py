@@ -1,4 +1,4 @@
-"""The only writers of namespaces and their activity.
+"""The only writers of namespaces and their activity, beside `namespaces.quota_suspension`.
 
 Each function is one transaction under the account's lock, so that creations of workspaces and changes of their
 namespace exclude each other.
@@ -20,11 +20,13 @@ from accounts.services import account_lock
 from common.errors import Conflict, InvalidState, NotFound, ValidationError
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from namespaces import hooks
-from namespaces.audit import record_activity
+from namespaces.audit import record_activity, shown_value
 from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
 from namespaces.slugs import chosen_slug
+from namespaces.status_events import Reason, StatusChange, status_change_publish
+from webhooks.subscriptions import namespace_subscriptions_delete
 
 DEFAULT_SLUG = "default"
 MAX_NAMESPACES = 100
@@ -127,7 +129,7 @@ def _write_fields(stored: Namespace, changes: Mapping[str, Any], actor: str, ori
     for name, (_, new) in changed.items():
         setattr(stored, name, new)
     stored.save(update_fields=[*changed, "updated_at"])
-    shown = {name: {"from": before, "to": after} for name, (before, after) in changed.items()}
+    shown = {name: {"from": shown_value(old), "to": shown_value(new)} for name, (old, new) in changed.items()}
     description = f"Changed: {', '.join(sorted(changed))}."
     record_activity(stored, "updated", description, actor=actor, origin=origin, changes=shown)
 
@@ -173,6 +175,7 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
         stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
         changes = {"status": {"from": before[0], "to": stored.status}}
         record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
+        status_change_publish(StatusChange(stored, before[0], Reason.MANUAL))
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
@@ -186,7 +189,8 @@ def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: Reque
 def namespace_delete(
     *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> int:
-    """Delete a namespace. Returns how many workspaces are moved to the default one, or will be deleted.
+    """Delete a namespace, with its webhooks. Returns how many workspaces are moved to the default one, or will be
+    deleted.
 
     With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
     row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
@@ -205,6 +209,7 @@ def namespace_delete(
         count = sum(hooks.workspaces_move(stored, default, actor))
         text = f"Its {count} workspaces were moved to {default.slug}."
     record_activity(stored, "deleted", text, actor=actor, origin=origin)
+    namespace_subscriptions_delete(stored.pk)
     if not delete_workspaces or not count:
         stored.delete()
     return count
@@ -223,30 +228,6 @@ def deletions_continue() -> int:
     return left
 
 
-def quota_lock(namespace_id: str) -> Namespace | None:
-    """Lock the row for `quota_suspension_set`, to the end of the transaction. None: it is deleted."""
-    return Namespace.objects.select_for_update().filter(pk=namespace_id).first()
-
-
-def quota_suspension_set(stored: Namespace, *, suspended: bool, stops: bool) -> None:
-    """Suspend by a quota, or lift that, in the transaction of the charge or of the quota's change. Idempotent.
-
-    With `stops` the sweep stops what runs. The row is locked.
-    """
-    before = stored.status
-    if (stored.suspended_by_quota, stored.quota_stops_workspaces) == (suspended, stops):
-        return
-    stored.suspended_by_quota, stored.quota_stops_workspaces = suspended, stops
-    if suspended or stored.suspended_by_hand:
-        stored.status = Status.SUSPENDED
-    elif before == Status.SUSPENDED:
-        stored.status = Status.ACTIVE
-    stored.save(update_fields=["status", "suspended_by_quota", "quota_stops_workspaces", "updated_at"])
-    action = "suspended" if suspended else "restored"
-    changes = {"status": {"from": before, "to": stored.status}}
-    record_activity(stored, action, "By a quota.", actor="quota", changes=changes)
-
-
 def namespace_used(namespace: Namespace) -> None:
     """Write `last_active_at`, at most once a minute; in the transaction that creates or starts something in it."""
     now = timezone.now()
@@ -260,10 +241,17 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
 
     `status` and the two reasons for a suspension are made consistent: suspended exactly while there is a reason. A
     namespace marked as default replaces the account's former one. Raises ValidationError where a default would be left
-    without a successor.
+    without a successor, InvalidState for one that is being deleted.
     """
     account = account_lock(namespace.account)
-    _apply_suspension(namespace)
+    former = Namespace.objects.select_for_update(no_key=True).filter(pk=namespace.pk).first()
+    if former is not None:
+        if former.deleted_at is not None:
+            raise InvalidState("The namespace is being deleted.")
+        # No form has them, and charges and requests write them.
+        namespace.quota_stops_workspaces = former.quota_stops_workspaces
+        namespace.last_active_at = former.last_active_at
+    before = _apply_suspension(namespace, former)
     others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
@@ -271,11 +259,12 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
     record_activity(namespace, "saved", actor=actor)
+    status_change_publish(StatusChange(namespace, before, Reason.MANUAL))
     return namespace
 
 
-def _apply_suspension(namespace: Namespace) -> None:
-    former = Namespace.objects.filter(pk=namespace.pk).first()
+def _apply_suspension(namespace: Namespace, former: Namespace | None) -> str:
+    """Returns the status before."""
     was_suspended = former is not None and former.status == Status.SUSPENDED
     if namespace.status == Status.SUSPENDED and not was_suspended and not namespace.suspended_by_quota:
         namespace.suspended_by_hand = True
@@ -285,6 +274,7 @@ def _apply_suspension(namespace: Namespace) -> None:
         namespace.status = Status.SUSPENDED
     elif namespace.status == Status.SUSPENDED:
         namespace.status = Status.ACTIVE
+    return former.status if former else Status.ACTIVE
 
 
 def _live(account: Account) -> Any:

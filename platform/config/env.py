@@ -142,6 +142,7 @@ class Env(BaseModel):
     api_waiters: int = Field(default=96, ge=1, le=4096)
     worker_processes: int = Field(default=2, ge=1, le=1024)
     vmhost_threads: int = Field(default=32, ge=1, le=4096)
+    webhook_threads: int = Field(default=128, ge=4, le=4096)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
@@ -191,6 +192,7 @@ class Env(BaseModel):
     power_seconds: int = Field(default=300, ge=5, le=_YEAR)
     ready_seconds: int = Field(default=180, ge=5, le=_YEAR)
     retry_seconds: float = Field(default=2.0, ge=0, le=_YEAR)
+    webhook_retry_seconds: float = Field(default=5.0, ge=0, le=3600)
     stop_grace_seconds: int = Field(default=20, ge=0, le=_YEAR)
     reconcile_seconds: int = Field(default=60, ge=1, le=_YEAR)
     orphan_grace_seconds: int = Field(default=120, ge=0, le=_YEAR)
@@ -198,6 +200,7 @@ class Env(BaseModel):
 
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
+    billing_seconds: int = Field(default=3600, ge=1, le=_YEAR, validate_default=True)
 
     # Guessing
     login_attempts: int = Field(default=10, ge=1, le=_MANY)
@@ -252,6 +255,13 @@ class Env(BaseModel):
     @classmethod
     def _readable_address(cls, value: str) -> str:
         urlsplit(value).port  # noqa: B018 - raises ValueError
+        return value
+
+    @field_validator("billing_seconds")
+    @classmethod
+    def _at_least_a_tick(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("metering_seconds", 1):
+            raise ValueError("A billing cycle is at least as long as PLATFORM_METERING_SECONDS.")
         return value
 
     @field_validator("public_url")

@@ -1,0 +1,51 @@
+"""The events of a namespace that is suspended or no longer so (wire contract, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from namespaces.models import Namespace, Status
+from webhooks.events import NewEvent, events_publish
+
+
+class Reason(StrEnum):
+    """What suspended a namespace, or lifted the last suspension."""
+
+    MANUAL = "manual"
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """A row as it is written now, and its status before."""
+
+    namespace: Namespace
+    before: str
+    reason: Reason
+
+    @property
+    def event(self) -> str | None:
+        """None for a change that neither suspends the namespace nor restores it, and for one that is deleted."""
+        was, suspended = self.before == Status.SUSPENDED, self.namespace.status == Status.SUSPENDED
+        if was == suspended or self.namespace.deleted_at is not None:
+            return None
+        return "namespace.suspended" if suspended else "namespace.restored"
+
+
+def status_events(changes: Iterable[StatusChange]) -> list[NewEvent]:
+    """The events to publish. A namespace suspended for two reasons is suspended once, and restored once, when the last
+    of them is lifted.
+    """
+    return [_event(change, change.event) for change in changes if change.event]
+
+
+def status_change_publish(change: StatusChange) -> None:
+    """Publish the event of one change, if it has one, in the caller's transaction."""
+    events_publish(status_events([change]))
+
+
+def _event(change: StatusChange, name: str) -> NewEvent:
+    row = change.namespace
+    return NewEvent(row.account_id, row.pk, row.slug, name, {"namespace": row.slug, "reason": change.reason.value})
