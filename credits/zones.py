@@ -14,6 +14,7 @@ from credits.models import Balance, OverdraftAction, Service
 from credits.quota_events import QuotaFact, quota_events
 from namespaces.models import Namespace
 from namespaces.quota_suspension import QuotaState, quota_states_set, quotas_lock
+from namespaces.selectors import not_suspended_by_quota
 from webhooks.events import NewEvent, events_publish
 
 HUNDRED = Decimal(100)
@@ -48,16 +49,20 @@ def _is_passed(balance: Balance, threshold: float) -> bool:
     return balance.used > 0 and balance.used * HUNDRED >= limit * Decimal(str(threshold))
 
 
-def announce_charges(balances: Sequence[Balance]) -> None:
+def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Balance] = ()) -> None:
     """After charges, with the balances' rows locked: thresholds, exhaustion, the hard block.
 
-    Changes the instances, which the caller saves in the same transaction. A fixed number of statements.
+    Changes the instances, which the caller saves in the same transaction. A fixed number of statements; one query where
+    nothing is to be announced and all that are blocked were so before the charges (`blocked_before`).
     """
     facts = [fact for balance in balances for fact in _passed_now(balance)]
-    # Also where it was announced before: a refund, or staff, may have lifted the suspension since.
+    before = {balance.pk for balance in blocked_before}
     blocked = [balance for balance in balances if is_blocked(balance)]
-    namespaces = quotas_lock({balance.namespace_id for balance in (*blocked, *(fact.balance for fact in facts))})
-    events_publish([*quota_events(facts, namespaces), *_blocks_set(blocked, namespaces)])
+    # Staff may have lifted the suspension since.
+    lifted = not_suspended_by_quota({balance.namespace_id for balance in blocked if balance.pk in before})
+    changing = [each for each in blocked if each.pk not in before or each.namespace_id in lifted]
+    namespaces = quotas_lock({balance.namespace_id for balance in (*changing, *(fact.balance for fact in facts))})
+    events_publish([*quota_events(facts, namespaces), *_blocks_set(changing, namespaces)])
 
 
 def _passed_now(balance: Balance) -> Iterator[QuotaFact]:

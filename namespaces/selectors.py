@@ -68,6 +68,14 @@ def scope_binding(account: Account, slug: str) -> ScopeBinding:
     return ScopeBinding(namespace_id=found.id, namespace_slug=found.slug)
 
 
+def not_suspended_by_quota(namespace_ids: Collection[str]) -> set[str]:
+    """Those that no quota suspends now; without those that are deleted. One query, none for none."""
+    if not namespace_ids:
+        return set()
+    found = Namespace.objects.filter(pk__in=namespace_ids, suspended_by_quota=False)
+    return set(found.values_list("pk", flat=True))
+
+
 def for_create(actor: Actor, slug: str | None) -> Namespace:
     """The namespace a new resource goes into: the one named, the one the credential is bound to, or the default.
 

@@ -200,6 +200,7 @@ class Env(BaseModel):
 
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
+    billing_seconds: int = Field(default=3600, ge=1, le=_YEAR, validate_default=True)
 
     # Guessing
     login_attempts: int = Field(default=10, ge=1, le=_MANY)
@@ -254,6 +255,13 @@ class Env(BaseModel):
     @classmethod
     def _readable_address(cls, value: str) -> str:
         urlsplit(value).port  # noqa: B018 - raises ValueError
+        return value
+
+    @field_validator("billing_seconds")
+    @classmethod
+    def _at_least_a_tick(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("metering_seconds", 1):
+            raise ValueError("A billing cycle is at least as long as PLATFORM_METERING_SECONDS.")
         return value
 
     @field_validator("public_url")

@@ -83,6 +83,14 @@ def test_a_body_without_end_is_cut_off(start: bytes, piece: bytes) -> None:
     assert len(answer.body) <= MAX_BODY
 
 
+def test_a_body_in_very_many_pieces_is_cut_off_early() -> None:
+    """Each piece costs as much as a large one: 64 KiB of single bytes would take the CPU of 300 honest answers."""
+    with Receiver(endless(CHUNKED, b"1\r\nx\r\n")) as there:
+        answer = request_to(there)
+    assert (answer.status, answer.truncated) == (200, True)
+    assert len(answer.body) <= 1025
+
+
 @pytest.mark.parametrize(
     "piece",
     [
