@@ -5,14 +5,18 @@ A new price is a new row; a rate that is valid already cannot be changed.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
+from django.utils import timezone
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from credits import services
-from credits.models import Balance, Entry, Hold, QuotaDefault, Rate
+from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate
+
+NIGHTLY_WITHIN = timedelta(days=2)
 
 
 @admin.register(Rate)
@@ -20,6 +24,9 @@ class RateAdmin(ServiceModelAdmin):
     list_display = ("unit", "credits", "effective_from")
     list_filter = ("unit",)
     actions = None  # the bulk deletion does not check permissions for each row
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {"effective_from": timezone.now() + timedelta(hours=1)}
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return (obj is None or services.is_future(obj)) and super().has_change_permission(request, obj)
@@ -61,3 +68,32 @@ class QuotaDefaultAdmin(ReadOnlyAdmin):
     list_display = ("account_id", "service", "quota_limit", "overdraft", "auto_apply")
     list_filter = ("service", "auto_apply")
     search_fields = ("account_id",)
+
+
+@admin.register(LedgerCheck)
+class LedgerCheckAdmin(ReadOnlyAdmin):
+    list_display = ("started_at", "result", "seconds", "entries", "records", "balances")
+    list_filter = (("night", admin.EmptyFieldListFilter),)
+
+    @admin.display(description="Result")
+    def result(self, obj: LedgerCheck) -> str:
+        if obj.differences is None:
+            return "failed" if obj.finished_at else "running"
+        return f"{obj.differences} differences" if obj.differences else "agrees"
+
+
+def ledger_warning(request: HttpRequest) -> list[str] | None:
+    """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where the newest finished check found
+    differences or failed, or none has finished for two days. One query.
+    """
+    if not request.user.is_staff:
+        return None
+    newest = LedgerCheck.objects.exclude(finished_at=None).first()
+    if newest is None:
+        return None
+    if newest.differences is None:
+        return ["The check of the ledger failed", "danger"]
+    if newest.differences:
+        return [f"The ledger has {newest.differences} differences", "danger"]
+    late = timezone.now() - newest.started_at > NIGHTLY_WITHIN
+    return ["The ledger was not checked for two days", "warning"] if late else None

@@ -17,9 +17,10 @@ from django.utils import timezone
 
 from common.errors import Conflict, QuotaExceeded
 from credits import zones
-from credits.amounts import CreditsField
+from credits.amounts import MAX_CREDITS, CreditsField, stored_amount
 from credits.errors import quota_exceeded
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service
+from credits.statements import balance_give_back, balance_settle, hold_remove, room_take, spending_add
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -46,13 +47,22 @@ def balance_of(namespace: Namespace, service: Service) -> Balance:
 def credits_charge(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
     """Charge what was used; also beyond the quota, as it has been used. Idempotent by the purpose's key.
 
-    Raises Conflict where the key charged another amount; nothing has changed then.
+    Raises Conflict where the key charged another amount, or no column holds the sum; ValueError for what is no amount.
+    Nothing has changed then.
     """
-    balance = _spending_balance(namespace, service)
+    _require_amount(amount)
+    balance = _locked_balance(namespace, service)
     charged = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
     if charged is not None:
         return _same_amount(charged, amount)
+    _apply_default(balance)
     return _write_entry(balance, EntryKind.CHARGE, amount, purpose)
+
+
+def _require_amount(amount: Decimal) -> None:
+    """A negative charge would be a refund that no entry shows as one."""
+    if stored_amount(amount) < 0:
+        raise ValueError(f"{amount} is negative")
 
 
 def _same_amount(entry: Entry, amount: Decimal) -> Entry:
@@ -65,8 +75,10 @@ def _same_amount(entry: Entry, amount: Decimal) -> Entry:
 def credits_refund(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
     """Give credits back that were charged since the last reset. Idempotent by key.
 
-    Raises Conflict where more would be given back than is used, or the key refunded another amount.
+    Raises Conflict where more would be given back than is used, or the key refunded another amount; ValueError for what
+    is no amount. Nothing has changed then.
     """
+    _require_amount(amount)
     balance = _locked_balance(namespace, service)
     refunded = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
     if refunded is not None:
@@ -83,16 +95,13 @@ def _locked_balance(namespace: Namespace, service: Service) -> Balance:
     return balance
 
 
-def _spending_balance(namespace: Namespace, service: Service) -> Balance:
-    """The same for what spends: with the account's default quota where it has none and one applies."""
-    balance = _locked_balance(namespace, service)
-    if balance.quota_limit is None:
-        _apply_default(balance)
-    return balance
-
-
 def _apply_default(balance: Balance) -> None:
-    """On the instance and the row."""
+    """The account's default quota, before something is spent, where the balance has none and one applies.
+
+    On the instance and the row, which is locked.
+    """
+    if balance.quota_limit is not None:
+        return
     default = QuotaDefault.objects.filter(
         account_id=balance.account_id, service=balance.service, auto_apply=True
     ).first()
@@ -105,9 +114,21 @@ def _apply_default(balance: Balance) -> None:
 
 def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose, **changes: Any) -> Entry:
     """The entry, the new `used` and what it announces, of a locked balance. `changes`: further columns of its row."""
+    _require_column_holds(balance.used + amount)
     balance.used += amount
     for name, value in changes.items():
         setattr(balance, name, value)
+    entry = _insert_entry(balance, kind, amount, purpose)
+    if kind == EntryKind.CHARGE:
+        zones.announce_charges([balance])
+    else:
+        zones.apply_blocks([balance])
+    balance.save()
+    return entry
+
+
+def _insert_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
+    """After `used` was changed; with the day's spending."""
     entry = Entry.objects.create(
         balance=balance,
         kind=kind,
@@ -119,22 +140,18 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
     )
     if kind != EntryKind.RESET:
         _add_spending(entry)
-    if kind == EntryKind.CHARGE:
-        zones.announce_charge(balance)
-    else:
-        zones.apply_block(balance)
-    balance.save()
     return entry
 
 
+def _require_column_holds(credits: Decimal) -> None:
+    if credits > MAX_CREDITS:
+        raise Conflict(f"A balance holds at most {MAX_CREDITS:f} credits.")
+
+
 def _add_spending(entry: Entry) -> None:
-    """The balance's row is locked, so that of two first charges of a day none makes a second row."""
     day = entry.created_at.astimezone(UTC).date()
     requests = 1 if entry.kind == EntryKind.CHARGE else 0
-    rows = Spending.objects.filter(balance=entry.balance_id, day=day)
-    credits = F("credits") + Value(entry.amount, CreditsField())
-    if not rows.update(credits=credits, requests=F("requests") + requests):
-        Spending.objects.create(balance_id=entry.balance_id, day=day, credits=entry.amount, requests=requests)
+    spending_add([(entry.balance_id, day, stored_amount(entry.amount), requests)])
 
 
 @transaction.atomic
@@ -154,7 +171,7 @@ def quota_set(
     balance.quota_limit, balance.overdraft, balance.on_overdraft_action = limit, overdraft, action
     balance.notification_thresholds = sorted(set(thresholds))
     balance.last_threshold_fired, balance.depleted_fired = None, False
-    zones.apply_block(balance)
+    zones.apply_blocks([balance])
     balance.save()
     return balance
 
@@ -182,15 +199,28 @@ def credits_hold(
     """Set credits aside until `until` (default: 15 minutes), if the quota has room for them. Idempotent by key.
 
     One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises
-    QuotaExceeded; nothing is held then. Raises Conflict where the key holds another amount, or was settled.
+    QuotaExceeded; Conflict where the key holds another amount, or was settled, or no column holds the sum; ValueError
+    for what is no amount. Nothing is held then.
     """
+    _require_amount(amount)
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
-        return _hold_once(namespace, service, wanted)
+        return _hold_at_once(namespace, service, wanted) or _hold_once(namespace, service, wanted)
     except (IntegrityError, QuotaExceeded):
         # Another request with the key may have been first, with the room that this one missed; nothing of this one is
         # left.
         return _hold_once(namespace, service, wanted)
+
+
+@transaction.atomic
+def _hold_at_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold | None:
+    """Of a new key, where there is room: two statements. None: nothing is held, for any other reason."""
+    balance_id = room_take(namespace.pk, service, wanted.amount, wanted.key, hold_entry_key(wanted.key))
+    if balance_id is None:
+        return None
+    wanted.balance_id = balance_id
+    wanted.save(force_insert=True)
+    return wanted
 
 
 @transaction.atomic
@@ -202,7 +232,9 @@ def _hold_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
         return held
     balance = balance_of(namespace, service)
     if balance.quota_limit is None:
-        balance = _spending_balance(namespace, service)
+        balance = _locked_balance(namespace, service)
+        _apply_default(balance)
+    _require_column_holds(balance.used + balance.held + wanted.amount)
     _take_room(balance, wanted.amount, namespace.slug)
     return Hold.objects.create(key=wanted.key, balance=balance, amount=wanted.amount, expires_at=wanted.expires_at)
 
@@ -225,40 +257,41 @@ def hold_entry_key(key: str) -> str:
 def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> Entry | None:
     """Charge what it really cost, in place of what was held. Idempotent.
 
-    None where it was voided or has expired: nothing is charged then.
+    None where it was voided or has expired: nothing is charged then. Raises ValueError for what is no amount.
     """
-    hold = _remove_hold(key)
-    entry_key = hold_entry_key(key)
-    if hold is None:
+    _require_amount(amount)
+    removed, entry_key = hold_remove(key), hold_entry_key(key)
+    if removed is None:
         return Entry.objects.filter(key=entry_key).first()
-    balance = hold.balance
+    balance_id, held = removed
+    balance = balance_settle(balance_id, amount, held)
+    _require_column_holds(balance.used)
     charged = Purpose(entry_key, purpose.workspace_id, purpose.description)
-    return _write_entry(balance, EntryKind.CHARGE, amount, charged, held=balance.held - hold.amount)
+    entry = _insert_entry(balance, EntryKind.CHARGE, amount, charged)
+    announced = (balance.last_threshold_fired, balance.depleted_fired)
+    zones.announce_charges([balance])
+    if announced != (balance.last_threshold_fired, balance.depleted_fired):
+        balance.save(update_fields=["last_threshold_fired", "depleted_fired"])
+    return entry
+
+
+def hold_void(*, key: str) -> bool:
+    """Give a hold back; False where there is none any more."""
+    return _give_back(key)
 
 
 @transaction.atomic
-def hold_void(*, key: str) -> bool:
-    """Give a hold back; False where there is none any more."""
-    hold = _remove_hold(key)
-    if hold is None:
-        return False
-    Balance.objects.filter(pk=hold.balance_id).update(held=F("held") - Value(hold.amount, CreditsField()))
-    return True
-
-
-def _remove_hold(key: str) -> Hold | None:
-    """Lock its balance, then take the hold, which only one of several callers gets."""
-    found = Hold.objects.filter(key=key).first()
-    if found is None:
-        return None
-    balance = Balance.objects.select_for_update().get(pk=found.balance_id)
-    if not Hold.objects.filter(pk=found.pk).delete()[0]:
-        return None
-    found.balance = balance
-    return found
+def _give_back(key: str, number: int | None = None) -> bool:
+    removed = hold_remove(key, number)
+    if removed is not None:
+        balance_give_back(*removed)
+    return removed is not None
 
 
 def holds_expire() -> int:
-    """Void the holds whose time is over, a batch at a time. Returns how many."""
+    """Void the holds whose time is over, a batch at a time. Returns how many.
+
+    Each row that was due, and none whose key was used again since.
+    """
     due = Hold.objects.filter(expires_at__lte=timezone.now()).order_by("expires_at")
-    return sum(hold_void(key=key) for key in list(due.values_list("key", flat=True)[:EXPIRE_BATCH]))
+    return sum(_give_back(key, number) for key, number in list(due.values_list("key", "pk")[:EXPIRE_BATCH]))

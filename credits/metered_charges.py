@@ -4,30 +4,29 @@ each, by a fixed number of statements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
-from decimal import Decimal
+from typing import NamedTuple
 
-from django.db import connection
+from django.db.models import Exists, OuterRef
 
+from common.bulk_rows import Row, rows_insert, rows_update
 from credits import zones
-from credits.amounts import stored_amount
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service, Spending
+from credits.amounts import amount_of_stored, stored_amount
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service
+from credits.statements import spending_add
 
-_ROWS = 200  # of one INSERT
 DESCRIPTION = "Metered usage."
-_CHANGED = ("used", *QUOTA_FIELDS, "last_threshold_fired", "depleted_fired")
+_ANNOUNCED = ("last_threshold_fired", "depleted_fired")
 
 
-@dataclass(frozen=True, slots=True)
-class MeteredCharge:
-    """What one workspace used of a namespace's balance, in credits."""
+class MeteredCharge(NamedTuple):
+    """What one workspace used of a namespace's balance, in 1e-8 credits."""
 
     account_id: str
     namespace_id: str
     workspace_id: str
-    amount: Decimal
+    amount: int
 
 
 def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datetime) -> None:
@@ -36,19 +35,26 @@ def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datet
     Balances are locked in the order of their ids, so that two passes never wait for each other in a circle. The
     caller's transaction makes it count once.
     """
+    if not charges:
+        return
     balances = _locked_balances(charges, service)
-    _apply_defaults([balance for balance in balances.values() if balance.quota_limit is None], service)
-    Entry.objects.bulk_create(_entries(charges, balances, now))
+    _apply_defaults(balances.values(), service)
+    blocked = [balance for balance in balances.values() if zones.is_blocked(balance)]
+    _write_entries(charges, balances, now)
     _add_spending(charges, balances, now.date())
-    for balance in balances.values():
-        zones.announce_charge(balance)
-    Balance.objects.bulk_update(balances.values(), _CHANGED)
+    _announce(balances.values(), blocked)
+    rows_update(Balance, ["used"], [(row.pk, stored_amount(row.used)) for row in balances.values()])
 
 
-def _locked_balances(charges: Sequence[MeteredCharge], service: Service) -> dict[str, Balance]:
-    """By namespace id; made where there is none."""
+def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict[str, Balance]:
+    """By namespace id, in the order of their ids; made where there is none.
+
+    `has_default`: it has no quota, and a default one applies.
+    """
     accounts = {charge.namespace_id: charge.account_id for charge in charges}
-    rows = Balance.objects.filter(service=service, namespace_id__in=accounts).select_for_update().order_by("pk")
+    defaults = QuotaDefault.objects.filter(service=service, auto_apply=True, account_id=OuterRef("account_id"))
+    rows = Balance.objects.filter(service=service, namespace_id__in=accounts).select_for_update(of=("self",))
+    rows = rows.annotate(has_default=Exists(defaults)).order_by("pk")
     found = {row.namespace_id: row for row in rows}
     if missing := accounts.keys() - found.keys():
         new = [Balance(namespace_id=key, account_id=accounts[key], service=service) for key in sorted(missing)]
@@ -57,57 +63,53 @@ def _locked_balances(charges: Sequence[MeteredCharge], service: Service) -> dict
     return found
 
 
-def _apply_defaults(balances: Sequence[Balance], service: Service) -> None:
-    accounts = {balance.account_id for balance in balances}
-    if not accounts:
+def _apply_defaults(balances: Iterable[Balance], service: Service) -> None:
+    """On the instances and the rows."""
+    wanting = [row for row in balances if row.quota_limit is None and row.has_default]  # type: ignore[attr-defined]
+    if not wanting:
         return
-    defaults = QuotaDefault.objects.filter(service=service, auto_apply=True, account_id__in=accounts)
+    defaults = QuotaDefault.objects.filter(
+        service=service, auto_apply=True, account_id__in={row.account_id for row in wanting}
+    )
     templates = {default.account_id: default for default in defaults}
-    for balance in balances:
-        if (template := templates.get(balance.account_id)) is not None:
-            for name in QUOTA_FIELDS:
-                setattr(balance, name, getattr(template, name))
+    applied = [row for row in wanting if row.account_id in templates]
+    for balance in applied:
+        for name in QUOTA_FIELDS:
+            setattr(balance, name, getattr(templates[balance.account_id], name))
+    Balance.objects.bulk_update(applied, QUOTA_FIELDS)
 
 
-def _entries(charges: Sequence[MeteredCharge], balances: Mapping[str, Balance], now: datetime) -> list[Entry]:
-    """The entries, in order; adds to the balances' `used`."""
-    entries = []
+def _write_entries(charges: Iterable[MeteredCharge], balances: Mapping[str, Balance], now: datetime) -> None:
+    """In order; adds to the balances' `used`."""
+    used = {key: stored_amount(balance.used) for key, balance in balances.items()}
+    rows: list[Row] = []
     for charge in charges:
-        balance = balances[charge.namespace_id]
-        balance.used += charge.amount
-        entries.append(
-            Entry(
-                balance=balance,
-                kind=EntryKind.CHARGE,
-                amount=charge.amount,
-                balance_after=balance.used,
-                workspace_id=charge.workspace_id,
-                description=DESCRIPTION,
-                created_at=now,
-            )
-        )
-    return entries
+        key = charge.namespace_id
+        used[key] += charge.amount
+        rows.append((balances[key].pk, charge.amount, used[key], charge.workspace_id))
+    same = {"kind": EntryKind.CHARGE, "description": DESCRIPTION, "created_at": now}
+    rows_insert(Entry, ("balance_id", "amount", "balance_after", "workspace_id"), rows, same)
+    for key, balance in balances.items():
+        balance.used = amount_of_stored(used[key])
+
+
+def _announce(balances: Collection[Balance], blocked_before: Sequence[Balance]) -> None:
+    announced = {balance.pk: _announcement(balance) for balance in balances}
+    zones.announce_charges(list(balances), blocked_before=blocked_before)
+    changed = [balance for balance in balances if announced[balance.pk] != _announcement(balance)]
+    if changed:
+        Balance.objects.bulk_update(changed, _ANNOUNCED)
+
+
+def _announcement(balance: Balance) -> tuple[float | None, bool]:
+    return balance.last_threshold_fired, balance.depleted_fired
 
 
 def _add_spending(charges: Sequence[MeteredCharge], balances: Mapping[str, Balance], day: date) -> None:
     """Add to the rows of the day; those that are missing are made."""
-    sums: dict[int, list[int]] = {}
+    sums: dict[int, tuple[int, int]] = {}
     for charge in charges:
-        each = sums.setdefault(balances[charge.namespace_id].pk, [0, 0])
-        each[0] += stored_amount(charge.amount)
-        each[1] += 1
-    rows: list[tuple[int | date, ...]] = [(key, day, *each) for key, each in sorted(sums.items())]
-    with connection.cursor() as cursor:
-        for start in range(0, len(rows), _ROWS):
-            some = rows[start : start + _ROWS]
-            cursor.execute(_sql_spending(len(some)), [value for row in some for value in row])
-
-
-def _sql_spending(count: int) -> str:
-    table = Spending._meta.db_table
-    values = ", ".join(["(%s, %s, %s, %s)"] * count)
-    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in ("credits", "requests"))
-    return (
-        f"INSERT INTO {table} (balance_id, day, credits, requests) VALUES {values}"  # noqa: S608
-        f" ON CONFLICT (balance_id, day) DO UPDATE SET {added}"
-    )
+        key = balances[charge.namespace_id].pk
+        credits, requests = sums.get(key, (0, 0))
+        sums[key] = (credits + charge.amount, requests + 1)
+    spending_add([(key, day, *sums[key]) for key in sorted(sums)])

@@ -157,7 +157,7 @@ class Hold(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(amount__gt=0), name="hold_positive")]
+        constraints = [models.CheckConstraint(condition=Q(amount__gte=0), name="hold_not_negative")]
 
     def __str__(self) -> str:
         return f"{self.amount} for {self.key}"
@@ -185,3 +185,27 @@ class QuotaDefault(models.Model):
 
     def __str__(self) -> str:
         return f"{self.service} of {self.account_id}"
+
+
+class LedgerCheck(models.Model):
+    """What one run of `manage.py ledger_check` found (`manage.py`, or beat: then `night` is the UTC date).
+
+    `finished_at` null: it is running, or its process died. `differences` null: it did not come to its end; `sentences`
+    are the first ones, or the error.
+    """
+
+    night = models.DateField(null=True, unique=True, editable=False)
+    started_at = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True)
+    seconds = models.FloatField(null=True)
+    entries = models.BigIntegerField(default=0)
+    records = models.BigIntegerField(default=0)
+    balances = models.BigIntegerField(default=0)
+    differences = models.PositiveIntegerField(null=True)
+    sentences = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ["-id"]
+
+    def __str__(self) -> str:
+        return f"{self.started_at:%Y-%m-%d %H:%M}: {self.differences}"

@@ -25,17 +25,26 @@ _FACTORS = (
     (Unit.NETWORK_GB, _COMMON // BYTES_PER_GB),
 )
 _MICROSECOND = timedelta(microseconds=1)
+# Before and after every time that a column of 64 bits holds.
+_ALWAYS, _NEVER = -(1 << 63), 1 << 63
 
 
 class PriceTable:
-    """All rates as they are now."""
+    """All rates as they are now. Of amounts in the order of their times the next one costs no search."""
 
     def __init__(self, rates: Iterable[Rate]) -> None:
-        self._begins: dict[str, list[int]] = {unit: [] for unit in Unit}
-        self._credits: dict[str, list[int]] = {unit: [] for unit in Unit}
-        for rate in sorted(rates, key=lambda each: each.effective_from):
-            self._begins[rate.unit].append((rate.effective_from - EPOCH) // _MICROSECOND)
-            self._credits[rate.unit].append(stored_amount(rate.credits))
+        changes: dict[int, dict[str, int]] = {_ALWAYS: {}}
+        for rate in rates:
+            begin = (rate.effective_from - EPOCH) // _MICROSECOND
+            changes.setdefault(begin, {})[rate.unit] = stored_amount(rate.credits)
+        # Between two changes all prices are the same: what one of each amount costs, in 1 / _COMMON of 1e-8 credits.
+        self._begins = sorted(changes)
+        self._prices: list[tuple[int, ...]] = []
+        valid: dict[str, int] = {}
+        for begin in self._begins:
+            valid |= changes[begin]
+            self._prices.append(tuple(factor * valid.get(unit, 0) for unit, factor in _FACTORS))
+        self._choose(0)
 
     @classmethod
     def load(cls) -> Self:
@@ -47,16 +56,20 @@ class PriceTable:
 
         Rounded once, half to even, to 1e-8 credits.
         """
-        amounts = (cpu_time_ns, memory_mb_ms, disk_bytes, network_bytes)
-        whole = sum(
-            amount * factor * self._rate(unit, tick) for amount, (unit, factor) in zip(amounts, _FACTORS, strict=True)
-        )
+        return amount_of_stored(self.stored_price(tick, cpu_time_ns, memory_mb_ms, disk_bytes, network_bytes))
+
+    def stored_price(self, tick: int, cpu_time_ns: int, memory_mb_ms: int, disk_bytes: int, network_bytes: int) -> int:
+        """The same in 1e-8 credits."""
+        if not self._from <= tick < self._until:
+            self._choose(bisect_right(self._begins, tick) - 1)
+        cpu, memory, disk, network = self._chosen
+        whole = cpu_time_ns * cpu + memory_mb_ms * memory + disk_bytes * disk + network_bytes * network
         credits, rest = divmod(whole, _COMMON)
         if rest * 2 > _COMMON or (rest * 2 == _COMMON and credits % 2):
             credits += 1
-        return amount_of_stored(credits)
+        return credits
 
-    def _rate(self, unit: Unit, tick: int) -> int:
-        """1e-8 credits for a unit at that time; zero before its first rate."""
-        number = bisect_right(self._begins[unit], tick)
-        return self._credits[unit][number - 1] if number else 0
+    def _choose(self, number: int) -> None:
+        self._from = self._begins[number]
+        self._until = self._begins[number + 1] if number + 1 < len(self._begins) else _NEVER
+        self._chosen = self._prices[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Self
 
@@ -15,6 +15,8 @@ from credits.amounts import PLACES
 from credits.models import Rate, Unit
 
 MINUTES = Decimal(60)
+# A tick, and the transaction that charges it, may be so far from the clock of who saves a rate.
+LEAD = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +59,23 @@ class Rates:
 
 
 def is_future(rate: Rate) -> bool:
-    """Whether a rate is not valid yet, and so may still be changed."""
-    return rate.effective_from > timezone.now()
+    """Whether nothing can have been charged by it yet, so that it may still be changed."""
+    return rate.effective_from > timezone.now() + LEAD
 
 
 def rate_save(rate: Rate) -> Rate:
-    """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already."""
+    """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already, and for a time
+    before which something may have been charged by the former price: charges stay reproducible.
+    """
     _require_changeable(rate)
+    if not is_future(rate):
+        raise Conflict(f"A price begins {LEAD.total_seconds():.0f} s from now at the earliest.")
     rate.save()
     return rate
 
 
 def rate_delete(rate: Rate) -> None:
-    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already."""
+    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already, or nearly."""
     _require_changeable(rate)
     rate.delete()
 
@@ -77,4 +83,4 @@ def rate_delete(rate: Rate) -> None:
 def _require_changeable(rate: Rate) -> None:
     stored = Rate.objects.filter(pk=rate.pk).first()
     if stored is not None and not is_future(stored):
-        raise Conflict("A rate that is valid already cannot be changed; add a new one.")
+        raise Conflict("A rate that is valid already, or within a minute, cannot be changed; add a new one.")

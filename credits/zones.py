@@ -6,11 +6,15 @@ quota with `quota_limit` 0 is passed whole by the first charge.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from credits import hooks
 from credits.models import Balance, OverdraftAction, Service
-from namespaces.services import quota_lock, quota_suspension_set
+from credits.quota_events import QuotaFact, quota_events_publish
+from namespaces.models import Namespace
+from namespaces.quota_suspension import QuotaState, quota_states_set, quotas_lock
+from namespaces.selectors import not_suspended_by_quota
 
 HUNDRED = Decimal(100)
 
@@ -44,36 +48,52 @@ def _is_passed(balance: Balance, threshold: float) -> bool:
     return balance.used > 0 and balance.used * HUNDRED >= limit * Decimal(str(threshold))
 
 
-def announce_charge(balance: Balance) -> None:
-    """After a charge, with the balance's row locked: thresholds, exhaustion, the hard block.
+def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Balance] = ()) -> None:
+    """After charges, with the balances' rows locked: thresholds, exhaustion, the hard block.
 
-    Changes the instance, which the caller saves in the same transaction.
+    Changes the instances, which the caller saves in the same transaction. A fixed number of statements; one query where
+    nothing is to be announced and all that are blocked were so before the charges (`blocked_before`).
     """
+    facts = [fact for balance in balances for fact in _passed_now(balance)]
+    quota_events_publish(facts)
+    before = {balance.pk for balance in blocked_before}
+    blocked = [balance for balance in balances if is_blocked(balance)]
+    # Staff may have lifted the suspension since.
+    lifted = not_suspended_by_quota({balance.namespace_id for balance in blocked if balance.pk in before})
+    apply_blocks([each for each in blocked if each.pk not in before or each.namespace_id in lifted])
+
+
+def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
+    """What is to be announced, in order; noted on the instance, so that it is announced once."""
     for threshold in passed_thresholds(balance):
         balance.last_threshold_fired = threshold
-        hooks.threshold_passed(balance, threshold)
-    if is_blocked(balance):
-        if not balance.depleted_fired:
-            balance.depleted_fired = True
-            hooks.quota_depleted(balance)
-        # Also where it was announced before: a refund, or staff, may have lifted the suspension since.
-        apply_block(balance)
+        yield QuotaFact(balance, threshold, percent_used(balance))
+    if is_blocked(balance) and not balance.depleted_fired:
+        balance.depleted_fired = True
+        yield QuotaFact(balance, None, percent_used(balance))
 
 
-def apply_block(balance: Balance) -> None:
-    """Suspend the namespace by its quotas, or lift that, as the zones say. The row of the balance is locked.
+def apply_blocks(balances: Sequence[Balance]) -> None:
+    """Suspend namespaces by their quotas, or lift that, as the zones say. The rows of the balances are locked.
 
     The quota of workspaces suspends a namespace, and any other one whose action is to stop workspaces; else a quota
-    refuses the requests of its own service. The namespace's lock comes before the other balances are read, so that of
+    refuses the requests of its own service. The namespaces' locks come before the other balances are read, so that of
     two that change at once the second sees the first.
     """
-    namespace = quota_lock(balance.namespace_id)
-    if namespace is None:
+    if not balances:
         return
-    others = Balance.objects.filter(namespace_id=balance.namespace_id).exclude(pk=balance.pk)
-    blocked = [each for each in (balance, *others) if is_blocked(each)]
+    namespaces = quotas_lock({balance.namespace_id for balance in balances})
+    blocked: dict[str, list[Balance]] = defaultdict(list)
+    others = Balance.objects.filter(namespace_id__in=[row.pk for row in namespaces])
+    for each in (*balances, *others.exclude(pk__in=[balance.pk for balance in balances])):
+        if is_blocked(each):
+            blocked[each.namespace_id].append(each)
+    quota_states_set(_quota_state(row, blocked[row.pk]) for row in namespaces)
+
+
+def _quota_state(namespace: Namespace, blocked: Sequence[Balance]) -> QuotaState:
     stops = any(each.on_overdraft_action == OverdraftAction.STOP_WORKSPACES for each in blocked)
-    quota_suspension_set(namespace, suspended=any(map(suspends_namespace, blocked)), stops=stops)
+    return QuotaState(namespace, suspended=any(map(suspends_namespace, blocked)), stops=stops)
 
 
 def suspends_namespace(blocked: Balance) -> bool:

@@ -6,7 +6,9 @@ class NamespacesConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import hooks
-        from namespaces import selectors, services
+        from namespaces import audit, selectors, services
+        from webhooks.hooks import namespace_webhook_changed
 
         hooks.account_created.register(services.default_namespace_create)
         hooks.namespace_binding.register(selectors.scope_binding)
+        namespace_webhook_changed.register(audit.record_webhook_entry)

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from namespaces.models import Namespace, NamespaceActivity
+from webhooks.models import AuditEntry, Subscription
 
 # Entries are kept for good; metadata have up to 64 KiB.
 MAX_SHOWN = 1000
+
+
+def activity_entry(
+    namespace: Namespace,
+    action: str,
+    description: str = "",
+    *,
+    actor: str,
+    origin: RequestOrigin = NO_ORIGIN,
+    changes: dict[str, Any] | None = None,
+) -> NamespaceActivity:
+    """An entry that is not written yet. `changes`: field to `{from, to}`."""
+    return NamespaceActivity(
+        account_id=namespace.account_id,
+        namespace_id=namespace.pk,
+        user_id=actor[:160],
+        action=action,
+        description=description[:500],
+        changes=changes or {},
+        ip_address=origin.ip_address,
+        user_agent=origin.user_agent,
+    )
 
 
 def record_activity(
@@ -22,15 +46,24 @@ def record_activity(
     changes: dict[str, Any] | None = None,
 ) -> None:
     """Write the entry in the caller's transaction. `changes`: field to `{from, to}`."""
+    activity_entry(namespace, action, description, actor=actor, origin=origin, changes=changes).save(force_insert=True)
+
+
+def record_entries(entries: Sequence[NamespaceActivity]) -> None:
+    """Write entries of several namespaces in the caller's transaction."""
+    NamespaceActivity.objects.bulk_create(entries)
+
+
+def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
+    """What was done to a webhook of a namespace (`webhooks.hooks`), in the transaction of the change."""
     NamespaceActivity.objects.create(
-        account_id=namespace.account_id,
-        namespace_id=namespace.pk,
-        user_id=actor[:160],
-        action=action,
-        description=description[:500],
-        changes=changes or {},
-        ip_address=origin.ip_address,
-        user_agent=origin.user_agent,
+        account_id=entry.account_id,
+        namespace_id=subscription.namespace_id,
+        user_id=entry.actor,
+        action=entry.action,
+        description=f"{subscription.pk}: {entry.description}"[:500],
+        ip_address=entry.ip_address,
+        user_agent=entry.user_agent,
     )
 
 

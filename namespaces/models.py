@@ -1,4 +1,6 @@
-"""Namespaces and their activity (specification, Namespace object). Written by `namespaces.services` only."""
+"""Namespaces and their activity (specification, Namespace object). Written by `namespaces.services`
+and, where a quota suspends one, `namespaces.quota_suspension` only.
+"""
 
 from __future__ import annotations
 

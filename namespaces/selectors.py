@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django.db.models import Q, QuerySet
 
 from accounts.actors import Actor
@@ -55,10 +57,23 @@ def by_slug(account: Account, slug: str) -> Namespace:
     return found
 
 
+def slugs_of(namespace_ids: Collection[str]) -> dict[str, str]:
+    """By id; without namespaces that are gone."""
+    return dict(Namespace.objects.filter(pk__in=namespace_ids).order_by().values_list("pk", "slug"))
+
+
 def scope_binding(account: Account, slug: str) -> ScopeBinding:
     """The binding of a namespace-scope credential. Raises NotFound."""
     found = by_slug(account, slug)
     return ScopeBinding(namespace_id=found.id, namespace_slug=found.slug)
+
+
+def not_suspended_by_quota(namespace_ids: Collection[str]) -> set[str]:
+    """Those that no quota suspends now; without those that are deleted. One query, none for none."""
+    if not namespace_ids:
+        return set()
+    found = Namespace.objects.filter(pk__in=namespace_ids, suspended_by_quota=False)
+    return set(found.values_list("pk", flat=True))
 
 
 def for_create(actor: Actor, slug: str | None) -> Namespace:

@@ -1,4 +1,4 @@
-"""The only writers of namespaces and their activity.
+"""The only writers of namespaces and their activity, beside `namespaces.quota_suspension`.
 
 Each function is one transaction under the account's lock, so that creations of workspaces and changes of their
 namespace exclude each other.
@@ -25,6 +25,8 @@ from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
 from namespaces.slugs import chosen_slug
+from namespaces.status_events import Reason, StatusChange, status_changes_publish
+from webhooks.subscriptions import namespace_subscriptions_delete
 
 DEFAULT_SLUG = "default"
 MAX_NAMESPACES = 100
@@ -173,6 +175,7 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
         stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
         changes = {"status": {"from": before[0], "to": stored.status}}
         record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
+        status_changes_publish([StatusChange(stored, before[0], Reason.MANUAL)])
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
@@ -186,7 +189,8 @@ def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: Reque
 def namespace_delete(
     *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> int:
-    """Delete a namespace. Returns how many workspaces are moved to the default one, or will be deleted.
+    """Delete a namespace, with its webhooks. Returns how many workspaces are moved to the default one, or will be
+    deleted.
 
     With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
     row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
@@ -205,6 +209,7 @@ def namespace_delete(
         count = sum(hooks.workspaces_move(stored, default, actor))
         text = f"Its {count} workspaces were moved to {default.slug}."
     record_activity(stored, "deleted", text, actor=actor, origin=origin)
+    namespace_subscriptions_delete(stored.pk)
     if not delete_workspaces or not count:
         stored.delete()
     return count
@@ -221,30 +226,6 @@ def deletions_continue() -> int:
         else:
             namespace.delete()
     return left
-
-
-def quota_lock(namespace_id: str) -> Namespace | None:
-    """Lock the row for `quota_suspension_set`, to the end of the transaction. None: it is deleted."""
-    return Namespace.objects.select_for_update().filter(pk=namespace_id).first()
-
-
-def quota_suspension_set(stored: Namespace, *, suspended: bool, stops: bool) -> None:
-    """Suspend by a quota, or lift that, in the transaction of the charge or of the quota's change. Idempotent.
-
-    With `stops` the sweep stops what runs. The row is locked.
-    """
-    before = stored.status
-    if (stored.suspended_by_quota, stored.quota_stops_workspaces) == (suspended, stops):
-        return
-    stored.suspended_by_quota, stored.quota_stops_workspaces = suspended, stops
-    if suspended or stored.suspended_by_hand:
-        stored.status = Status.SUSPENDED
-    elif before == Status.SUSPENDED:
-        stored.status = Status.ACTIVE
-    stored.save(update_fields=["status", "suspended_by_quota", "quota_stops_workspaces", "updated_at"])
-    action = "suspended" if suspended else "restored"
-    changes = {"status": {"from": before, "to": stored.status}}
-    record_activity(stored, action, "By a quota.", actor="quota", changes=changes)
 
 
 def namespace_used(namespace: Namespace) -> None:
@@ -270,7 +251,7 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
         # No form has them, and charges and requests write them.
         namespace.quota_stops_workspaces = former.quota_stops_workspaces
         namespace.last_active_at = former.last_active_at
-    _apply_suspension(namespace, former)
+    before = _apply_suspension(namespace, former)
     others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
@@ -278,10 +259,12 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
         raise ValidationError(details={"is_default": ["An account needs a default namespace; mark another one first."]})
     namespace.save()
     record_activity(namespace, "saved", actor=actor)
+    status_changes_publish([StatusChange(namespace, before, Reason.MANUAL)])
     return namespace
 
 
-def _apply_suspension(namespace: Namespace, former: Namespace | None) -> None:
+def _apply_suspension(namespace: Namespace, former: Namespace | None) -> str:
+    """Returns the status before."""
     was_suspended = former is not None and former.status == Status.SUSPENDED
     if namespace.status == Status.SUSPENDED and not was_suspended and not namespace.suspended_by_quota:
         namespace.suspended_by_hand = True
@@ -291,6 +274,7 @@ def _apply_suspension(namespace: Namespace, former: Namespace | None) -> None:
         namespace.status = Status.SUSPENDED
     elif namespace.status == Status.SUSPENDED:
         namespace.status = Status.ACTIVE
+    return former.status if former else Status.ACTIVE
 
 
 def _live(account: Account) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dns.resolver
 import pytest
 from django.apps import apps
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.management.commands import flush
 from django.test import Client
 
+import outbound.names
 from accounts.models import Account, Plan
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
@@ -97,6 +99,16 @@ def rates(request: pytest.FixtureRequest) -> None:
     from importlib import import_module
 
     import_module("credits.migrations.0002_rates").add(apps, None)
+
+
+@pytest.fixture(autouse=True)
+def no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that users give get no answer, at once: no test asks the name servers of the host that it runs on."""
+
+    def silent() -> dns.resolver.Resolver:
+        raise dns.resolver.NoResolverConfiguration
+
+    monkeypatch.setattr(outbound.names, "_resolver", silent)
 
 
 @pytest.fixture

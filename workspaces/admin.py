@@ -12,7 +12,7 @@ from common.admin import ReadOnlyAdmin, call_for_each, staff_label
 from workspaces.crud.services import workspace_delete
 from workspaces.images.admin import CatalogEntryAdmin
 from workspaces.lifecycle.services import workspace_destroy
-from workspaces.models import Activity, MeterRecord, Operation, PublicPort, Usage, Workspace
+from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
 from workspaces.power.services import (
     workspace_pause,
     workspace_restart,
@@ -120,3 +120,12 @@ class MeterRecordAdmin(ReadOnlyAdmin):
     list_select_related = ("metered",)
     search_fields = ("metered__workspace_id", "metered__namespace_id", "metered__account_id")
     show_full_result_count = False
+
+
+@admin.register(BillingCycle)
+class BillingCycleAdmin(ReadOnlyAdmin):
+    list_display = ("__str__", "seconds", "workspaces", "credits", "closed_at")
+
+    @admin.display(description="Seconds")
+    def seconds(self, obj: BillingCycle) -> int:
+        return obj.end - obj.start

@@ -29,11 +29,22 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 5.0,
             "options": {"expires": 4},
         },
-        # A tick is charged at most half a tick after it was written.
+        # A tick is charged at most half a tick after it was written, also where the writer's notification was lost.
         "charge-metered": {
             "task": "workspaces.tasks.charge_metered",
             "schedule": env.metering_seconds / 2,
             "options": {"expires": env.metering_seconds / 2},
+        },
+        "close-billing-cycles": {
+            "task": "workspaces.tasks.close_billing_cycles",
+            "schedule": 10.0,
+            "options": {"expires": 9},
+        },
+        # Once a night; the row of the check says whether it was made.
+        "check-ledger": {
+            "task": "workspaces.tasks.check_ledger",
+            "schedule": 600.0,
+            "options": {"expires": 500},
         },
         # No request depends on it: readers compute what is not rolled up yet.
         "compact-usage": {

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from common.errors import NotFound
 from workspaces.audit import record_activity
-from workspaces.models import Workspace
+from workspaces.models import Metered, Workspace
 from workspaces.states import Status
 
 
@@ -24,7 +24,8 @@ def insert_row(**columns: Any) -> Workspace:
 
 
 def delete_row(workspace: Workspace) -> None:
-    """Delete the row with what references it (operations, public ports, usage)."""
+    """Delete the row with what references it (operations, public ports, usage). What was metered keeps the name."""
+    Metered.objects.filter(workspace_id=workspace.pk).update(workspace_name=workspace.name)
     workspace.delete()
 
 

@@ -53,6 +53,10 @@ class Status(models.TextChoices):
     RESIZING = "resizing"
 
 
+# Why a machine ended that the platform shut down with its host (`restart_info.last_exit_reason`).
+HOST_DOWN = "host_down"
+
+
 class Provisioning(models.TextChoices):
     """How far the creation is (specification, Workspace provisioning: `state`). Once `ready`, it stays so."""
 

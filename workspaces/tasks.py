@@ -6,6 +6,7 @@ from celery import current_app, shared_task
 
 from vmbackend.models import Host
 from workspaces import namespace_members
+from workspaces.charging import billing, check, wakeups
 from workspaces.charging import services as charging
 from workspaces.host import console_log, engine, machine_info, sweep
 from workspaces.host.metering import compaction
@@ -54,8 +55,21 @@ def stop_suspended() -> int:
 
 @shared_task
 def charge_metered() -> int:
-    """Celery beat: charge credits for what was metered."""
+    """Celery beat, and after each writer's commit: charge credits for what was metered."""
+    wakeups.charge_begun()
     return charging.charge_metered()
+
+
+@shared_task
+def close_billing_cycles() -> int:
+    """Celery beat: `credits.usage` for billing cycles that are over."""
+    return billing.cycles_close()
+
+
+@shared_task
+def check_ledger() -> None:
+    """Celery beat: once a night, whether ledger, balances, sums and records agree."""
+    check.ledger_check_nightly()
 
 
 @shared_task

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
 from common.errors import InvalidState
 from common.hooks import Hook
 from workspaces.models import Workspace
 from workspaces.states import ALLOWED, Status
+from workspaces.vm_events import publish_vm_event
 
 # Called with the workspace in the transaction of each transition to a state other than `running`.
 left_running: Hook[[Workspace], None] = Hook("workspace.left_running")
@@ -22,18 +24,24 @@ class TransitionLost(Exception):
 def transition(workspace: Workspace, to: Status, *, leaving: frozenset[Status] | None = None, **fields: Any) -> None:
     """Move a workspace to `to`, with `fields` in the same update, if it is in one of `leaving` (default: the table).
 
-    `ready` is true only in `running`; callers set it there. Updates the instance too. Raises TransitionLost, changing
-    nothing, where another one was first.
+    The event of a machine that has stopped is published in the same transaction. `ready` is true only in `running`;
+    callers set it there. Updates the instance too. Raises TransitionLost where another one was first; nothing has
+    changed then.
     """
     allowed = ALLOWED[to] if leaving is None else leaving & ALLOWED[to]
     fields = {"ready": False, "unresponsive_since": None, "updated_at": timezone.now(), **fields, "status": to}
-    changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
+    before = Status(workspace.status)
+    # Without a savepoint: in the caller's transaction, if there is one.
+    with transaction.atomic(savepoint=False):
+        changed = type(workspace).objects.filter(pk=workspace.pk, status__in=allowed).update(**fields)
+        if changed:
+            for name, value in fields.items():
+                setattr(workspace, name, value)
+            if to != Status.RUNNING:
+                left_running(workspace)
+            publish_vm_event(workspace, before)
     if not changed:
         raise TransitionLost(f"{workspace.pk} cannot become {to}")
-    for name, value in fields.items():
-        setattr(workspace, name, value)
-    if to != Status.RUNNING:
-        left_running(workspace)
 
 
 def require_status(workspace: Workspace, allowed: frozenset[Status], doing: str) -> None:

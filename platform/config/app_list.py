@@ -23,6 +23,7 @@ APPS = [
     "edge",
     "namespaces",
     "vmbackend",
+    "webhooks",
     "workspaces",
 ]
 

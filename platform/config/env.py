@@ -10,7 +10,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -29,6 +29,8 @@ from pydantic import (
 )
 
 from edge.address import PublicAddress
+from outbound.errors import OutboundError
+from outbound.urls import place_of
 from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"
@@ -76,6 +78,21 @@ def _host_name(_: dict[str, Any]) -> str:
 def _base_url(data: dict[str, Any]) -> str:
     name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
+
+
+def _places(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        try:
+            place_of(value)
+        except OutboundError as error:
+            raise ValueError(f"{value} is not host:port. {error.sentence}") from None
+    return values
+
+
+def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        ip_network(value)
+    return values
 
 
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
@@ -165,6 +182,10 @@ class Env(BaseModel):
     image_cache_mb: int = Field(default=50 * 1024, ge=1, le=_EXBIBYTE_MB)
     image_pull_seconds: int = Field(default=900, ge=1, le=_YEAR)
 
+    # Places that users name: receivers of webhooks
+    private_receivers: Annotated[CommaSeparated, AfterValidator(_places)] = ()
+    refused_networks: Annotated[CommaSeparated, AfterValidator(_networks)] = ()
+
     # Deadlines of operations
     create_seconds: int = Field(default=1800, ge=10, le=_YEAR)
     power_seconds: int = Field(default=300, ge=5, le=_YEAR)
@@ -177,6 +198,7 @@ class Env(BaseModel):
 
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
+    billing_seconds: int = Field(default=3600, ge=1, le=_YEAR, validate_default=True)
 
     # Guessing
     login_attempts: int = Field(default=10, ge=1, le=_MANY)
@@ -231,6 +253,13 @@ class Env(BaseModel):
     @classmethod
     def _readable_address(cls, value: str) -> str:
         urlsplit(value).port  # noqa: B018 - raises ValueError
+        return value
+
+    @field_validator("billing_seconds")
+    @classmethod
+    def _at_least_a_tick(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("metering_seconds", 1):
+            raise ValueError("A billing cycle is at least as long as PLATFORM_METERING_SECONDS.")
         return value
 
     @field_validator("public_url")

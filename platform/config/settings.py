@@ -159,4 +159,5 @@ UNFOLD = {
     "SITE_HEADER": "Workspaces",
     "SHOW_VIEW_ON_SITE": False,
     "LOGIN": {"form": "accounts.login.LoginForm"},
+    "ENVIRONMENT": "credits.admin.ledger_warning",
 }

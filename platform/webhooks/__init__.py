@@ -1,1 +1,1 @@
-"""Webhook subscriptions and their deliveries (an outbox). Not built yet; section 7."""
+"""Webhooks: subscriptions of an account, and the outbox of events that are sent to them."""

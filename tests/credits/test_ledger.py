@@ -14,15 +14,17 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from common.errors import Conflict, DomainError, QuotaExceeded
-from credits import hooks, ledger
+from credits import ledger
 from credits.ledger import Purpose
 from credits.models import Balance, Entry, EntryKind, Hold, QuotaDefault, Service
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.webhooks.outbox import passed_thresholds, subscribe
 
 pytestmark = pytest.mark.django_db
 
 SANDBOX = Service.SANDBOX
+Announced = Callable[[], list[Any]]
 
 
 @pytest.fixture
@@ -139,39 +141,37 @@ def test_a_default_quota_is_set_by_the_first_charge(api: Caller, default: Namesp
 
 
 @pytest.fixture
-def announced(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    found: list[Any] = []
-    monkeypatch.setattr(hooks.threshold_passed, "_handlers", [lambda _, threshold: found.append(threshold)])
-    monkeypatch.setattr(hooks.quota_depleted, "_handlers", [lambda _: found.append("depleted")])
-    return found
+def announced(api: Caller) -> Announced:
+    subscribe(api.account)
+    return lambda: passed_thresholds(api.account)
 
 
-def test_each_threshold_fires_once_and_in_order(default: Namespace, announced: list[Any]) -> None:
+def test_each_threshold_fires_once_and_in_order(default: Namespace, announced: Announced) -> None:
     set_quota(default, "100", "10", thresholds=[95, 50, 80, 50])
     for amount in ("49.99999999", "0.00000001", "10", "40", "1", "9", "1"):
         charge(default, amount)
-    assert announced == [50, 80, 95, "depleted"]
+    assert announced() == [50, 80, 95, "depleted"]
     ledger.quota_reset(namespace=default, service=SANDBOX, actor="a")
     charge(default, "60")
-    assert announced[4:] == [50]
+    assert announced()[4:] == [50]
 
 
-def test_setting_a_quota_rearms_what_is_passed_for_the_next_charge(default: Namespace, announced: list[Any]) -> None:
+def test_setting_a_quota_rearms_what_is_passed_for_the_next_charge(default: Namespace, announced: Announced) -> None:
     charge(default, "90")
     set_quota(default, "100")
-    assert announced == []
+    assert announced() == []
     charge(default, "1")
     set_quota(default, "100")
     charge(default, "1")
-    assert announced == [80, 80]
+    assert announced() == [80, 80]
 
 
-def test_without_a_limit_the_first_charge_is_exhaustion(default: Namespace, announced: list[Any]) -> None:
+def test_without_a_limit_the_first_charge_is_exhaustion(default: Namespace, announced: Announced) -> None:
     set_quota(default, "0")
     charge(default, "0")
-    assert announced == []
+    assert announced() == []
     charge(default, "0.00000001")
-    assert announced == [80, 95, "depleted"]
+    assert announced() == [80, 95, "depleted"]
 
 
 def test_the_hard_block_suspends_the_namespace_until_there_is_room(default: Namespace) -> None:
@@ -194,7 +194,7 @@ def test_the_hard_block_suspends_the_namespace_until_there_is_room(default: Name
     assert balance(default).used == 0
 
 
-def test_a_block_that_a_refund_lifted_comes_back(default: Namespace, announced: list[Any]) -> None:
+def test_a_block_that_a_refund_lifted_comes_back(default: Namespace, announced: Announced) -> None:
     set_quota(default, "10", thresholds=[])
     for amount, status in (("11", "suspended"), ("-2", "active"), ("2", "suspended")):
         if amount.startswith("-"):
@@ -203,7 +203,7 @@ def test_a_block_that_a_refund_lifted_comes_back(default: Namespace, announced: 
             charge(default, amount)
         default.refresh_from_db()
         assert default.status == status
-    assert announced == ["depleted"], "once between two resets"
+    assert announced() == ["depleted"], "once between two resets"
 
 
 def test_a_reset_makes_no_quota_of_a_default(api: Caller, default: Namespace) -> None:
@@ -271,6 +271,33 @@ def test_an_expired_hold_is_given_back(default: Namespace) -> None:
     hold(default, "1", "in time")
     assert [ledger.holds_expire() for _ in range(2)] == [1, 0]
     assert balance(default).held == 1
+
+
+def test_a_key_that_is_held_again_while_the_sweep_runs_stays_held(default: Namespace) -> None:
+    hold(default, "8", "call", until=timezone.now() - timedelta(seconds=1))
+    statements = 0
+
+    def interfere(run: Any, *statement: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        if statements == 2:  # the first has read what is due
+            ledger.hold_void(key="call")
+            hold(default, "3", "call")
+        return run(*statement)
+
+    with connection.execute_wrapper(interfere):
+        assert ledger.holds_expire() == 0
+    assert (Hold.objects.get().amount, balance(default).held) == (3, 3)
+
+
+def test_a_charge_that_was_made_already_sets_no_quota(api: Caller, default: Namespace) -> None:
+    charge(default, "5", key="tick")
+    QuotaDefault.objects.create(account_id=api.account.pk, service=SANDBOX, quota_limit=Decimal(1))
+    charge(default, "5", key="tick")
+    assert balance(default).quota_limit is None
+    charge(default, "5", key="next")
+    default.refresh_from_db()
+    assert (balance(default).quota_limit, default.status) == (1, "suspended")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,37 +1,101 @@
-"""A metering record with its price and the time at which it counts."""
+"""Metering records with their prices, and the sums in which reports, charges and billing cycles need them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
+from common.bulk_rows import Row
+from credits.metered_charges import MeteredCharge
 from credits.prices import PriceTable
 
-# Of a MeterRecord, for `read_records`.
+MICRO = 1_000_000
+MINUTE, HOUR, DAY = 60, 3600, 86400
+# Of a MeterRecord, for `sum_records`.
 COLUMNS = (
     "id", "tick", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes",
-    "metered__account_id", "metered__namespace_id", "metered__workspace_id",
+    "metered_id", "metered__account_id", "metered__namespace_id", "metered__workspace_id",
 )  # fmt: skip
+# The columns of ChargedSums.
+SUMS = ("records", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes", "credits")
+Sums = list[int]  # in the order of SUMS; credits as they are stored
 
 
 @dataclass(slots=True)
-class ChargedRecord:
-    """`counted_at`: microseconds since 1970; later than the tick for one that was charged late."""
+class RecordSums:
+    """Sums of a batch of records. `hours`: by the number in Metered and the hour's start; `minutes`: by namespace and
+    the minute's start, both at the time at which a record counts. `late`: records with another one than their tick.
+    """
 
-    id: int
-    tick: int
-    amounts: tuple[int, int, int, int]  # cpu_time_ns, memory_mb_ms, disk_bytes, network_bytes
-    account_id: str
-    namespace_id: str
-    workspace_id: str
-    credits: Decimal
-    counted_at: int
+    owners: dict[int, tuple[str, str, str]] = field(default_factory=dict)  # account, namespace, workspace
+    hours: dict[tuple[int, int], Sums] = field(default_factory=dict)
+    minutes: dict[tuple[str, int], Sums] = field(default_factory=dict)
+    late: list[Row] = field(default_factory=list)  # record, namespace, counted at
+
+    def workspaces(self) -> dict[int, Sums]:
+        """By the number in Metered."""
+        return _folded((metered, sums) for (metered, _), sums in self.hours.items())
+
+    def namespace_hours(self) -> dict[tuple[str, int], Sums]:
+        """By namespace and the hour's start."""
+        return _folded(((key, start // HOUR * HOUR), sums) for (key, start), sums in self.minutes.items())
+
+    def charges(self) -> list[MeteredCharge]:
+        """The credits of each workspace in each namespace, in order, without those that cost nothing."""
+        found = self.workspaces().items()
+        return sorted(MeteredCharge(*self.owners[metered], sums[-1]) for metered, sums in found if sums[-1])
 
 
-def read_records(rows: Iterable[tuple[Any, ...]], prices: PriceTable) -> Iterator[ChargedRecord]:
-    """Rows of COLUMNS."""
-    for number, tick, cpu, memory, disk, network, account, namespace, workspace in rows:
-        amounts = (cpu, memory, disk, network)
-        yield ChargedRecord(number, tick, amounts, account, namespace, workspace, prices.price(tick, *amounts), tick)
+def _folded(parts: Iterable[tuple[Any, Sums]]) -> dict[Any, Sums]:
+    found: dict[Any, Sums] = {}
+    for key, sums in parts:
+        each = found.get(key)
+        if each is None:
+            found[key] = sums
+        else:
+            # A new list: the first one belongs to the caller.
+            found[key] = [one + more for one, more in zip(each, sums, strict=True)]
+    return found
+
+
+def add_sums(sums: Sums, more: Iterable[int]) -> None:
+    for number, value in enumerate(more):
+        sums[number] += value
+
+
+def sum_records(rows: Iterable[tuple[Any, ...]], prices: PriceTable, counted_from: int) -> RecordSums:
+    """Rows of COLUMNS; what has an earlier tick than `counted_from` (microseconds) counts at that time."""
+    found = RecordSums()
+    owners, hours, minutes, price = found.owners, found.hours, found.minutes, prices.stored_price
+    # A few microseconds for each of thousands of records are the cost of charging: no calls but the price.
+    for number, tick, cpu, memory, disk, network, metered, account, namespace, workspace in rows:
+        credits = price(tick, cpu, memory, disk, network)
+        at = tick
+        if tick < counted_from:
+            at = counted_from
+            found.late.append((number, namespace, at))
+        minute = at // 60_000_000 * 60
+        hour = (metered, minute - minute % HOUR)
+        sums = hours.get(hour)
+        if sums is None:
+            owners[metered] = (account, namespace, workspace)
+            hours[hour] = [1, cpu, memory, disk, network, credits]
+        else:
+            sums[0] += 1
+            sums[1] += cpu
+            sums[2] += memory
+            sums[3] += disk
+            sums[4] += network
+            sums[5] += credits
+        sums = minutes.get((namespace, minute))
+        if sums is None:
+            minutes[namespace, minute] = [1, cpu, memory, disk, network, credits]
+        else:
+            sums[0] += 1
+            sums[1] += cpu
+            sums[2] += memory
+            sums[3] += disk
+            sums[4] += network
+            sums[5] += credits
+    return found

@@ -1,27 +1,28 @@
 """Raw usage units of a namespace (specification, Raw usage units bucket): what was charged, by hour or day.
 
-Whole hours come from their sums, the beginnings and ends of a range that lie inside an hour from the records: the time
-does not grow with the number of records.
+Whole hours come from their sums, what is left of a range at its ends from those of minutes, and only what lies inside a
+minute from the records: the time does not grow with the number of records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
 
-from django.db.models import Q
+from django.db.models import QuerySet
 
+from common.bulk_rows import rows_read
+from credits.amounts import amount_of_stored
 from credits.prices import PriceTable
 from credits.services import Units
-from workspaces.charging.hours import HOUR, MICRO, hour_of
-from workspaces.charging.records import COLUMNS, ChargedRecord, read_records
-from workspaces.charging.services import ONLY
-from workspaces.models import ChargePosition, LateRecord, MeterRecord, NamespaceHour
+from workspaces.charging.position import position_read
+from workspaces.charging.records import DAY, HOUR, MICRO, MINUTE, SUMS, Sums, add_sums
+from workspaces.models import LateRecord, Metered, MeterRecord, NamespaceHour, NamespaceMinute
 from workspaces.models.usage import units_of
 
-DAY = 86400
-Span = tuple[int, int]  # microseconds, the end excluded
+Span = tuple[int, int]  # the end excluded
+_AMOUNTS = SUMS[1:-1]
 
 
 @dataclass(slots=True)
@@ -29,19 +30,20 @@ class UnitSums:
     """Sums of records in one bucket, which begins at `start` (seconds)."""
 
     start: int
-    records: int = 0
-    amounts: tuple[int, int, int, int] = (0, 0, 0, 0)
-    credits: Decimal = Decimal(0)
+    sums: Sums = field(default_factory=lambda: [0] * len(SUMS))
 
-    def add(self, records: int, amounts: Sequence[int], credits: Decimal) -> None:
-        self.records += records
-        cpu, memory, disk, network = (one + more for one, more in zip(self.amounts, amounts, strict=True))
-        self.amounts = (cpu, memory, disk, network)
-        self.credits += credits
+    @property
+    def records(self) -> int:
+        return self.sums[0]
+
+    @property
+    def credits(self) -> Decimal:
+        return amount_of_stored(self.sums[-1])
 
     @property
     def units(self) -> Units:
-        return units_of(*self.amounts)
+        _, cpu, memory, disk, network, _ = self.sums
+        return units_of(cpu, memory, disk, network)
 
 
 def usage_units(namespace_id: str, begin: int, end: int, *, by_day: bool) -> tuple[list[UnitSums], UnitSums]:
@@ -49,52 +51,62 @@ def usage_units(namespace_id: str, begin: int, end: int, *, by_day: bool) -> tup
     size = DAY if by_day else HOUR
     buckets: dict[int, UnitSums] = {}
     total = UnitSums(begin // MICRO)
-    for start, records, amounts, credits in _parts(namespace_id, begin, end):
+    for start, sums in _parts(namespace_id, begin, end):
         key = start // size * size
-        for sums in (buckets.setdefault(key, UnitSums(key)), total):
-            sums.add(records, amounts, credits)
+        bucket = buckets.get(key)
+        if bucket is None:
+            bucket = buckets[key] = UnitSums(key)
+        add_sums(bucket.sums, sums)
+    for bucket in buckets.values():
+        add_sums(total.sums, bucket.sums)
     return [buckets[key] for key in sorted(buckets)], total
 
 
-def _parts(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, int, Sequence[int], Decimal]]:
-    """Start in seconds, number of records, amounts, credits."""
-    whole, edges = split_range(begin, end)
-    if whole[0] < whole[1]:
-        rows = NamespaceHour.objects.filter(namespace_id=namespace_id, start__gte=whole[0], start__lt=whole[1])
-        for row in rows.order_by("start"):
-            amounts = (row.cpu_time_ns, row.memory_mb_ms, row.disk_bytes, row.network_bytes)
-            yield row.start, row.records, amounts, row.credits
-    if edges:
-        for record in _records(namespace_id, edges):
-            yield hour_of(record.counted_at), 1, record.amounts, record.credits
+def _parts(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, Sums]]:
+    """Start in seconds, and sums."""
+    hours, edges = split_range(begin, end, HOUR)
+    yield from _stored(NamespaceHour.objects.filter(namespace_id=namespace_id), hours)
+    rest: list[Span] = []
+    for edge in edges:
+        minutes, inside = split_range(*edge, MINUTE)
+        yield from _stored(NamespaceMinute.objects.filter(namespace_id=namespace_id), minutes)
+        rest += inside
+    if rest:
+        yield from _records(namespace_id, rest)
 
 
-def split_range(begin: int, end: int) -> tuple[Span, list[Span]]:
-    """The whole hours of a range, in seconds, and what is left of it at its ends, in microseconds."""
-    hour = HOUR * MICRO
-    first, last = -(-begin // hour) * hour, end // hour * hour
+def split_range(begin: int, end: int, size: int = HOUR) -> tuple[Span, list[Span]]:
+    """The whole hours (or buckets of `size` seconds) of a range, in seconds, and what is left of it at its ends, in
+    microseconds.
+    """
+    whole = size * MICRO
+    first, last = -(-begin // whole) * whole, end // whole * whole
     if first > last:
         return (0, 0), [(begin, end)]
     edges = [(one, two) for one, two in ((begin, first), (last, end)) if one < two]
     return (first // MICRO, last // MICRO), edges
 
 
-def _records(namespace_id: str, spans: Sequence[Span]) -> Iterator[ChargedRecord]:
-    """Charged records of a namespace that count inside of one of the spans."""
-    position = ChargePosition.objects.filter(pk=ONLY).first() or ChargePosition()
-    charged = MeterRecord.objects.filter(id__gt=position.first_record_id, id__lte=position.record_id)
-    late = LateRecord.objects.filter(_within("counted_at", spans), namespace_id=namespace_id)
-    counted_at = dict(late.values_list("record", "counted_at"))
-    in_time = charged.filter(_within("tick", spans), metered__namespace_id=namespace_id, laterecord=None)
-    prices = PriceTable.load()
-    yield from read_records(in_time.values_list(*COLUMNS).iterator(), prices)
-    for record in read_records(charged.filter(id__in=list(counted_at)).values_list(*COLUMNS), prices):
-        record.counted_at = counted_at[record.id]
-        yield record
+def _stored(rows: QuerySet[NamespaceHour] | QuerySet[NamespaceMinute], span: Span) -> Iterator[tuple[int, Sums]]:
+    if span[0] == span[1]:
+        return
+    found = rows.filter(start__gte=span[0], start__lt=span[1])
+    for start, *sums in rows_read(found.values_list("start", *SUMS)):
+        yield start, sums
 
 
-def _within(name: str, spans: Sequence[Span]) -> Q:
-    found = Q()
+def _records(namespace_id: str, spans: Iterable[Span]) -> Iterator[tuple[int, Sums]]:
+    """Charged records of a namespace that count inside of one of the spans; two queries for each."""
+    position, prices = position_read(), PriceTable.load()
+    owners = Metered.objects.filter(namespace_id=namespace_id).values("pk")
     for begin, end in spans:
-        found |= Q(**{f"{name}__gte": begin, f"{name}__lt": end})
-    return found
+        # One span at a time and without an order or a condition on the id: with those the database would read all
+        # records of the namespace, or all there are.
+        ticks = MeterRecord.objects.filter(metered__in=owners, tick__gte=begin, tick__lt=end, laterecord=None)
+        late = LateRecord.objects.filter(namespace_id=namespace_id, counted_at__gte=begin, counted_at__lt=end)
+        in_time = rows_read(ticks.order_by().values_list("id", "tick", *_AMOUNTS))
+        charged = [row for row in in_time if position.first_record_id < row[0] <= position.record_id]
+        charged += rows_read(late.values_list("record_id", "record__tick", *(f"record__{name}" for name in _AMOUNTS)))
+        for _, tick, *amounts in charged:
+            # All of a span lie in one bucket.
+            yield begin // MICRO, [1, *amounts, prices.stored_price(tick, *amounts)]

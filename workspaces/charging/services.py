@@ -8,28 +8,35 @@ writer was slow. So the end is determined first, while no writer is in the middl
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Iterable
-from decimal import Decimal
+import time
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Max
+from django.db.models import Max, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from credits.metered_charges import MeteredCharge, charges_write
+from common.bulk_rows import rows_read
+from credits.metered_charges import charges_write
 from credits.models import Service
 from credits.prices import PriceTable
-from workspaces.charging.hours import count_by_hour
-from workspaces.charging.records import COLUMNS, ChargedRecord, read_records
+from workspaces.charging.cycles import CYCLE, current_cycle
+from workspaces.charging.hours import counted_from, sums_write
+from workspaces.charging.position import ONLY, position_lock
+from workspaces.charging.records import COLUMNS, sum_records
 from workspaces.models import ChargePosition, MeterRecord
 
 logger = logging.getLogger(__name__)
 
-ONLY = 1  # the key of the one position
 BATCH = 5000
 MAX_BATCHES = 20
 # Writers that come later wait behind the lock: a transaction that is stuck must not keep them for long.
 LOCK_MILLISECONDS = 500
+# A batch that waited longer for locks is given up: reports of a time that is over would show it (`hours.LATE`).
+MAX_SECONDS = 40.0
+
+
+class _TooSlow(Exception):
+    """The batch is rolled back, and repeated by the next pass."""
 
 
 def charge_metered() -> int:
@@ -39,23 +46,28 @@ def charge_metered() -> int:
     """
     end = _safe_end()
     charged = 0
-    for _ in range(MAX_BATCHES):
-        done = _charge_batch(end) if end else 0
-        charged += done
-        if done < BATCH:
-            break
+    try:
+        for _ in range(MAX_BATCHES):
+            done = _charge_batch(end) if end else 0
+            charged += done
+            if done < BATCH:
+                break
+    except _TooSlow:
+        logger.warning("a pass of charging waited for more than %.0f s, and is repeated", MAX_SECONDS)
     return charged
 
 
 def _safe_end() -> int:
     """The highest id up to which every record is visible. 0: there is none, or a writer does not end in time."""
+    if connection.vendor != "postgresql":
+        # One writer at a time, so that every number is visible once a later one is given.
+        position = Coalesce(Subquery(ChargePosition.objects.filter(pk=ONLY).values("record_id")), 0)
+        return MeterRecord.objects.filter(id__gt=position).aggregate(end=Max("id"))["end"] or 0
     try:
-        with transaction.atomic():
-            if connection.vendor == "postgresql":
-                with connection.cursor() as cursor:
-                    cursor.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
-                    # Conflicts with the lock of every INSERT; SQLite has one writer at a time anyway.
-                    cursor.execute(f"LOCK TABLE {MeterRecord._meta.db_table} IN SHARE MODE")
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = {LOCK_MILLISECONDS}")
+            # Conflicts with the lock of every INSERT.
+            cursor.execute(f"LOCK TABLE {MeterRecord._meta.db_table} IN SHARE MODE")
             return MeterRecord.objects.aggregate(end=Max("id"))["end"] or 0
     except OperationalError as exc:
         logger.info("charging waits for a writer of usage: %s", exc)
@@ -65,27 +77,18 @@ def _safe_end() -> int:
 @transaction.atomic
 def _charge_batch(end: int) -> int:
     """One transaction; of two passes at once the second waits, and then finds the first's position."""
-    locked = ChargePosition.objects.select_for_update().filter(pk=ONLY)
-    position = locked.first()
-    if position is None:
-        ChargePosition.objects.bulk_create([ChargePosition(pk=ONLY)], ignore_conflicts=True)
-        position = locked.get()
-    now = timezone.now()
+    position = position_lock()
+    now, begun = timezone.now(), time.monotonic()
     records = MeterRecord.objects.filter(id__gt=position.record_id, id__lte=end).order_by("id")
-    rows = list(records.values_list(*COLUMNS)[:BATCH])
+    rows = rows_read(records.values_list(*COLUMNS)[:BATCH])
     if not rows:
         return 0
-    charged = list(read_records(rows, PriceTable.load()))
-    charges_write(_charges(charged), Service.SANDBOX, now)
-    count_by_hour(charged, now)
     position.record_id = rows[-1][0]
-    position.save(update_fields=["record_id"])
+    position.counted_from = counted_from(position, now)
+    sums = sum_records(rows, PriceTable.load(), position.counted_from)
+    charges_write(sums.charges(), Service.SANDBOX, now)
+    sums_write(sums, current_cycle(position, now))
+    position.save(update_fields=["record_id", "counted_from", *CYCLE])
+    if time.monotonic() - begun > MAX_SECONDS:
+        raise _TooSlow
     return len(rows)
-
-
-def _charges(records: Iterable[ChargedRecord]) -> list[MeteredCharge]:
-    """The credits of each workspace in each namespace, without those that cost nothing."""
-    sums: dict[tuple[str, str, str], Decimal] = defaultdict(Decimal)
-    for record in records:
-        sums[record.account_id, record.namespace_id, record.workspace_id] += record.credits
-    return [MeteredCharge(*owner, amount=sums[owner]) for owner in sorted(sums) if sums[owner]]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from django.db import connections
+from django.db import connections, transaction
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
-from workspaces.host.restarts import HOST_DOWN
 from workspaces.models import Workspace
-from workspaces.states import Status
+from workspaces.states import HOST_DOWN, Status
 from workspaces.transitions import TransitionLost, transition
 
 CONCURRENCY = 8
@@ -34,8 +33,9 @@ def _stop(row: Workspace, *, driver: Driver, grace: float) -> bool:
         # With the reason in the same write: also after a death here the machine is restarted with the host.
         transition(row, Status.STOPPING, leaving=UP, last_exit_reason=HOST_DOWN)
         driver.shutdown(row.pk, grace)
-        transition(row, Status.STOPPED, leaving=frozenset({Status.STOPPING}), started_at=None)
-        record_activity(row, "stopped", "The platform was shut down on this host.")
+        with transaction.atomic():
+            transition(row, Status.STOPPED, leaving=frozenset({Status.STOPPING}), started_at=None)
+            record_activity(row, "stopped", "The platform was shut down on this host.")
     except (TransitionLost, BackendError):
         return False
     finally:

@@ -18,14 +18,13 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.workspace import RestartPolicy
 from workspaces.power.services import workspace_start
 from workspaces.rows import update_all, update_if, update_row
-from workspaces.states import Status
+from workspaces.states import HOST_DOWN, Status
 
 FIRST_DELAY, LONGEST_DELAY = 1, 300
 # A machine that ran this long is not in a crash loop: the delay starts at its minimum again.
 STABLE_SECONDS = 600
 POSTPONE_SECONDS = 60
 HISTORY = 20
-HOST_DOWN = "host_down"
 START_FAILED = "start_failed"
 ACTOR = "restart policy"
 

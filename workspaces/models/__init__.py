@@ -2,7 +2,15 @@
 
 from workspaces.images.models import CatalogEntry
 from workspaces.models.activity import Activity
-from workspaces.models.charging import ChargePosition, LateRecord, NamespaceHour
+from workspaces.models.charging import (
+    BillingCycle,
+    ChargePosition,
+    CycleUsage,
+    LateRecord,
+    NamespaceHour,
+    NamespaceMinute,
+    WorkspaceHour,
+)
 from workspaces.models.operation import Operation
 from workspaces.models.public_port import PublicPort
 from workspaces.models.usage import Metered, MeterRecord, Usage, UsagePoint
@@ -10,15 +18,19 @@ from workspaces.models.workspace import Workspace
 
 __all__ = [
     "Activity",
+    "BillingCycle",
     "CatalogEntry",
     "ChargePosition",
+    "CycleUsage",
     "LateRecord",
     "MeterRecord",
     "Metered",
     "NamespaceHour",
+    "NamespaceMinute",
     "Operation",
     "PublicPort",
     "Usage",
     "UsagePoint",
     "Workspace",
+    "WorkspaceHour",
 ]

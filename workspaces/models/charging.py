@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
-from django.db import models
+from decimal import Decimal
 
+from django.db import models
+from django.db.models import Q
+
+from common.times import from_epoch
 from credits.amounts import CreditsField
+
+
+class BillingCycle(models.Model):
+    """A time after which `credits.usage` is sent for what was charged in it. `start`, `end`: seconds since 1970.
+
+    `reported_id` is the last of its `CycleUsage` that was reported, in the transaction that published its event;
+    `workspaces` and `credits` are sums of what was.
+    """
+
+    start = models.BigIntegerField()
+    end = models.BigIntegerField()
+    reported_id = models.BigIntegerField(default=0)
+    workspaces = models.PositiveIntegerField(default=0)
+    credits = CreditsField(default=Decimal(0))
+    closed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-start"]
+        # What the task that closes cycles looks for; nearly always one row.
+        indexes = [models.Index(fields=["id"], condition=Q(closed_at=None), name="cycle_unclosed")]
+
+    def __str__(self) -> str:
+        return f"{from_epoch(self.start):%Y-%m-%d %H:%M:%S}"
 
 
 class ChargePosition(models.Model):
     """One row. Records up to `record_id` are charged, in the transaction that wrote it; those up to `first_record_id`
     were made before charging began and never are.
+
+    `counted_from`: what is charged counts in reports at this time or later (microseconds). `cycle`: what is charged
+    adds to it until `cycle_end` (seconds); null: it is sealed, and the next one is not made yet.
+    `first_cycle_entry_id`: entries up to it are in no cycle.
     """
 
     first_record_id = models.BigIntegerField(default=0)
     record_id = models.BigIntegerField(default=0)
+    counted_from = models.BigIntegerField(default=0)
+    cycle = models.ForeignKey(BillingCycle, on_delete=models.PROTECT, null=True, db_index=False, related_name="+")
+    cycle_end = models.BigIntegerField(default=0)
+    first_cycle_entry_id = models.BigIntegerField(default=0)
 
     def __str__(self) -> str:
         return f"up to {self.record_id}"
 
 
-class NamespaceHour(models.Model):
-    """What was charged for a namespace in one hour: sums of metering records. `start`: seconds since 1970."""
+class ChargedSums(models.Model):
+    """Sums of charged metering records. Amounts as in `MeterRecord`."""
 
-    namespace_id = models.CharField(max_length=24)
-    start = models.BigIntegerField()
     records = models.BigIntegerField()
     cpu_time_ns = models.BigIntegerField()
     memory_mb_ms = models.BigIntegerField()
@@ -32,10 +65,64 @@ class NamespaceHour(models.Model):
     credits = CreditsField()
 
     class Meta:
+        abstract = True
+
+
+class NamespaceHour(ChargedSums):
+    """What was charged for a namespace in one hour. `start`: seconds since 1970."""
+
+    namespace_id = models.CharField(max_length=24)
+    start = models.BigIntegerField()
+
+    class Meta:
         constraints = [models.UniqueConstraint(fields=["namespace_id", "start"], name="namespace_hour_once")]
 
     def __str__(self) -> str:
         return f"{self.namespace_id} at {self.start}"
+
+
+class NamespaceMinute(ChargedSums):
+    """The same of one minute, for the ends of a report that lie inside an hour."""
+
+    namespace_id = models.CharField(max_length=24)
+    start = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["namespace_id", "start"], name="namespace_minute_once")]
+
+    def __str__(self) -> str:
+        return f"{self.namespace_id} at {self.start}"
+
+
+class WorkspaceHour(ChargedSums):
+    """What was charged for a workspace in a namespace in one hour. `start`: seconds since 1970."""
+
+    metered = models.ForeignKey(
+        "workspaces.Metered", on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="hours"
+    )
+    start = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["metered", "start"], name="workspace_hour_once")]
+
+    def __str__(self) -> str:
+        return f"{self.metered_id} at {self.start}"
+
+
+class CycleUsage(ChargedSums):
+    """What was charged for a workspace in a namespace in a billing cycle. Deleted when it is reported."""
+
+    cycle = models.ForeignKey(BillingCycle, on_delete=models.PROTECT, db_index=False, related_name="usage")
+    metered = models.ForeignKey(
+        "workspaces.Metered", on_delete=models.PROTECT, db_index=False, db_constraint=False, related_name="+"
+    )
+
+    class Meta:
+        verbose_name_plural = "cycle usage"
+        constraints = [models.UniqueConstraint(fields=["cycle", "metered"], name="cycle_usage_once")]
+
+    def __str__(self) -> str:
+        return f"{self.metered_id} in {self.cycle_id}"
 
 
 class LateRecord(models.Model):

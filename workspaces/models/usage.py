@@ -90,15 +90,18 @@ class UsagePoint(models.Model):
 
 
 class Metered(models.Model):
-    """What metering records belong to: a workspace in a namespace of an account. Only added to; outlives all three.
+    """What metering records belong to: a workspace in a namespace of an account. Outlives all three.
 
-    Records reference it by number: a thousand machines write one and a half million of them in a day.
+    Records reference it by number: a thousand machines write one and a half million of them in a day. Names are those
+    of the first record, and of a workspace that was deleted its last one, for what is reported later.
     """
 
     id = models.AutoField(primary_key=True)
     workspace_id = models.CharField(max_length=24)
-    namespace_id = models.CharField(max_length=24)
+    namespace_id = models.CharField(max_length=24, db_index=True)
     account_id = models.CharField(max_length=24)
+    workspace_name = models.CharField(max_length=255, blank=True, default="")
+    namespace_slug = models.CharField(max_length=128, blank=True, default="")
 
     class Meta:
         verbose_name_plural = "metered"

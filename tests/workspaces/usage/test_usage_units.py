@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
@@ -16,8 +19,8 @@ from tests.workspaces.usage.test_charging import GB_HOUR, HOUR_NS, metered, reco
 from tests.world import assert_error
 from workspaces.charging import hours
 from workspaces.charging import services as charging
-from workspaces.charging.selectors import split_range
-from workspaces.models import LateRecord, NamespaceHour
+from workspaces.charging.selectors import split_range, usage_units
+from workspaces.models import ChargePosition, LateRecord, MeterRecord, NamespaceHour
 
 pytestmark = pytest.mark.django_db
 
@@ -99,6 +102,50 @@ def test_a_range_may_begin_and_end_inside_of_an_hour(
     for grouping in ("hour", "day"):
         body = units(api, begin, end, groupBy=grouping)
         assert body["totals"]["records"] == sum(row["records"] for row in body["buckets"]) == counted
+
+
+@pytest.mark.parametrize("late_minutes", [None, 9])
+def test_any_range_is_the_sum_of_its_records(
+    api: Caller, default: Namespace, stranger: Caller, late_minutes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours, minutes and the ends inside of a minute add up, also where records count later than their tick."""
+    chance = random.Random(7)
+    span = 3 * HOUR
+    base = START if late_minutes is None else (int(timezone.now().timestamp()) - 2 * 3600) * MICRO
+    if late_minutes is None:
+        monkeypatch.setattr(hours, "LATE", timedelta(days=3650))
+    owners = [metered(default, "ws_1"), metered(default, "ws_2")]
+    elsewhere = metered(Namespace.objects.get(account=stranger.account), "ws_1")
+    for _ in range(60):
+        record(chance.choice([*owners, elsewhere]), base + chance.randrange(span), cpu_time_ns=HOUR_NS)
+    charging.charge_metered()
+    record(owners[0], base + HOUR, cpu_time_ns=HOUR_NS)  # not charged yet
+    late = dict(LateRecord.objects.values_list("record_id", "counted_at"))
+    charged = MeterRecord.objects.filter(metered__in=owners, id__lte=ChargePosition.objects.get().record_id)
+    moments = [late.get(row.pk, row.tick) for row in charged]
+    assert bool(late) == bool(late_minutes)
+    for _ in range(40):
+        begin, end = sorted(base + chance.randrange(-HOUR, span + HOUR) for _ in range(2))
+        if chance.random() < 0.5:
+            begin, end = begin // (60 * MICRO) * 60 * MICRO, max(chance.choice(moments), begin)
+        wanted = sum(begin <= moment < end for moment in moments)
+        for by_day in (True, False):
+            buckets, total = usage_units(default.pk, begin, end, by_day=by_day)
+            assert total.records == sum(bucket.records for bucket in buckets) == total.credits == wanted
+            assert total.units.cpu_time_minutes == 60 * wanted
+
+
+def test_the_ends_of_a_range_read_no_other_records(default: Namespace, in_time: None) -> None:
+    """What is read of the records is found by owner and time, however many there are."""
+    use(default, 0.5)
+    charging.charge_metered()
+    with CaptureQueriesContext(connection) as captured:
+        usage_units(default.pk, START + 1, START + 2 * HOUR - 1, by_day=True)
+    read = [query["sql"] for query in captured if 'FROM "workspaces_meterrecord"' in query["sql"]]
+    assert len(read) == 2
+    for sql in read:
+        assert "ORDER BY" not in sql
+        assert '"workspaces_meterrecord"."id" >' not in sql
 
 
 def test_a_range_splits_into_hours_and_ends() -> None:

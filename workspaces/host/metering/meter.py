@@ -35,6 +35,8 @@ class MeterTarget(NamedTuple):
     tracking: bool
     reset_count: int
     operation: str = ""
+    name: str = ""
+    namespace_slug: str = ""
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from workspaces.states import Status
 
 _COLUMNS = (
     "pk", "account_id", "namespace_id", "applied_cpu_millis", "applied_memory_mb", "usage__tracking",
-    "usage__reset_count",
+    "usage__reset_count", "name", "namespace__slug",
 )  # fmt: skip
 # A machine of such a row has no process, or none yet.
 _WITHOUT_PROCESS = (
@@ -36,9 +36,18 @@ def meter_targets(host_name: str) -> dict[str, MeterTarget]:
     operations, not_asked = _live_operations(host_name)
     return {
         key: MeterTarget(
-            key, account, namespace, cpus, memory, tracking is not False, reset_count or 0, operations.get(key, "")
+            key,
+            account,
+            namespace,
+            cpus,
+            memory,
+            tracking is not False,
+            reset_count or 0,
+            operations.get(key, ""),
+            name,
+            slug,
         )
-        for key, account, namespace, cpus, memory, tracking, reset_count in rows
+        for key, account, namespace, cpus, memory, tracking, reset_count, name, slug in rows
         if key not in not_asked
     }
 

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from django.db import (
@@ -25,6 +25,7 @@ from django.db import (
     transaction,
 )
 
+from workspaces.charging.wakeups import ChargeNotifier
 from workspaces.host.metering.meter import MeterTarget, UsageDelta
 from workspaces.host.metering.roster import row_sample
 from workspaces.models import Metered, MeterRecord, Usage, Workspace
@@ -67,14 +68,16 @@ def write_deltas(deltas: Deltas, tick: int) -> None:
     """
     rows = _rows(deltas)
     fresh = {key: row for key, row in rows.items() if row.tick != tick}
-    deltas = {key: _from_row(fresh[key], delta) if key in fresh else delta for key, delta in deltas.items()}
+    deltas = {key: _from_row(fresh[key], delta, tick) if key in fresh else delta for key, delta in deltas.items()}
     billable = {
         key: delta for key, delta in deltas.items() if (key in fresh or key not in rows) and _is_billable(delta)
     }
-    ids = _metered_ids(delta.target for delta in billable.values())
+    ids = _metered_ids([delta.target for delta in billable.values()])
     with connection.cursor() as cursor:
-        if fresh:
-            cursor.executemany(_sql_update(), [_changes(row, deltas[key], tick) for key, row in fresh.items()])
+        if changes := [
+            _changes(row, deltas[key], tick) for key, row in fresh.items() if not _is_late(row, deltas[key], tick)
+        ]:
+            cursor.executemany(_sql_update(), changes)
         made = _newest_coarse_buckets() if any(delta.points for delta in deltas.values()) else []
         if points := [values for key, row in fresh.items() for values in _points(row, deltas[key], made)]:
             cursor.executemany(sql_points(adding=True), points)
@@ -100,14 +103,26 @@ def _rows(deltas: Deltas) -> dict[str, Usage]:
     return rows
 
 
-def _from_row(row: Usage, delta: UsageDelta) -> UsageDelta:
+def _from_row(row: Usage, delta: UsageDelta, tick: int) -> UsageDelta:
     """The delta; where a tick before it was given up or another process wrote, the difference to the row's counters, so
     that nothing is lost and nothing counts twice.
     """
     if row.tick == delta.after:
         return delta
-    used = amounts_between(row_sample(row), delta.sample)
+    used = Amounts() if _is_late(row, delta, tick) else amounts_between(row_sample(row), delta.sample)
     return replace(delta, billing=used, totals=used if delta.target.tracking else Amounts())
+
+
+def _is_late(row: Usage, delta: UsageDelta, tick: int) -> bool:
+    """Whether the row counts later samples already: a former vmhost's commit comes after the next one's.
+
+    By the tick, and in the same process also by the counters, as a clock may have been set back.
+    """
+    before, now = row_sample(row), delta.sample
+    if before is None or row.tick == delta.after or tick > row.tick:
+        return False
+    grown = any(getattr(now, name) > getattr(before, name) for name in _COUNTERS)
+    return before.generation != now.generation or not grown
 
 
 def _changes(row: Usage, delta: UsageDelta, tick: int) -> tuple[int | str, ...]:
@@ -152,14 +167,24 @@ def _owner_key(target: MeterTarget) -> tuple[str, str, str]:
     return target.workspace_id, target.namespace_id, target.account_id
 
 
-def _metered_ids(targets: Iterable[MeterTarget]) -> dict[tuple[str, str, str], int]:
+def _new_metered(target: MeterTarget) -> Metered:
+    return Metered(
+        workspace_id=target.workspace_id,
+        namespace_id=target.namespace_id,
+        account_id=target.account_id,
+        workspace_name=target.name,
+        namespace_slug=target.namespace_slug,
+    )
+
+
+def _metered_ids(targets: Collection[MeterTarget]) -> dict[tuple[str, str, str], int]:
     """Ids of the rows of Metered, created where one is missing. One query where all exist."""
     wanted = sorted(_owner_key(target) for target in targets)
     known = Metered.objects.filter(workspace_id__in=[key[0] for key in wanted])
     found = {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known}
     if all(key in found for key in wanted):
         return found
-    new = [Metered(workspace_id=one, namespace_id=two, account_id=three) for one, two, three in wanted]
+    new = [_new_metered(target) for target in sorted(targets, key=_owner_key)]
     Metered.objects.bulk_create(new, ignore_conflicts=True)
     return {(row.workspace_id, row.namespace_id, row.account_id): row.pk for row in known.all()}
 
@@ -178,15 +203,20 @@ def _metered(metered_id: int, delta: UsageDelta, tick: int) -> tuple[int, ...]:
 
 
 class UsageWriter:
-    """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas."""
+    """The thread that writes, so that a slow database delays no sample. `finished` gets each tick with its deltas.
+
+    After each commit the worker is notified, which charges what was metered.
+    """
 
     def __init__(self) -> None:
         self.finished: deque[tuple[int, Deltas]] = deque()
         self._waiting: queue.Queue[tuple[int, Deltas] | None] = queue.Queue()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._work, name="usage-writer", daemon=True)
+        self._notifier = ChargeNotifier()
 
     def start(self) -> None:
+        self._notifier.start()
         self._thread.start()
 
     @property
@@ -202,6 +232,7 @@ class UsageWriter:
         self._waiting.put(None)
         self._thread.join(STOP_SECONDS)
         self._ended.set()
+        self._notifier.stop()
 
     def _work(self) -> None:
         while (item := self._waiting.get()) is not None:
@@ -221,6 +252,7 @@ class UsageWriter:
             try:
                 close_old_connections()
                 write_deltas(deltas, tick)
+                self._notifier.notify()
                 return True
             except (OperationalError, InterfaceError) as exc:
                 if tries == 1:

@@ -29,7 +29,7 @@ from workspaces.models import Workspace
 from workspaces.models.workspace import TtlAction
 from workspaces.rows import update_unless_changed
 from workspaces.ssh.services import renew_access
-from workspaces.states import Status
+from workspaces.states import HOST_DOWN, Status
 
 
 def no_preparation(context: Context) -> None:
@@ -135,7 +135,7 @@ def complete_stop(context: Context) -> None:
             # A stopped workspace has nothing to expire but its removal.
             **({} if row.ttl_action == TtlAction.REMOVE else {"ttl_expires_at": None}),
             # After a stop, a former shutdown of the host no longer causes a restart.
-            **({"last_exit_reason": ""} if row.last_exit_reason == restarts.HOST_DOWN else {}),
+            **({"last_exit_reason": ""} if row.last_exit_reason == HOST_DOWN else {}),
         )
 
 

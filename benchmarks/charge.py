@@ -1,0 +1,204 @@
+"""Charging: metered records a second beside bare `UPDATE ... RETURNING` and commit; hold and settle on one hot row.
+
+On a SQLite database of its own, or on a private PostgreSQL:
+
+    PYTHONPATH=.:platform .venv/bin/python -m benchmarks.charge [--workspaces 1000] [--ticks 60] [--seconds 5]
+    PYTHONPATH=.:platform scripts/postgres.sh .venv/bin/python -m benchmarks.charge
+
+The baseline is what charging each record by itself would take at least: one statement of the driver, committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+from benchmarks.sweep import prepare
+
+BARS = {"postgresql": 10.0, "sqlite": 1.0}
+HOLD_BAR = 0.3
+THREADS = 16
+TICK_SECONDS = 1
+NAMESPACES = 20
+
+
+def make_owners(workspaces: int) -> Any:
+    """Rows of Metered in some namespaces of one account; returns a namespace."""
+    from accounts.services import account_create
+    from namespaces.models import Namespace
+    from workspaces.models import Metered
+
+    account, _ = account_create(name="bench", plan="scale")
+    found = [Namespace.objects.create(account=account, name="n", slug=f"n-{number}") for number in range(NAMESPACES)]
+    Metered.objects.bulk_create(
+        Metered(workspace_id=f"ws_{number:013}", namespace_id=found[number % NAMESPACES].pk, account_id=account.pk)
+        for number in range(workspaces)
+    )
+    return found[0]
+
+
+def write_ticks(ticks: int, until: float) -> int:
+    """So many records of every workspace, the last ones at `until`; returns how many."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO workspaces_meterrecord (metered_id, period_ms, tick, cpu_time_ns, memory_mb_ms, disk_bytes,"
+            " network_bytes) WITH RECURSIVE ticks(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM ticks WHERE n + 1 < %s)"
+            " SELECT id, 60000, %s - n * 1000000 * %s - id, 30000000000 + id, 30720000, 18000000, 42000000"
+            " FROM ticks, workspaces_metered ORDER BY n DESC, id",
+            [ticks, int(until * 1e6), TICK_SECONDS],
+        )
+        return int(cursor.rowcount)
+
+
+def charged_a_second(ticks: int, *, at_once: bool) -> float:
+    """Records a second: each tick by a pass of its own, as after each commit of a meter, or all by one."""
+    from workspaces.charging.services import charge_metered
+
+    now, charged, taken = time.time(), 0, 0.0
+    for tick in [ticks] if at_once else range(ticks):
+        written = write_ticks(ticks if at_once else 1, now if at_once else now + tick * TICK_SECONDS)
+        begun = time.perf_counter()
+        while written > 0:
+            done = charge_metered()
+            if not done:
+                raise SystemExit("nothing was charged")
+            charged, written = charged + done, written - done
+        taken += time.perf_counter() - begun
+    return charged / taken
+
+
+def bare_connection() -> Any:
+    """The driver's own, which commits each statement."""
+    from django.db import connection
+
+    if connection.vendor == "postgresql":
+        import psycopg
+
+        parameters = connection.get_connection_params()
+        known = {name: parameters[name] for name in ("dbname", "user", "host", "port") if parameters.get(name)}
+        return psycopg.connect(**known, autocommit=True)
+    import sqlite3
+
+    made = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None, timeout=20)
+    for line in connection.settings_dict["OPTIONS"]["init_command"].split(";"):
+        made.execute(line)
+    return made
+
+
+def bare_update(made: Any, key: int) -> Callable[[], Any]:
+    from django.db import connection
+
+    place = "%s" if connection.vendor == "postgresql" else "?"
+    statement = f"UPDATE credits_balance SET used = used + 1 WHERE id = {place} RETURNING used"
+    cursor = made.cursor()
+    return lambda: cursor.execute(statement, (key,)).fetchall()
+
+
+def rate(call: Callable[[], Any], seconds: float) -> float:
+    """Calls a second, one after the other."""
+    begun, count = time.perf_counter(), 0
+    while time.perf_counter() - begun < seconds:
+        call()
+        count += 1
+    return count / (time.perf_counter() - begun)
+
+
+def rate_of_threads(make: Callable[[], Callable[[], Any]], seconds: float) -> float:
+    """Calls a second of all threads. `make` runs in each."""
+    from django.db import connections
+
+    counts: list[int] = []
+    ready, failed = threading.Barrier(THREADS), list[BaseException]()
+
+    def work() -> None:
+        try:
+            call = make()
+            ready.wait()
+            begun, count = time.perf_counter(), 0
+            while time.perf_counter() - begun < seconds:
+                call()
+                count += 1
+            counts.append(count)
+        except BaseException as exc:
+            failed.append(exc)
+            raise
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise SystemExit(f"a thread failed: {failed[0]}")
+    return sum(counts) / seconds
+
+
+def hold_and_settle(namespace: Any, keys: Iterator[int]) -> Callable[[], Any]:
+    from credits import ledger
+    from credits.models import Service
+
+    def pair() -> None:
+        key, amount = f"bench-{next(keys)}", Decimal("0.001")
+        ledger.credits_hold(namespace=namespace, service=Service.AI, amount=amount, key=key)
+        ledger.hold_settle(key=key, amount=amount)
+
+    return pair
+
+
+def show_ratio(name: str, ours: float, bare: float, bar: float) -> None:
+    verdict = "met" if ours / bare >= bar else "MISSED"
+    print(f"  {name:<46} {ours:9.0f}/s, bare {bare:7.0f}/s: ratio {ours / bare:.2f} (at least {bar}: {verdict})")
+
+
+def measure(options: argparse.Namespace) -> None:
+    from django.db import connection
+
+    from credits import ledger
+    from credits.models import Service
+
+    namespace = make_owners(options.workspaces)
+    hot = ledger.quota_set(
+        namespace=namespace, service=Service.AI, limit=Decimal(10**6), overdraft=Decimal(0), action="block",
+        thresholds=[80],
+    )  # fmt: skip
+    made, bar = bare_connection(), BARS[connection.vendor]
+    charged_a_second(2, at_once=False)  # the first cycle, plans of statements
+    print(f"  {connection.vendor}, {options.workspaces} workspaces in {NAMESPACES} namespaces, {options.ticks} ticks")
+    for name, at_once in (("a pass for each tick", False), ("all ticks waiting", True)):
+        bare = rate(bare_update(made, hot.pk), options.seconds)
+        show_ratio(f"records charged, {name}", charged_a_second(options.ticks, at_once=at_once), bare, bar)
+    if connection.vendor == "postgresql":
+        bare = rate_of_threads(lambda: bare_update(bare_connection(), hot.pk), options.seconds)
+        keys = itertools.count()
+        pairs = rate_of_threads(lambda: hold_and_settle(namespace, keys), options.seconds)
+        show_ratio(f"hold + settle, {THREADS} threads, one row: transactions", 2 * pairs, bare, HOLD_BAR)
+        print(f"  {pairs:.0f} pairs/s: {pairs / bare:.2f} of the bare updates/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workspaces", type=int, default=1000)
+    parser.add_argument("--ticks", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=5)
+    options = parser.parse_args()
+    state = tempfile.mkdtemp(prefix="mvmb-")
+    try:
+        prepare(state)
+        measure(options)
+    finally:
+        shutil.rmtree(state, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The events of quotas: a threshold that was passed, and exhaustion (wire contract, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from credits.amounts import as_number
+from credits.models import Balance
+from namespaces.selectors import slugs_of
+from webhooks.events import NewEvent, events_publish
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFact:
+    """What a charge passed: a threshold in percent of the limit; None: limit and overdraft are used up.
+
+    `percent`: how much of the limit is used; None for a limit of 0.
+    """
+
+    balance: Balance
+    threshold: float | None
+    percent: float | None
+
+
+def quota_events_publish(facts: Sequence[QuotaFact]) -> None:
+    """Publish in the caller's transaction, in order. Of namespaces that are gone nothing is published."""
+    if not facts:
+        return
+    slugs = slugs_of({fact.balance.namespace_id for fact in facts})
+    events_publish([_event(fact, slugs[key]) for fact in facts if (key := fact.balance.namespace_id) in slugs])
+
+
+def _event(fact: QuotaFact, slug: str) -> NewEvent:
+    name = "credits.depleted" if fact.threshold is None else "namespace.quota.threshold"
+    balance = fact.balance
+    return NewEvent(balance.account_id, balance.namespace_id, slug, name, _data(fact, slug))
+
+
+def _data(fact: QuotaFact, slug: str) -> dict[str, Any]:
+    balance = fact.balance
+    passed = {} if fact.threshold is None else {"threshold": _plain(fact.threshold)}
+    return {
+        "namespace": slug,
+        "service": balance.service,
+        **passed,
+        "percent": fact.percent,
+        "quota_used": as_number(balance.used),
+        "quota_limit": as_number(balance.quota_limit or Decimal(0)),
+        "overdraft": as_number(balance.overdraft),
+    }
+
+
+def _plain(number: float) -> int | float:
+    """80 rather than 80.0."""
+    return int(number) if number.is_integer() else number

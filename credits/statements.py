@@ -1,0 +1,94 @@
+"""Statements on the rows that many requests change at once: each decides, writes and reads in one, so that a row is
+locked for as short as it can be.
+
+Called by `ledger` and `metered_charges` only, in their transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
+from credits.models import Balance, Entry, Hold, QuotaDefault, Service, Spending
+
+BALANCE, HOLD = Balance._meta.db_table, Hold._meta.db_table
+_ROWS = 200  # of one INSERT
+
+# A balance without a quota that a default one applies to is left to the caller, as is a key that was used before.
+_TAKE_ROOM = f"""
+UPDATE {BALANCE} SET held = held + %s
+WHERE namespace_id = %s AND service = %s
+AND held <= %s - used
+AND (quota_limit >= used + held + %s - overdraft OR quota_limit IS NULL AND NOT EXISTS (
+    SELECT 1 FROM {QuotaDefault._meta.db_table} applied
+    WHERE applied.account_id = {BALANCE}.account_id AND applied.service = {BALANCE}.service AND applied.auto_apply))
+AND NOT EXISTS (SELECT 1 FROM {HOLD} WHERE "key" = %s)
+AND NOT EXISTS (SELECT 1 FROM {Entry._meta.db_table} WHERE "key" = %s)
+RETURNING id
+"""  # noqa: S608
+_SETTLE = f"UPDATE {BALANCE} SET used = used + %s, held = held - %s WHERE id = %s RETURNING *"  # noqa: S608
+_GIVE_BACK = f"UPDATE {BALANCE} SET held = held - %s WHERE id = %s"  # noqa: S608
+_REMOVE_HOLD = f'DELETE FROM {HOLD} WHERE "key" = %s RETURNING balance_id, amount'  # noqa: S608
+_REMOVE_HOLD_ROW = f'DELETE FROM {HOLD} WHERE "key" = %s AND id = %s RETURNING balance_id, amount'  # noqa: S608
+
+
+def room_take(namespace_id: str, service: Service, amount: Decimal, key: str, entry_key: str) -> int | None:
+    """Add to what is held, if there is room and neither key was used. Returns the balance's id; None: nothing has
+    changed, for one of many reasons.
+    """
+    stored = stored_amount(amount)
+    most = stored_amount(MAX_CREDITS) - stored
+    found = _fetched(_TAKE_ROOM, [stored, namespace_id, service, most, stored, key, entry_key])
+    return found[0] if found else None
+
+
+def hold_remove(key: str, number: int | None = None) -> tuple[int, Decimal] | None:
+    """Delete a hold, which only one of several callers can: its balance's id and its amount. Then comes the balance, in
+    every caller, so that no two wait for each other in a circle.
+
+    `number`: of the row, where another one with the key stays.
+    """
+    found = _fetched(_REMOVE_HOLD, [key]) if number is None else _fetched(_REMOVE_HOLD_ROW, [key, number])
+    return (found[0], amount_of_stored(found[1])) if found else None
+
+
+def balance_settle(balance_id: int, used: Decimal, held: Decimal) -> Balance:
+    """Add to what is used and take from what is held; the balance as it is then, locked."""
+    return next(iter(Balance.objects.raw(_SETTLE, [stored_amount(used), stored_amount(held), balance_id])))
+
+
+def balance_give_back(balance_id: int, held: Decimal) -> None:
+    """Take from what is held."""
+    with connection.cursor() as cursor:
+        cursor.execute(_GIVE_BACK, [stored_amount(held), balance_id])
+
+
+def spending_add(rows: Sequence[tuple[int, date, int, int]]) -> None:
+    """Add to the rows of balances and days: credits as they are stored, and requests. The missing ones are made."""
+    with connection.cursor() as cursor:
+        for start in range(0, len(rows), _ROWS):
+            some = rows[start : start + _ROWS]
+            cursor.execute(_sql_spending(len(some)), [value for row in some for value in row])
+
+
+def _sql_spending(count: int) -> str:
+    table = Spending._meta.db_table
+    values = ", ".join(["(%s, %s, %s, %s)"] * count)
+    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in ("credits", "requests"))
+    return (
+        f"INSERT INTO {table} (balance_id, day, credits, requests) VALUES {values}"  # noqa: S608
+        f" ON CONFLICT (balance_id, day) DO UPDATE SET {added}"
+    )
+
+
+def _fetched(sql: str, params: list[Any]) -> tuple[Any, ...] | None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        # All rows: on SQLite a statement that returns some ends with the last one.
+        rows = cursor.fetchall()
+    return rows[0] if rows else None

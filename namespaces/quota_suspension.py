@@ -1,0 +1,67 @@
+"""Suspension of namespaces by their quotas, written in the transaction of the charge or of the quota's change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from django.utils import timezone
+
+from namespaces.audit import activity_entry, record_entries
+from namespaces.models import Namespace, NamespaceActivity, Status
+from namespaces.status_events import Reason, StatusChange, status_changes_publish
+
+COLUMNS = ("status", "suspended_by_quota", "quota_stops_workspaces", "updated_at")
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaState:
+    """Whether the quotas of a locked namespace suspend it; with `stops` the sweep stops what runs."""
+
+    namespace: Namespace
+    suspended: bool
+    stops: bool
+
+    @property
+    def is_new(self) -> bool:
+        return (self.namespace.suspended_by_quota, self.namespace.quota_stops_workspaces) != (
+            self.suspended,
+            self.stops,
+        )
+
+
+def quotas_lock(namespace_ids: Collection[str]) -> list[Namespace]:
+    """Lock the rows for `quota_states_set`, to the end of the transaction; without those that are deleted.
+
+    Rows that reference them may still be written: a deletion that moves workspaces into one holds the lock of another
+    namespace, for which the same charge may wait next.
+    """
+    rows = Namespace.objects.select_for_update(of=("self",), no_key=True)
+    return list(rows.filter(pk__in=namespace_ids).order_by("pk"))
+
+
+def quota_states_set(states: Iterable[QuotaState]) -> None:
+    """Write what has changed, with activity and events, by a fixed number of statements. Idempotent."""
+    changes = [(state.namespace.status, _applied(state)) for state in states if state.is_new]
+    if not changes:
+        return
+    Namespace.objects.bulk_update([row for _, row in changes], COLUMNS)
+    record_entries([_entry(row, before) for before, row in changes])
+    status_changes_publish([StatusChange(row, before, Reason.QUOTA) for before, row in changes])
+
+
+def _applied(state: QuotaState) -> Namespace:
+    row = state.namespace
+    row.suspended_by_quota, row.quota_stops_workspaces = state.suspended, state.stops
+    if state.suspended or row.suspended_by_hand:
+        row.status = Status.SUSPENDED
+    elif row.status == Status.SUSPENDED:
+        row.status = Status.ACTIVE
+    row.updated_at = timezone.now()
+    return row
+
+
+def _entry(row: Namespace, before: str) -> NamespaceActivity:
+    action = "suspended" if row.suspended_by_quota else "restored"
+    changes = {"status": {"from": before, "to": row.status}}
+    return activity_entry(row, action, "By a quota.", actor="quota", changes=changes)

@@ -1,0 +1,34 @@
+"""Reading one state of the database in many queries, while others write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+
+
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """All queries inside see the state of the first one, and no writer waits for them. Nothing can be written.
+
+    Raises RuntimeError inside of a transaction, whose state is another.
+    """
+    if connection.in_atomic_block:
+        raise RuntimeError("A snapshot is a transaction of its own.")
+    if connection.vendor == "postgresql":
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield
+        return
+    # Not by `atomic`, which takes SQLite's one lock for writing.
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN DEFERRED")
+        cursor.execute("PRAGMA query_only=ON")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            if connection.connection.in_transaction:  # an error may have ended it
+                cursor.execute("ROLLBACK")
+            cursor.execute("PRAGMA query_only=OFF")

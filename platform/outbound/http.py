@@ -1,0 +1,164 @@
+"""Requests to URLs that users name: webhooks, hooks of the assistant, push endpoints.
+
+Each request resolves the name once, requires that all of its addresses are public, and connects to one of them under
+the name's own TLS. It has a connection of its own, follows no redirect, uses no proxy of the environment, and ends
+within its deadline whatever the receiver does.
+
+httpcore instead of httpx, whose part it is: httpx parses the URL once more, after the check, and unpacks compressed
+answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import httpcore
+
+from outbound.addresses import AddressRefused, require_public
+from outbound.connection import PlainStream, TlsStream, Wire, open_wire, seconds_left
+from outbound.errors import OutboundError
+from outbound.names import NameFailed, dns_addresses, listed_addresses
+from outbound.targets import Targets, required_target
+from outbound.urls import Target
+
+__all__ = ["Answer", "OutboundError", "Targets", "post", "require_public_url"]
+
+log = logging.getLogger(__name__)
+
+MAX_BODY: Final = 64 << 10
+_MAX_HEAD: Final = 32 << 10
+_NAME_SECONDS = 5.0
+_REGISTRATION_SECONDS = 1.0
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+_UNREADABLE = re.compile(rb"[^\x20-\x7e]")
+# Set here, or with a meaning for the connection.
+_RESERVED = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade"),
+        *("te", "trailer", "keep-alive", "proxy-authorization", "proxy-connection"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a receiver answered. Names of headers are lower case; values are printable ASCII, other bytes as `\\xNN`.
+
+    `body`: as it was sent, at most 64 KiB of it; compressed where the receiver compressed although it was asked not to.
+    `truncated`: there was more, or the deadline passed or the connection ended before the end of the body.
+    """
+
+    status: int  # 200 to 599
+    headers: Mapping[str, str]
+    body: bytes
+    truncated: bool
+
+
+def require_public_url(url: str, policy: Targets) -> None:
+    """For the registration of a URL. Raises OutboundError (refused_target) with a sentence for the user.
+
+    Looks the name up for a second at most, so it is to be called outside of transactions. A name that has no address or
+    no answer yet is accepted, as each request checks it again.
+    """
+    target = required_target(url, policy)
+    try:
+        _checked_addresses(target, policy, time.monotonic() + _REGISTRATION_SECONDS)
+    except OutboundError as error:
+        if error.kind == "refused_target":
+            raise
+
+
+def post(url: str, *, body: bytes, headers: Mapping[str, str], deadline_seconds: float = 15, policy: Targets) -> Answer:
+    """Send `body` to the URL. Any status from 200 to 599 is an Answer, redirects included; nothing is sent twice.
+
+    `deadline_seconds` bounds all of it: name, connection, TLS, request, answer. Raises OutboundError (every kind), and
+    ValueError for headers that are no headers or are set here. No connection remains.
+    """
+    until = time.monotonic() + deadline_seconds
+    target = required_target(url, policy)
+    request = _request(target, body, headers)
+    wire = open_wire(_checked_addresses(target, policy, until), target.port, until)
+    complete = False
+    try:
+        answer = _exchange(wire, target, request)
+        complete = not answer.truncated
+        return answer
+    finally:
+        wire.close_now(reset=not complete)
+
+
+def _checked_addresses(target: Target, policy: Targets, until: float) -> list[str]:
+    """The addresses to connect to. Raises OutboundError (refused_target, name, timeout)."""
+    seconds = min(seconds_left(until), _NAME_SECONDS)
+    listed = policy.is_listed(target)
+    try:
+        if target.literal:
+            found = [target.host]
+        else:
+            found = (listed_addresses if listed else dns_addresses)(target.host, seconds)
+        if not listed:
+            require_public(target.host, found, policy.refused)
+    except AddressRefused as error:
+        log.warning("refused a URL: %s", error)
+        raise OutboundError("refused_target") from error
+    except NameFailed as error:
+        raise OutboundError("name") from error
+    return found
+
+
+def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> httpcore.Request:
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _RESERVED:
+            raise ValueError(f"not a header of a request: {name!r}")
+    own = {
+        "Host": target.host_header,
+        "Content-Length": str(len(body)),
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+    }
+    url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+    return httpcore.Request("POST", url, headers=[*own.items(), *headers.items()], content=body)
+
+
+def _exchange(wire: Wire, target: Target, request: httpcore.Request) -> Answer:
+    stream = TlsStream(wire, target.host) if target.scheme == "https" else PlainStream(wire)
+    connection = httpcore.HTTP11Connection(request.url.origin, stream)
+    stream.limit_read(_MAX_HEAD)
+    try:
+        response = connection.handle_request(request)
+    except (httpcore.NetworkError, httpcore.ProtocolError) as error:
+        raise OutboundError("protocol") from error
+    if not 200 <= response.status <= 599:
+        raise OutboundError("protocol")
+    stream.limit_read(2 * MAX_BODY)
+    body, truncated = _body(response.iter_stream())
+    return Answer(response.status, _headers(response.headers), body, truncated)
+
+
+def _body(pieces: Iterable[bytes]) -> tuple[bytes, bool]:
+    """The status is known: what goes wrong from here on costs the rest of the body and nothing else."""
+    body = bytearray()
+    try:
+        for piece in pieces:
+            body += piece
+            if len(body) > MAX_BODY:
+                return bytes(body[:MAX_BODY]), True
+    except (OutboundError, httpcore.NetworkError, httpcore.ProtocolError):
+        return bytes(body), True
+    return bytes(body), False
+
+
+def _headers(found: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Those with one name are joined with commas."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in found:
+        name = raw_name.decode("ascii").lower()
+        value = _UNREADABLE.sub(lambda byte: b"\\x%02x" % byte[0][0], raw_value).decode("ascii")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers

@@ -1,0 +1,192 @@
+"""Webhook subscriptions, and the outbox: events, and one delivery of an event for each subscription that wants it.
+
+Subscriptions are written by `webhooks.subscriptions`, events and new deliveries by `webhooks.events`, what becomes of a
+delivery by the process that sends it. Namespaces are plain ids and slugs, as this app must not import them.
+
+Deliveries and attempts are many. Rows of other models refer to them in the database alone (`DO_NOTHING`, checked at the
+commit), so that deleting an account is one statement for each table and loads none of them.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts.models import Account
+from common.ids import new_id
+from common.secrets_at_rest import EncryptedJSONField
+
+
+def new_subscription_id() -> str:
+    return new_id("whk")
+
+
+def new_event_id() -> str:
+    return new_id("evt")
+
+
+def new_delivery_id() -> str:
+    return new_id("dlv")
+
+
+class DisabledReason(models.TextChoices):
+    """Why the platform switched a subscription off: the receiver answered 410, or got nothing for days."""
+
+    GONE = "gone"
+    FAILING = "failing"
+
+
+class DeliveryStatus(models.TextChoices):
+    """`pending` is due at `next_attempt_at`. `disabled`: its subscription was switched off before it was delivered."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    DISABLED = "disabled"
+
+
+class Subscription(models.Model):
+    """A webhook: where events are sent, which ones, and the secret that signs them.
+
+    `namespace_id`, `namespace_slug`: empty for the events of the whole account. `events`: names, or `["*"]` for all.
+    `url`, which may carry a token in its path or query, is encrypted; `host` is what staff see of it.
+    """
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_subscription_id, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="webhooks")
+    namespace_id = models.CharField(max_length=24, blank=True, db_index=True)
+    namespace_slug = models.CharField(max_length=128, blank=True)
+    url = EncryptedJSONField()
+    host = models.CharField(max_length=255)
+    events = models.JSONField(default=list)
+    description = models.CharField(max_length=500, blank=True)
+    active = models.BooleanField(default=True)
+    secret = EncryptedJSONField()
+    # Signs as well until the time beside it (`POST /webhooks/:id/rotate`).
+    former_secret = EncryptedJSONField(null=True, blank=True)
+    former_secret_until = models.DateTimeField(null=True, blank=True)
+    # What came of the newest attempt.
+    last_triggered_at = models.DateTimeField(null=True, blank=True)
+    last_status_code = models.PositiveSmallIntegerField(null=True, blank=True)
+    # The first attempt since the last delivery that did not deliver.
+    failing_since = models.DateTimeField(null=True, blank=True)
+    disabled_reason = models.CharField(max_length=16, choices=DisabledReason.choices, null=True, blank=True)
+    # No selector finds it any more; the row is removed once its deliveries are.
+    deleted_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [models.Index(fields=["deleted_at"], condition=~Q(deleted_at=None), name="webhook_deleted")]
+
+    def __str__(self) -> str:
+        return f"{self.id} to {self.host}"
+
+
+class Event(models.Model):
+    """A fact that is announced. `key`: the same fact, published again, is no second event. Kept for 30 days."""
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_event_id, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    type = models.CharField(max_length=64)
+    namespace_id = models.CharField(max_length=24, blank=True)
+    namespace_slug = models.CharField(max_length=128, blank=True)
+    data = models.JSONField()
+    key = models.CharField(max_length=150, null=True)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["account", "key"], condition=~Q(key=None), name="event_of_a_key_once")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+
+class Delivery(models.Model):
+    """One event for one subscription. `attempts` were made; the next one is due at `next_attempt_at`.
+
+    A process that makes an attempt has claimed the row with a token until `lease_until`.
+    """
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_delivery_id, editable=False)
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="deliveries", db_index=False)
+    event = models.ForeignKey(Event, on_delete=models.DO_NOTHING, related_name="deliveries", db_index=False)
+    status = models.CharField(max_length=16, choices=DeliveryStatus.choices, default=DeliveryStatus.PENDING)
+    attempts = models.PositiveIntegerField(default=0)
+    next_attempt_at = models.DateTimeField(null=True, blank=True, default=timezone.now)
+    claim = models.CharField(max_length=32, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    last_status_code = models.PositiveSmallIntegerField(null=True, blank=True)
+    last_error = models.CharField(max_length=500, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    delivered_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "deliveries"
+        constraints = [
+            models.UniqueConstraint(fields=["event", "subscription"], name="event_once_for_a_subscription"),
+            models.CheckConstraint(
+                condition=Q(status=DeliveryStatus.PENDING, next_attempt_at__isnull=False)
+                | (~Q(status=DeliveryStatus.PENDING) & Q(next_attempt_at__isnull=True)),
+                name="delivery_due_while_pending",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["subscription", "-id"], name="deliveries_of_webhook"),
+            models.Index(fields=["next_attempt_at"], condition=Q(status=DeliveryStatus.PENDING), name="deliveries_due"),
+            models.Index(
+                fields=["subscription", "next_attempt_at"],
+                condition=Q(status=DeliveryStatus.PENDING),
+                name="deliveries_due_of_webhook",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.status}"
+
+
+class Attempt(models.Model):
+    """One attempt of a delivery, written when it ends. `error` is empty where the receiver answered."""
+
+    id = models.BigAutoField(primary_key=True)
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="+")
+    delivery = models.ForeignKey(Delivery, on_delete=models.DO_NOTHING, related_name="attempt_rows", db_index=False)
+    number = models.PositiveIntegerField()
+    started_at = models.DateTimeField()
+    duration_ms = models.PositiveIntegerField()
+    status_code = models.PositiveSmallIntegerField(null=True)
+    error = models.CharField(max_length=500, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["delivery", "number"], name="attempts_of_delivery")]
+
+    def __str__(self) -> str:
+        return f"{self.delivery_id}, attempt {self.number}"
+
+
+class AuditEntry(models.Model):
+    """What was done to a subscription, and by whom. `subscription_id` is a plain id: entries outlive it."""
+
+    id = models.BigAutoField(primary_key=True)
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    subscription_id = models.CharField(max_length=24, db_index=True)
+    action = models.CharField(max_length=32)
+    actor = models.CharField(max_length=160)
+    description = models.CharField(max_length=500, blank=True)
+    ip_address = models.CharField(max_length=45, blank=True)
+    user_agent = models.CharField(max_length=255, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-id"]
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.subscription_id}"

@@ -1,0 +1,54 @@
+"""Reading webhooks, as far as an actor reaches: all of the account, or those of the namespace of its credential."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from accounts.actors import Actor
+from accounts.hooks import namespace_binding
+from accounts.scopes import Scope, ScopeBinding
+from common.errors import Forbidden, NotFound
+from webhooks.models import Delivery, Subscription
+from webhooks.subscriptions import live_subscriptions
+
+
+def visible_subscriptions(actor: Actor) -> QuerySet[Subscription]:
+    """Newest first."""
+    found = live_subscriptions().filter(account=actor.account).order_by("-created_at", "-pk")
+    return found.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else found
+
+
+def get_subscription(actor: Actor, subscription_id: str) -> Subscription:
+    """Raises NotFound."""
+    found = visible_subscriptions(actor).filter(pk=subscription_id).first()
+    if found is None:
+        raise NotFound("There is no such webhook.")
+    return found
+
+
+def namespace_for_create(actor: Actor, slug: str | None) -> ScopeBinding | None:
+    """The namespace of a new webhook: the one named, or that of the credential; None: of the whole account.
+
+    Raises NotFound, Forbidden (the credential is bound to another).
+    """
+    if actor.scope is Scope.NAMESPACE:
+        if slug is not None and slug != actor.namespace_slug:
+            raise Forbidden("This credential is bound to another namespace.")
+        return ScopeBinding(namespace_id=actor.namespace_id, namespace_slug=actor.namespace_slug)
+    return namespace_binding.one(actor.account, slug) if slug is not None else None
+
+
+def listed_deliveries(subscription: Subscription, *, status: str = "") -> QuerySet[Delivery]:
+    """The deliveries of a webhook, newest first, without what was sent."""
+    found = Delivery.objects.filter(subscription=subscription).select_related("event").defer("event__data")
+    return (found.filter(status=status) if status else found).order_by("-pk")
+
+
+def get_delivery(actor: Actor, delivery_id: str) -> Delivery:
+    """Raises NotFound."""
+    reached = visible_subscriptions(actor).values("pk")
+    found = Delivery.objects.filter(pk=delivery_id, subscription__in=reached)
+    delivery = found.select_related("event", "subscription").defer("event__data").first()
+    if delivery is None:
+        raise NotFound("There is no such delivery.")
+    return delivery

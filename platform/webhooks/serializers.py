@@ -1,0 +1,149 @@
+"""Bodies of the webhook routes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework import serializers as s
+
+from common.fields import BoundedList, StrictBoolean, StrictChar, StrictInteger
+from common.openapi import Success
+from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
+from webhooks.events import CATALOGUE, EVERY_EVENT
+from webhooks.models import Delivery, DeliveryStatus, DisabledReason
+
+MAX_URL = 2048
+GRACE_SECONDS, MAX_GRACE_SECONDS = 86_400, 604_800
+_SECRET = re.compile(r"[!-~]+")
+
+
+class EventNames(BoundedList):
+    """Names of events, each once, in the order in which they were given."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(child=StrictChar(max_length=64), min_length=1, max_length=100, **kwargs)
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        names = list(dict.fromkeys(super().to_internal_value(data)))
+        if unknown := [name for name in names if name not in CATALOGUE and name != EVERY_EVENT]:
+            raise s.ValidationError([f"There is no event {name!r}." for name in unknown])
+        return names
+
+
+EVENTS_HELP = "Names of `GET /webhooks/events`, or `*` for all, those of later versions included."
+URL_HELP = "https, to a public host, without user name and password."
+
+
+class UpdateWebhookRequest(s.Serializer):
+    url = StrictChar(max_length=MAX_URL, required=False, help_text=URL_HELP)
+    events = EventNames(required=False, help_text=EVENTS_HELP)
+    active = StrictBoolean(
+        required=False, help_text="`true` switches a webhook on again, also one that the platform has switched off."
+    )
+    description = StrictChar(max_length=500, required=False, allow_blank=True)
+
+
+class CreateWebhookRequest(UpdateWebhookRequest):
+    url = StrictChar(max_length=MAX_URL, help_text=URL_HELP)
+    events = EventNames(help_text=EVENTS_HELP)
+    active = StrictBoolean(default=True)
+    description = StrictChar(max_length=500, default="", allow_blank=True)
+    namespace = StrictChar(
+        max_length=128, required=False, help_text="The slug: events of this namespace only. Default: of all."
+    )
+    secret = StrictChar(
+        min_length=8,
+        max_length=255,
+        required=False,
+        help_text="Visible ASCII characters. Default: `whsec_` and 256 random bits in base64.",
+    )
+
+    def validate_secret(self, value: str) -> str:
+        if not _SECRET.fullmatch(value):
+            raise s.ValidationError("Visible ASCII characters only.")
+        return value
+
+
+class RotateWebhookRequest(s.Serializer):
+    grace_seconds = StrictInteger(
+        min_value=0,
+        max_value=MAX_GRACE_SECONDS,
+        default=GRACE_SECONDS,
+        help_text="For how long the former secret signs as well; 0: not at all.",
+    )
+
+
+class RedeliverWebhookRequest(s.Serializer):
+    since = s.DateTimeField(help_text="What was sent or tried before is left out.")
+    status = s.ChoiceField(choices=[DeliveryStatus.FAILED.value], default=DeliveryStatus.FAILED.value)
+
+
+class ListDeliveriesQuery(s.Serializer):
+    status = s.ChoiceField(choices=DeliveryStatus.choices, required=False)
+
+
+class WebhookObject(ResponseSerializer):
+    id = s.CharField()
+    url = s.CharField()
+    events = s.ListField(child=s.CharField())
+    active = s.BooleanField()
+    description = s.CharField()
+    namespace = BlankAsNull(source="namespace_slug", help_text="Null: events of all namespaces.")
+    last_triggered_at = Timestamp(allow_null=True, help_text="The newest attempt of any delivery.")
+    last_status_code = s.IntegerField(allow_null=True, help_text="What it was answered; null: no answer.")
+    disabled_reason = s.ChoiceField(
+        choices=DisabledReason.choices,
+        allow_null=True,
+        help_text="Why the platform switched it off: it was answered 410, or delivered nothing for five days.",
+    )
+    created_at = Timestamp()
+
+
+class NewWebhookObject(WebhookObject):
+    secret = s.CharField(help_text="Shown here only.")
+
+
+class WebhookResponse(Success):
+    webhook = WebhookObject()
+
+
+class NewWebhookResponse(Success):
+    webhook = NewWebhookObject()
+
+
+class RotatedWebhookResponse(WebhookResponse):
+    secret = s.CharField(help_text="The new one; shown here only.")
+
+
+class WebhookListResponse(Success):
+    webhooks = WebhookObject(many=True)
+
+
+class WebhookEventsResponse(Success):
+    events = s.ListField(child=s.CharField())
+    descriptions = s.DictField(child=s.CharField(), help_text="Event to when it is sent.")
+
+
+class WebhookDelivery(ResponseSerializer):
+    id = s.CharField()
+    event_id = s.CharField(help_text="`webhook-id` of each attempt, the same at a redelivery.")
+    event = s.CharField()
+    status = s.ChoiceField(choices=DeliveryStatus.choices)
+    attempts = s.IntegerField()
+    last_status_code = s.IntegerField(allow_null=True)
+    last_error = BlankAsNull()
+    next_attempt_at = Timestamp(allow_null=True)
+    created_at = Timestamp()
+    delivered_at = Timestamp(allow_null=True)
+
+    def read_event(self, row: Delivery) -> str:
+        return row.event.type
+
+
+class WebhookDeliveryResponse(Success):
+    delivery = WebhookDelivery()
+
+
+class RedeliveredResponse(Success):
+    count = s.IntegerField(help_text="Deliveries that are due again.")

@@ -1,0 +1,228 @@
+"""The only writers of subscriptions.
+
+Each function is one transaction; names of hosts are looked up before it. Lock order: the account, the subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from accounts.hooks import namespace_binding
+from accounts.models import Account
+from accounts.scopes import ScopeBinding
+from accounts.services import account_lock
+from common.errors import Conflict, NotFound
+from common.request_origin import NO_ORIGIN, RequestOrigin
+from webhooks.audit import record_audit
+from webhooks.errors import WebhookLimitExceeded
+from webhooks.events import TEST_EVENT, event_send_to
+from webhooks.models import Attempt, Delivery, DeliveryStatus, Subscription
+from webhooks.signing_secrets import new_signing_secret
+from webhooks.targets import required_host
+
+MAX_WEBHOOKS = 10
+REMOVE_BATCH = 2000
+SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubscription:
+    """A validated request. `namespace`: of the one namespace that it is for. `secret`: None for one that is made."""
+
+    url: str
+    events: Sequence[str]
+    active: bool = True
+    description: str = ""
+    namespace: ScopeBinding | None = None
+    secret: str | None = None
+
+
+def subscription_create(
+    *, account: Account, new: NewSubscription, actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> Subscription:
+    """A new webhook; its `secret` is shown this once.
+
+    Raises ValidationError (`url`), WebhookLimitExceeded, NotFound (its namespace was deleted); nothing is left then.
+    """
+    host = required_host(new.url)
+    with transaction.atomic():
+        made = _insert(account_lock(account), new, host)
+        record_audit(made, "webhook_created", f"Events to {host}.", actor=actor, origin=origin)
+    return made
+
+
+def _insert(account: Account, new: NewSubscription, host: str) -> Subscription:
+    count = live_subscriptions().filter(account=account).count()
+    if count >= MAX_WEBHOOKS:
+        raise WebhookLimitExceeded(
+            f"An account has at most {MAX_WEBHOOKS} webhooks.", details={"current": count, "max": MAX_WEBHOOKS}
+        )
+    namespace = new.namespace or ScopeBinding()
+    _require_namespace(account, namespace)
+    return Subscription.objects.create(
+        account=account,
+        namespace_id=namespace.namespace_id,
+        namespace_slug=namespace.namespace_slug,
+        url=new.url,
+        host=host,
+        events=list(new.events),
+        active=new.active,
+        description=new.description,
+        secret=new.secret or new_signing_secret(),
+    )
+
+
+def _require_namespace(account: Account, wanted: ScopeBinding) -> None:
+    """Under the account's lock, which a deletion holds, too."""
+    if wanted.namespace_id:
+        found = namespace_binding.one(account, wanted.namespace_slug)
+        if found.namespace_id != wanted.namespace_id:
+            raise NotFound("There is no such namespace any more.")
+
+
+def subscription_update(
+    *, subscription: Subscription, changes: Mapping[str, Any], actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> Subscription:
+    """Change `url`, `events`, `active`, `description`. Idempotent: without a change there is no audit entry.
+
+    Switched on again, it begins without failures; switched off, what is pending is not sent. Raises ValidationError
+    (`url`), NotFound (deleted concurrently); nothing has changed then.
+    """
+    url = changes.get("url", subscription.url)
+    host = required_host(url) if url != subscription.url else subscription.host
+    with transaction.atomic():
+        stored = locked_subscription(subscription)
+        changed = {name: value for name, value in changes.items() if getattr(stored, name) != value}
+        if changed:
+            _write_changes(stored, changed, host)
+            named = ", ".join(sorted(changed))
+            record_audit(stored, "webhook_updated", f"Changed: {named}.", actor=actor, origin=origin)
+    return stored
+
+
+def _write_changes(stored: Subscription, changed: Mapping[str, Any], host: str) -> None:
+    columns = dict(changed)
+    if "url" in changed:
+        columns |= {"host": host, "failing_since": None}
+    if "active" in changed:
+        columns |= {"disabled_reason": None, "failing_since": None}
+    _write_columns(stored, **columns)
+    if not stored.active:
+        _disable_pending(stored)
+
+
+@transaction.atomic
+def subscription_rotate(
+    *, subscription: Subscription, grace_seconds: int, actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> Subscription:
+    """A new secret, shown this once. The former one signs as well for `grace_seconds`; one before it no more.
+
+    Raises NotFound (deleted concurrently).
+    """
+    stored = locked_subscription(subscription)
+    former = stored.secret if grace_seconds else None
+    until = timezone.now() + timedelta(seconds=grace_seconds) if grace_seconds else None
+    _write_columns(stored, secret=new_signing_secret(), former_secret=former, former_secret_until=until)
+    text = f"The former secret signs for {grace_seconds} more seconds."
+    record_audit(stored, "webhook_secret_rotated", text, actor=actor, origin=origin)
+    return stored
+
+
+@transaction.atomic
+def subscription_test(*, subscription: Subscription) -> Delivery:
+    """Write an event for this webhook alone. Raises Conflict (switched off), NotFound (deleted concurrently)."""
+    stored = locked_subscription(subscription)
+    if not stored.active:
+        raise Conflict("The webhook is switched off; switch it on first.")
+    return event_send_to(stored, TEST_EVENT, {"webhook_id": stored.pk})
+
+
+@transaction.atomic
+def subscription_delete(*, subscription: Subscription, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
+    """Delete a webhook: nothing more is sent to it, and its place is free.
+
+    Its secrets are deleted at once; its row and its deliveries, which may be many, by `deleted_subscriptions_remove`.
+    Raises NotFound (deleted concurrently).
+    """
+    stored = locked_subscription(subscription)
+    _delete_locked(stored)
+    record_audit(stored, "webhook_deleted", f"Events to {stored.host}.", actor=actor, origin=origin)
+
+
+def namespace_subscriptions_delete(namespace_id: str) -> int:
+    """Delete the webhooks of a namespace, in the transaction that deletes it. Returns how many."""
+    rows = (
+        live_subscriptions()
+        .select_for_update(of=("self",), no_key=True)
+        .filter(namespace_id=namespace_id)
+        .order_by("pk")
+    )
+    stored = list(rows)
+    for each in stored:
+        _delete_locked(each)
+        record_audit(each, "webhook_deleted", "With its namespace.", actor=SYSTEM)
+    return len(stored)
+
+
+def _delete_locked(stored: Subscription) -> None:
+    nothing = {"url": "", "secret": "", "former_secret": None, "former_secret_until": None}
+    _write_columns(stored, active=False, deleted_at=timezone.now(), **nothing)
+    _disable_pending(stored)
+
+
+def deleted_subscriptions_remove() -> int:
+    """Remove a batch of the deliveries of deleted webhooks, then the webhooks. Returns how many deliveries."""
+    removed = 0
+    for each in Subscription.objects.filter(deleted_at__isnull=False).order_by("deleted_at"):
+        removed += _remove_deliveries(each, REMOVE_BATCH - removed)
+        if removed >= REMOVE_BATCH:
+            break
+        each.delete()
+    return removed
+
+
+@transaction.atomic
+def _remove_deliveries(subscription: Subscription, most: int) -> int:
+    keys = list(Delivery.objects.filter(subscription=subscription).order_by("pk").values_list("pk", flat=True)[:most])
+    for start in range(0, len(keys), 500):
+        some = keys[start : start + 500]
+        Attempt.objects.filter(delivery__in=some).delete()
+        Delivery.objects.filter(pk__in=some).delete()
+    return len(keys)
+
+
+def live_subscriptions() -> QuerySet[Subscription]:
+    """All that are not deleted."""
+    return Subscription.objects.filter(deleted_at__isnull=True)
+
+
+def locked_subscription(subscription: Subscription) -> Subscription:
+    """The row as it is now, locked to the end of the transaction. Raises NotFound (deleted)."""
+    found = _locked_rows().filter(pk=subscription.pk).first()
+    if found is None:
+        raise NotFound("There is no such webhook.")
+    return found
+
+
+def _locked_rows() -> QuerySet[Subscription]:
+    """Those that are not deleted. Publishing to them goes on."""
+    return live_subscriptions().select_for_update(of=("self",), no_key=True)
+
+
+def _write_columns(stored: Subscription, **columns: Any) -> None:
+    for name, value in columns.items():
+        setattr(stored, name, value)
+    stored.save(update_fields=[*columns, "updated_at"])
+
+
+def _disable_pending(stored: Subscription) -> None:
+    """What is pending is not sent; an attempt that is being made now still ends."""
+    pending = Delivery.objects.filter(subscription=stored, status=DeliveryStatus.PENDING)
+    pending.update(status=DeliveryStatus.DISABLED, next_attempt_at=None)

@@ -1,0 +1,28 @@
+"""The wake-up of the process that sends events. It may be lost, repeated or late: that process looks each second."""
+
+from __future__ import annotations
+
+import logging
+
+import redis
+from celery import current_app
+from django.db import transaction
+from kombu.exceptions import OperationalError
+
+logger = logging.getLogger(__name__)
+
+QUEUE = "webhooks"
+SEND_TASK = "webhooks.tasks.deliveries_send"
+EXPIRES_SECONDS = 5
+
+
+def notify_on_commit() -> None:
+    """Wake `hooks` when the caller's transaction has committed."""
+    transaction.on_commit(_notify, robust=True)
+
+
+def _notify() -> None:
+    try:
+        current_app.send_task(SEND_TASK, queue=QUEUE, expires=EXPIRES_SECONDS)
+    except (OperationalError, redis.RedisError, OSError) as exc:
+        logger.warning("could not notify the process that sends events: %s", exc)

@@ -1,0 +1,22 @@
+"""The one row that says up to where metering records are charged. Its lock makes passes follow one another."""
+
+from __future__ import annotations
+
+from workspaces.models import ChargePosition
+
+ONLY = 1  # its key
+
+
+def position_lock() -> ChargePosition:
+    """The row, locked to the end of the transaction; made where there is none."""
+    locked = ChargePosition.objects.select_for_update().filter(pk=ONLY)
+    found = locked.first()
+    if found is None:
+        ChargePosition.objects.bulk_create([ChargePosition(pk=ONLY)], ignore_conflicts=True)
+        found = locked.get()
+    return found
+
+
+def position_read() -> ChargePosition:
+    """The row as it is now, not locked."""
+    return ChargePosition.objects.filter(pk=ONLY).first() or ChargePosition()

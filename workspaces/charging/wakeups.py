@@ -1,0 +1,78 @@
+"""The notification that something was metered: one task to the worker, which charges it at once.
+
+It is sent by a thread of its own, so that neither a slow Redis nor one that hangs delays who wrote. Of many commits one
+notification is enough: while one waits in the queue no other is sent, as a pass that begins later charges what was
+committed before. One that is lost costs time alone: beat runs a pass every half tick.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import redis
+from celery import current_app
+from kombu.exceptions import OperationalError
+
+from common.redis import redis_client, redis_key
+
+logger = logging.getLogger(__name__)
+
+TASK = "workspaces.tasks.charge_metered"
+# What waits longer is not sent any more; a notification that was lost keeps others back for as long.
+EXPIRES_SECONDS = 5
+# After a commit others follow: those of a tick's other machines.
+WAIT_SECONDS = 0.2
+STOP_SECONDS = 1.0
+
+
+def _waiting_key() -> str:
+    return redis_key("charge-notified")
+
+
+class ChargeNotifier:
+    """`notify` returns at once; a daemon thread sends."""
+
+    def __init__(self) -> None:
+        self._wanted = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="charge-notifier", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def notify(self) -> None:
+        """Something was committed."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """Send what is wanted, within a second, and end the thread; harmless where it was never started."""
+        self._ended.set()
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    def _work(self) -> None:
+        while not self._ended.is_set():
+            self._wanted.wait()
+            self._ended.wait(WAIT_SECONDS)
+            # Before it is sent: a commit during that is notified of by the next round.
+            self._wanted.clear()
+            charge_notify()
+
+
+def charge_notify() -> None:
+    """Send the task unless one waits already. A failure is logged: nothing depends on it."""
+    try:
+        if redis_client().set(_waiting_key(), "1", nx=True, ex=EXPIRES_SECONDS):
+            current_app.send_task(TASK, expires=EXPIRES_SECONDS)
+    except (OperationalError, redis.RedisError, OSError) as exc:
+        logger.warning("could not notify the worker of metered usage: %s", exc)
+
+
+def charge_begun() -> None:
+    """A pass begins, before it reads: what is committed from now on needs another notification."""
+    try:
+        redis_client().delete(_waiting_key())
+    except redis.RedisError as exc:
+        logger.warning("a pass of charging begins without Redis: %s", exc)
