@@ -125,7 +125,7 @@ image: setup ## build the default image
 doctor: setup ## check what the host needs, with the command that fixes each finding
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep, charging, billing
+bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep, charging, billing, webhooks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
@@ -137,3 +137,4 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (
 	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.charge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.billing --records 1000000
 	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.billing
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks

@@ -189,6 +189,7 @@ def quota_reset(*, namespace: Namespace, service: Service, actor: str) -> Balanc
     else:
         Balance.objects.filter(pk=balance.pk).update(**rearmed)
         balance.last_threshold_fired, balance.depleted_fired = None, False
+        zones.apply_blocks([balance])  # staff may have suspended the namespace in the quota's name
     return balance
 
 

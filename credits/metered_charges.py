@@ -55,7 +55,7 @@ def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict
     defaults = QuotaDefault.objects.filter(service=service, auto_apply=True, account_id=OuterRef("account_id"))
     rows = Balance.objects.filter(service=service, namespace_id__in=accounts).select_for_update(of=("self",))
     rows = rows.annotate(has_default=Exists(defaults)).order_by("pk")
-    found = {row.namespace_id: row for row in rows}
+    found: dict[str, Balance] = {row.namespace_id: row for row in rows}
     if missing := accounts.keys() - found.keys():
         new = [Balance(namespace_id=key, account_id=accounts[key], service=service) for key in sorted(missing)]
         Balance.objects.bulk_create(new, ignore_conflicts=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from credits.amounts import as_number
 from credits.models import Balance
-from namespaces.selectors import slugs_of
-from webhooks.events import NewEvent, events_publish
+from namespaces.models import Namespace
+from webhooks.events import NewEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,10 @@ class QuotaFact:
     percent: float | None
 
 
-def quota_events_publish(facts: Sequence[QuotaFact]) -> None:
-    """Publish in the caller's transaction, in order. Of namespaces that are gone nothing is published."""
-    if not facts:
-        return
-    slugs = slugs_of({fact.balance.namespace_id for fact in facts})
-    events_publish([_event(fact, slugs[key]) for fact in facts if (key := fact.balance.namespace_id) in slugs])
+def quota_events(facts: Sequence[QuotaFact], namespaces: Sequence[Namespace]) -> list[NewEvent]:
+    """The events to publish, in order; none for namespaces that are deleted."""
+    slugs = {row.pk: row.slug for row in namespaces if row.deleted_at is None}
+    return [_event(fact, slugs[key]) for fact in facts if (key := fact.balance.namespace_id) in slugs]
 
 
 def _event(fact: QuotaFact, slug: str) -> NewEvent:

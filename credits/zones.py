@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from credits.models import Balance, OverdraftAction, Service
-from credits.quota_events import QuotaFact, quota_events_publish
+from credits.quota_events import QuotaFact, quota_events
 from namespaces.models import Namespace
 from namespaces.quota_suspension import QuotaState, quota_states_set, quotas_lock
 from namespaces.selectors import not_suspended_by_quota
+from webhooks.events import NewEvent, events_publish
 
 HUNDRED = Decimal(100)
 
@@ -55,12 +56,13 @@ def announce_charges(balances: Sequence[Balance], *, blocked_before: Sequence[Ba
     nothing is to be announced and all that are blocked were so before the charges (`blocked_before`).
     """
     facts = [fact for balance in balances for fact in _passed_now(balance)]
-    quota_events_publish(facts)
     before = {balance.pk for balance in blocked_before}
     blocked = [balance for balance in balances if is_blocked(balance)]
     # Staff may have lifted the suspension since.
     lifted = not_suspended_by_quota({balance.namespace_id for balance in blocked if balance.pk in before})
-    apply_blocks([each for each in blocked if each.pk not in before or each.namespace_id in lifted])
+    changing = [each for each in blocked if each.pk not in before or each.namespace_id in lifted]
+    namespaces = quotas_lock({balance.namespace_id for balance in (*changing, *(fact.balance for fact in facts))})
+    events_publish([*quota_events(facts, namespaces), *_blocks_set(changing, namespaces)])
 
 
 def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
@@ -74,21 +76,27 @@ def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
 
 
 def apply_blocks(balances: Sequence[Balance]) -> None:
-    """Suspend namespaces by their quotas, or lift that, as the zones say. The rows of the balances are locked.
+    """Suspend namespaces by their quotas, or lift that, as the zones say. The rows of the balances are locked."""
+    events_publish(_blocks_set(balances, quotas_lock({balance.namespace_id for balance in balances})))
+
+
+def _blocks_set(balances: Sequence[Balance], namespaces: Sequence[Namespace]) -> list[NewEvent]:
+    """Write the suspensions of locked namespaces; returns the events to publish.
 
     The quota of workspaces suspends a namespace, and any other one whose action is to stop workspaces; else a quota
     refuses the requests of its own service. The namespaces' locks come before the other balances are read, so that of
     two that change at once the second sees the first.
     """
-    if not balances:
-        return
-    namespaces = quotas_lock({balance.namespace_id for balance in balances})
+    concerned = {balance.namespace_id for balance in balances}
+    rows = [row for row in namespaces if row.pk in concerned]
+    if not rows:
+        return []
+    others = Balance.objects.filter(namespace_id__in=[row.pk for row in rows])
     blocked: dict[str, list[Balance]] = defaultdict(list)
-    others = Balance.objects.filter(namespace_id__in=[row.pk for row in namespaces])
     for each in (*balances, *others.exclude(pk__in=[balance.pk for balance in balances])):
         if is_blocked(each):
             blocked[each.namespace_id].append(each)
-    quota_states_set(_quota_state(row, blocked[row.pk]) for row in namespaces)
+    return quota_states_set(_quota_state(row, blocked[row.pk]) for row in rows)
 
 
 def _quota_state(namespace: Namespace, blocked: Sequence[Balance]) -> QuotaState:

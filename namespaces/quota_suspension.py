@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from namespaces.audit import activity_entry, record_entries
 from namespaces.models import Namespace, NamespaceActivity, Status
-from namespaces.status_events import Reason, StatusChange, status_changes_publish
+from namespaces.status_events import Reason, StatusChange, status_events
+from webhooks.events import NewEvent
 
 COLUMNS = ("status", "suspended_by_quota", "quota_stops_workspaces", "updated_at")
 
@@ -36,18 +37,23 @@ def quotas_lock(namespace_ids: Collection[str]) -> list[Namespace]:
     Rows that reference them may still be written: a deletion that moves workspaces into one holds the lock of another
     namespace, for which the same charge may wait next.
     """
+    if not namespace_ids:
+        return []
     rows = Namespace.objects.select_for_update(of=("self",), no_key=True)
     return list(rows.filter(pk__in=namespace_ids).order_by("pk"))
 
 
-def quota_states_set(states: Iterable[QuotaState]) -> None:
-    """Write what has changed, with activity and events, by a fixed number of statements. Idempotent."""
+def quota_states_set(states: Iterable[QuotaState]) -> list[NewEvent]:
+    """Write what has changed, with activity, by a fixed number of statements. Idempotent.
+
+    Returns the events, for the caller to publish in the same transaction with what else it publishes.
+    """
     changes = [(state.namespace.status, _applied(state)) for state in states if state.is_new]
     if not changes:
-        return
+        return []
     Namespace.objects.bulk_update([row for _, row in changes], COLUMNS)
     record_entries([_entry(row, before) for before, row in changes])
-    status_changes_publish([StatusChange(row, before, Reason.QUOTA) for before, row in changes])
+    return status_events(StatusChange(row, before, Reason.QUOTA) for before, row in changes)
 
 
 def _applied(state: QuotaState) -> Namespace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -27,18 +27,23 @@ class StatusChange:
 
     @property
     def event(self) -> str | None:
-        """None for a change that neither suspends the namespace nor restores it."""
+        """None for a change that neither suspends the namespace nor restores it, and for one that is deleted."""
         was, suspended = self.before == Status.SUSPENDED, self.namespace.status == Status.SUSPENDED
-        if was == suspended:
+        if was == suspended or self.namespace.deleted_at is not None:
             return None
         return "namespace.suspended" if suspended else "namespace.restored"
 
 
-def status_changes_publish(changes: Sequence[StatusChange]) -> None:
-    """Publish in the caller's transaction. One suspended for two reasons is suspended once, and restored once, when
-    the last of them is lifted.
+def status_events(changes: Iterable[StatusChange]) -> list[NewEvent]:
+    """The events to publish. A namespace suspended for two reasons is suspended once, and restored once, when the last
+    of them is lifted.
     """
-    events_publish([_event(change, change.event) for change in changes if change.event])
+    return [_event(change, change.event) for change in changes if change.event]
+
+
+def status_change_publish(change: StatusChange) -> None:
+    """Publish the event of one change, if it has one, in the caller's transaction."""
+    events_publish(status_events([change]))
 
 
 def _event(change: StatusChange, name: str) -> NewEvent:

@@ -113,6 +113,8 @@ class FakeHost:
     def _send_task(self, name: str, args: Any = (), queue: str = "", **options: Any) -> None:
         if self.redis_away:
             raise OperationalError("The broker is away.")
+        if queue == "webhooks":  # of another process
+            return
         if self.held_tasks is not None:
             self.held_tasks.append((name, tuple(args)))
             return

@@ -39,6 +39,7 @@ def image_store() -> ImageStore:
             auth_file=env.registry_auth_file,
             insecure_registries=env.insecure_registries,
             private_registries=env.private_registries,
+            refused_networks=(*env.refused_networks, str(env.subnet)),
             max_unpacked_bytes=env.image_max_mb << 20,
             cache_bytes=env.image_cache_mb << 20,
             min_free_bytes=env.disk_reserve_mb << 20,

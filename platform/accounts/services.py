@@ -216,9 +216,10 @@ def workspace_gone(account_id: str) -> None:
 def account_lock(account: Account) -> Account:
     """Lock the account's row for the rest of the transaction: pools are counted and claimed under it.
 
-    PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer. Rows that refer to the
-    account may be written all the same: a charge that holds its namespace's lock writes some.
+    PostgreSQL locks the row; SQLite's IMMEDIATE transaction already excludes every other writer. Rows that reference
+    the account (audit entries, events) may still be written: a charge that has locked a namespace writes some, and
+    would wait for a request that has locked the account and waits for the namespace.
     """
-    rows = Account.objects.select_for_update(of=("self",), no_key=True)
-    locked: Account = rows.select_related("plan").get(pk=account.pk)
+    rows = Account.objects.select_for_update(of=("self",), no_key=True).select_related("plan")
+    locked: Account = rows.get(pk=account.pk)
     return locked

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db import router, transaction
+from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
+from django.db.models.deletion import Collector
 from django.http import HttpRequest, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 
 from common.errors import DomainError
+
+SHOWN = 20  # of what forbids a deletion
 
 
 class ServiceModelAdmin(ModelAdmin):
@@ -41,6 +45,19 @@ class ServiceModelAdmin(ModelAdmin):
         for obj in queryset:
             self.delete_by_service(request, obj)
 
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
+        """What the page before a deletion shows: the rows, and what forbids it.
+
+        Not what goes with them, as Django's own does: that may be very much, and is the service's, not the reader's, to
+        delete, so it needs no permissions.
+        """
+        name = str(self.opts.verbose_name)
+        forbidden = {name} if any(not self.has_delete_permission(request, obj) for obj in objs) else set()
+        rows = [str(obj) for obj in objs]
+        return rows, {str(self.opts.verbose_name_plural): len(rows)}, forbidden, _protecting(objs)
+
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return _shown_refusal(request, super().changeform_view, *args, **kwargs)
 
@@ -62,6 +79,18 @@ class ReadOnlyAdmin(ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+
+def _protecting(objs: Any) -> list[str]:
+    """Rows because of which the database would refuse the deletion, some of them."""
+    collector = Collector(using=router.db_for_write(type(objs[0]))) if objs else None
+    try:
+        if collector is not None:
+            collector.collect(list(objs))
+    except (ProtectedError, RestrictedError) as exc:
+        found = exc.protected_objects if isinstance(exc, ProtectedError) else exc.restricted_objects
+        return [str(obj) for obj in islice(found, SHOWN)]
+    return []
 
 
 def staff_label(request: HttpRequest) -> str:

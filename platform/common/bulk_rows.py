@@ -44,7 +44,7 @@ def rows_update(model: type[Model], columns: Sequence[str], rows: Sequence[Row])
     """Write `columns` of the rows whose primary keys are the first values of `rows`. Lock them before, in one order."""
     if not rows:
         return
-    table, key = model._meta.db_table, _field(model, "pk").column
+    table, key = model._meta.db_table, str(_field(model, "pk").column)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             names = [f"column{number}" for number in range(len(columns))]

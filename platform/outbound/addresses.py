@@ -7,8 +7,8 @@ A check is only worth something for the address that is then connected to. So ca
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Network = IPv4Network | IPv6Network
@@ -41,6 +41,9 @@ _IPV4_SPECIAL = tuple(
         ),
     )
 )
+# Of rtnetlink(7).
+_RTM_NEWROUTE, _RTM_GETROUTE, _NLM_F_REQUEST, _RTA_DST = 24, 26, 1, 1
+_ENDS_HERE = (2, 3, 4)  # RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST
 
 
 class AddressRefused(Exception):
@@ -50,17 +53,19 @@ class AddressRefused(Exception):
     """
 
 
-def is_public(address: str, refused: Iterable[Network] = ()) -> bool:
-    """Whether a numeric address is a unicast address of the internet, outside of the networks `refused`.
+def is_public(address: str) -> bool:
+    """Whether a numeric address is a unicast address of the internet. False for text that is no address.
 
-    Not public: text that is no address; private, loopback, link-local, shared, multicast, reserved and documentation
-    addresses; and IPv6 addresses that carry an IPv4 address that is not public or is in `refused`, in any of the forms
-    that a host may translate.
+    Not public: private, loopback, link-local, shared, multicast, reserved and documentation addresses, and IPv6
+    addresses that carry an IPv4 address that is not public, in any of the forms that a host may translate.
     """
     forms = _forms(address)
-    if any(form in network for form in forms for network in refused):
-        return False
     return bool(forms) and all(_is_unicast(form) for form in forms)
+
+
+def is_within(address: str, networks: Iterable[Network]) -> bool:
+    """Whether a numeric address, or an IPv4 address that it carries, is in one of the networks."""
+    return any(form in network for form in _forms(address) for network in networks)
 
 
 def _forms(address: str) -> list[IPv4Address | IPv6Address]:
@@ -92,12 +97,28 @@ def _is_unicast(address: IPv4Address | IPv6Address) -> bool:
 
 
 def is_own(address: str) -> bool:
-    """Whether a numeric address is one of this host's: what listens there may be closed to the internet."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind((address, 0))
+    """Whether packets to a numeric address end on this host: what listens there may be closed to the internet.
+
+    The kernel's routes are asked each time (some 25 us), so every interface counts, and one that was added just now.
+    Binding a socket to the address would not tell: with `ip_nonlocal_bind` that works for all of them. Where the kernel
+    cannot be asked (no descriptor is left), the address counts as this host's.
+    """
+    try:
+        return _route_type(ip_address(address)) in _ENDS_HERE
+    except OSError:
         return True
-    return False
+
+
+def _route_type(address: IPv4Address | IPv6Address) -> int:
+    """The type of the kernel's route to an address (rtnetlink(7)); 0 where it has none. Raises OSError."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    destination = struct.pack("=HH", 4 + len(address.packed), _RTA_DST) + address.packed
+    route = struct.pack("=8BI", family, address.max_prefixlen, *bytes(6), 0) + destination
+    header = struct.pack("=IHHII", 16 + len(route), _RTM_GETROUTE, _NLM_F_REQUEST, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as kernel:
+        kernel.send(header + route)
+        answer = kernel.recv(4096)
+    return answer[23] if struct.unpack_from("=H", answer, 4)[0] == _RTM_NEWROUTE else 0
 
 
 def addresses_of(host: str, port: int) -> list[str]:
@@ -109,10 +130,10 @@ def addresses_of(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
-def public_addresses(host: str, port: int) -> list[str]:
-    """The addresses to connect to, all of them public and none of this host. Raises AddressRefused."""
+def public_addresses(host: str, port: int, refused: Iterable[Network] = ()) -> list[str]:
+    """The addresses to connect to, all of them as `require_public` wants them. Raises AddressRefused."""
     found = addresses_of(host, port)
-    require_public(host, found)
+    require_public(host, found, refused)
     return found
 
 
@@ -123,5 +144,6 @@ def require_public(host: str, found: Iterable[str], refused: Iterable[Network] =
     """
     networks = tuple(refused)
     for address in found:
-        if not is_public(address, networks) or any(is_own(str(form)) for form in _forms(address)):
+        public = is_public(address) and not is_within(address, networks)
+        if not public or any(is_own(str(form)) for form in _forms(address)):
             raise AddressRefused(f"{host} leads to {address}, which is not a public address")

@@ -8,6 +8,7 @@ internet's: names of this host, of the local network, search domains.
 from __future__ import annotations
 
 import time
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import dns.exception
@@ -23,28 +24,21 @@ class NameFailed(Exception):
 
 
 def dns_addresses(host: str, seconds: float) -> list[str]:
-    """The IPv4 addresses of a name, then its IPv6 addresses, from the DNS, within `seconds`.
+    """The addresses of a name from the DNS, within `seconds`. Raises NameFailed.
 
-    Raises NameFailed. Where one of the two questions gets no answer, the addresses of the other are returned.
+    IPv4 and IPv6 by turns, as this host may have one of them only and not all are tried. Where one of the two questions
+    gets no answer, the addresses of the other are returned.
     """
     until = time.monotonic() + seconds
-    found: list[str] = []
-    failure: Exception | None = None
     try:
         resolver = _resolver()
-        for left, kind in ((2, dns.rdatatype.A), (1, dns.rdatatype.AAAA)):
-            try:
-                lifetime = max(until - time.monotonic(), 0.0) / left
-                answer = resolver.resolve(f"{host}.", kind, lifetime=lifetime, search=False, raise_on_no_answer=False)
-                found += [str(record.address) for record in answer.rrset or ()]
-            except dns.resolver.NXDOMAIN:
-                break
-            except (dns.exception.DNSException, OSError) as error:
-                failure = error
+        first, failure = _records(resolver, host, dns.rdatatype.A, seconds / 2)
+        second, other_failure = _records(resolver, host, dns.rdatatype.AAAA, max(until - time.monotonic(), 0.0))
     except (dns.exception.DNSException, ValueError) as error:
-        failure = error
+        raise NameFailed("no name server") from error
+    found = [address for address in chain(*zip_longest(first, second)) if address]
     if not found:
-        raise NameFailed(f"{host} has no address") from failure
+        raise NameFailed(f"{host} has no address") from failure or other_failure
     if len(found) > _MAX_ADDRESSES:
         raise NameFailed(f"{host} has {len(found)} addresses")
     return list(dict.fromkeys(found))
@@ -58,6 +52,17 @@ def listed_addresses(host: str, seconds: float) -> list[str]:
 def _resolver() -> dns.resolver.Resolver:
     """With this host's name servers as they are now: reading them takes some 20 us."""
     return dns.resolver.Resolver()
+
+
+def _records(
+    resolver: dns.resolver.Resolver, host: str, kind: dns.rdatatype.RdataType, seconds: float
+) -> tuple[list[str], Exception | None]:
+    """The addresses of one kind, or why there is no answer. A trailing dot: no search domain is added."""
+    try:
+        answer = resolver.resolve(f"{host}.", kind, lifetime=seconds, search=False, raise_on_no_answer=False)
+    except (dns.exception.DNSException, OSError) as error:
+        return [], error
+    return [str(record.address) for record in answer.rrset or ()], None
 
 
 def _of_hosts_file(host: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from outbound.addresses import is_public
+from outbound.addresses import is_public, is_within
 from outbound.errors import OutboundError
 from outbound.urls import Target, place_of, target_of
 
@@ -45,7 +45,7 @@ def required_target(url: str, policy: Targets) -> Target:
     if target.scheme != "https":
         raise OutboundError("refused_target", "The URL must begin with https://.")
     if target.literal:
-        if not is_public(target.host, policy.refused):
+        if not is_public(target.host) or is_within(target.host, policy.refused):
             raise OutboundError("refused_target")
     elif "." not in target.host or any(f".{target.host}".endswith(f".{name}") for name in _LOCAL_NAMES):
         raise OutboundError("refused_target")

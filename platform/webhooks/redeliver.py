@@ -31,8 +31,8 @@ def delivery_redeliver(delivery: Delivery) -> Delivery:
 def failed_redeliver(subscription: Subscription, *, since: datetime) -> int:
     """Make the failed deliveries of events since that time due now, the oldest first. Returns how many.
 
-    MOST_OF_REQUEST at most: a return value of as many says that there may be more, which another call finds, as those of
-    this one have not failed any more. Raises Conflict while the subscription is switched off.
+    MOST_OF_REQUEST at most. As many returned says that there may be more, which another call finds: those of this one
+    are not failed any more. Raises Conflict while the subscription is switched off.
     """
     _require_active(subscription.pk)
     failed = Delivery.objects.filter(

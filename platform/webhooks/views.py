@@ -6,6 +6,7 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
 from rest_framework.viewsets import GenericViewSet, ViewSet
 
 from accounts.authentication import ApiRequest
@@ -15,6 +16,7 @@ from common.pagination import OffsetPagination
 from common.request_origin import request_origin
 from common.requests import validated, validated_query
 from common.responses import respond
+from common.throttling import RedisThrottle
 from webhooks import redeliver, selectors, subscriptions
 from webhooks import serializers as bodies
 from webhooks.events import CATALOGUE
@@ -23,10 +25,25 @@ from webhooks.models import Delivery
 OFF = {409: "`conflict`: the webhook is switched off"}
 
 
+class SendThrottle(RedisThrottle):
+    """Of what makes the platform send to a receiver when it is asked to, test and redelivery together."""
+
+    scope = "webhooks-send"
+    limit = 60
+    window_seconds = 60
+
+
+def _throttles_of(action: str | None) -> list[BaseThrottle]:
+    return [SendThrottle()] if action in ("test", "redeliver") else []
+
+
 class WebhookViewSet(ViewSet):
     """Where events are sent to; account or namespace scope. A namespace's credential has the webhooks of it alone."""
 
     scopes = NAMESPACE_SCOPES
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        return _throttles_of(self.action)
 
     @extend_schema(responses=bodies.WebhookListResponse)
     def list(self, request: ApiRequest) -> Response:
@@ -73,7 +90,10 @@ class WebhookViewSet(ViewSet):
 
     @extend_schema(request=None, responses={202: bodies.WebhookDeliveryResponse, **refused(OFF)})
     def test(self, request: ApiRequest, webhook_id: str) -> Response:
-        """Send the event `webhook.test` to this webhook alone. What comes of it is in its deliveries."""
+        """Send the event `webhook.test` to this webhook alone. What comes of it is in its deliveries.
+
+        At most 60 tests and redeliveries of an account in a minute.
+        """
         found = selectors.get_subscription(request.user, webhook_id)
         delivery = subscriptions.subscription_test(subscription=found)
         return respond(bodies.WebhookDeliveryResponse, 202, delivery=delivery)
@@ -108,6 +128,9 @@ class WebhookDeliveryViewSet(GenericViewSet):
     queryset = Delivery.objects.all()
     serializer_class = bodies.WebhookDelivery
     pagination_class = DeliveryPagination
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        return _throttles_of(self.action)
 
     @extend_schema(parameters=[bodies.ListDeliveriesQuery])
     def list(self, request: ApiRequest, webhook_id: str) -> Response:

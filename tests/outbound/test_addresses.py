@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from outbound import addresses
-from outbound.addresses import AddressRefused, is_own, is_public, public_addresses
+from outbound.addresses import AddressRefused, is_own, is_public, is_within, public_addresses
 
 PUBLIC = [
     "8.8.8.8",
@@ -17,6 +19,7 @@ PUBLIC = [
     "2a00:1450:4001:80b::200e",
     "64:ff9b::808:808",
     "::ffff:8.8.8.8",
+    "2606:4700::5efe:808:808",
 ]
 NOT_PUBLIC = [
     *("127.0.0.1", "10.0.0.7", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "0.1.2.3"),
@@ -36,6 +39,9 @@ NOT_PUBLIC = [
     # Forms that carry an IPv4 address: compatible, mapped, translated, 6to4, Teredo, ISATAP of a private network.
     *("::7f00:1", "::127.0.0.1", "::8.8.8.8", "::ffff:127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1"),
     *("64:ff9b::10.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::808:808", "2002:7f00:1::", "2002:808:808::1"),
+    # The metadata server of a cloud at a public address.
+    *("168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110"),
+    *("2606:4700::5efe:127.0.0.1", "2606:4700::200:5efe:10.0.0.1", "5f00::1", "64:ff9b:1:7f00:0:100::"),
     *("2001:0:53aa:64c::1", "2001:db8::1", "3fff::1", "100::1", "fe80::5efe:127.0.0.1", "4000::1"),
     *("", "localhost", "127.1", "0x7f.1", "2130706433", "8.8.8.8/32", "[::1]"),
 ]
@@ -52,8 +58,25 @@ def test_all_other_addresses_are_not(address: str) -> None:
 
 
 def test_addresses_of_this_host_are_known() -> None:
-    assert is_own("127.0.0.1")
-    assert not is_own("8.8.8.8")
+    for address in ("127.0.0.1", "127.8.8.8", "::1", "255.255.255.255"):
+        assert is_own(address)
+    for address in ("8.8.8.8", "2606:4700:4700::1111"):
+        assert not is_own(address)
+
+
+def test_a_host_that_cannot_ask_for_its_addresses_refuses_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_descriptor(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", no_descriptor)
+    assert is_own("8.8.8.8")
+
+
+def test_addresses_of_networks_are_found_in_every_form() -> None:
+    networks = [ip_network("8.8.8.0/24"), ip_network("2606:4700::/32")]
+    refused = ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111")
+    assert [address for address in refused if not is_within(address, networks)] == []
+    assert not is_within("1.1.1.1", networks)
 
 
 def _answers(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:

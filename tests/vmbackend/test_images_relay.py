@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 
 from outbound import addresses
+from vmbackend.images import dial
 from vmbackend.images.relay import Relay
 
 GREETING, CHOSEN = b"\x05\x01\x00", b"\x05\x00"
@@ -22,10 +24,10 @@ def by_name(name: str, port: int) -> bytes:
 
 
 @contextmanager
-def proxy(*listed: str) -> Iterator[Callable[[], socket.socket]]:
+def proxy(*listed: str, refused: Collection[addresses.Network] = ()) -> Iterator[Callable[[], socket.socket]]:
     """Each call makes a connection to the proxy that has chosen its method."""
     listener = socket.create_server(("127.0.0.1", 0))
-    relay = Relay([(listener, None)], listed)
+    relay = Relay([(listener, None)], listed, refused)
     place = listener.getsockname()
     relay.start()
 
@@ -83,6 +85,23 @@ def test_other_places_get_one_answer_whether_open_or_closed(echo: tuple[int, lis
                 client.sendall(by_name(host, target))
                 assert client.recv(64) == FAILED
     assert seen == []
+
+
+@pytest.mark.parametrize(("refused", "dialled"), [("8.8.8.0/24", []), ("8.8.4.0/24", ["8.8.8.8"])])
+def test_a_place_in_a_refused_network_is_not_connected_to(
+    monkeypatch: pytest.MonkeyPatch, refused: str, dialled: list[str]
+) -> None:
+    found: list[str] = []
+
+    async def no_internet(address: str, _: int) -> socket.socket:
+        found.append(address)
+        raise OSError
+
+    monkeypatch.setattr(dial, "_connect", no_internet)
+    with proxy(refused=[ip_network(refused)]) as connect, connect() as client:
+        client.sendall(by_name("8.8.8.8", 443))
+        assert client.recv(64) == FAILED
+    assert found == dialled
 
 
 def test_a_closed_port_of_an_allowed_place_gets_the_same_answer() -> None:

@@ -193,6 +193,17 @@ def test_a_test_event_goes_to_one_webhook_whatever_it_wants(api: Caller) -> None
     assert api.get(f"/webhooks/{made['id']}/deliveries").json()["deliveries"] == [delivery]
 
 
+def test_tests_and_redeliveries_of_an_account_are_limited(api: Caller, stranger: Caller) -> None:
+    paths = [f"/webhooks/{create(api)['id']}" for _ in range(2)]
+    delivery = api.post(f"{paths[0]}/test").json()["delivery"]
+    ways = [f"{path}/test" for path in paths] + [f"/webhooks/deliveries/{delivery['id']}/redeliver"]
+    answers = [api.post(ways[number % 3]) for number in range(60)]
+    assert [answer.status_code for answer in answers] == [202] * 59 + [429]
+    assert_error(api.post(f"{paths[0]}/redeliver", {"since": "2026-01-01T00:00:00Z"}), 429, "rate_limited")
+    assert api.get("/webhooks").status_code == 200
+    assert stranger.post(f"/webhooks/{create(stranger)['id']}/test").status_code == 202
+
+
 def test_deliveries_are_filtered_and_paged(api: Caller) -> None:
     made = create(api)
     path = f"/webhooks/{made['id']}"

@@ -7,10 +7,11 @@ import base64
 import logging
 import socket
 from collections.abc import Collection
+from functools import partial
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from outbound.addresses import AddressRefused, addresses_of, public_addresses
+from outbound.addresses import AddressRefused, Network, addresses_of, public_addresses
 
 log = logging.getLogger(__name__)
 _CONNECT_SECONDS = 10.0
@@ -26,13 +27,15 @@ def is_listed(host: str, port: int, listed: Collection[str]) -> bool:
     return f"{name}:{port}".lower() in names or (str(port) in _DEFAULT_PORTS and name.lower() in names)
 
 
-async def connect_to_registry(host: str, port: int, listed: Collection[str]) -> socket.socket:
+async def connect_to_registry(
+    host: str, port: int, listed: Collection[str], refused: Collection[Network] = ()
+) -> socket.socket:
     """A connection to a registry or to what it named. Raises AddressRefused, OSError, TimeoutError.
 
     Through the proxy of this process's environment (HTTPS_PROXY) if there is one, to the address that was checked here.
     """
     loop = asyncio.get_running_loop()
-    check = addresses_of if is_listed(host, port, listed) else public_addresses
+    check = addresses_of if is_listed(host, port, listed) else partial(public_addresses, refused=refused)
     addresses = await loop.run_in_executor(None, check, host, port)
     proxy = _upstream_proxy(host)
     failure: Exception = AddressRefused(f"{host} has no address")

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from outbound.addresses import Network
 from vmbackend.errors import BackendUnavailable
 from vmbackend.images.relay import Relay, Target
 
@@ -47,10 +48,11 @@ class PullNetwork:
 
 
 @contextmanager
-def pull_network(registry: str, listed: Collection[str]) -> Iterator[PullNetwork]:
+def pull_network(registry: str, listed: Collection[str], refused: Collection[Network] = ()) -> Iterator[PullNetwork]:
     """A network for requests to `registry`; its connections and its thread end with the block.
 
-    `listed`: registries (`host` or `host:port`) that may be on any address. Raises BackendUnavailable.
+    `listed`: registries (`host` or `host:port`) that may be on any address; all others are public and outside of the
+    networks `refused`. Raises BackendUnavailable.
     """
     host, ports = _loopback_ports(registry) if registry in listed else ("", [])
     address = "::1" if ":" in host else _LOOPBACK if host == "localhost" else host
@@ -63,7 +65,7 @@ def pull_network(registry: str, listed: Collection[str]) -> Iterator[PullNetwork
     except OSError as error:
         raise BackendUnavailable("The host cannot make a network namespace; run the doctor command.") from error
     targets: list[Target | None] = [*((host, port) for port in ports), None]
-    relay = Relay(list(zip(listeners, targets, strict=True)), listed)
+    relay = Relay(list(zip(listeners, targets, strict=True)), listed, refused)
     proxy = f"socks5://{_LOOPBACK}:{listeners[-1].getsockname()[1]}"
     relay.start()
     try:

@@ -160,7 +160,7 @@ def _run_skopeo(
     run = partial(run_confined_tool, argv, job=job, tick=tick, max_stdout=max_stdout)
     if source.registry is None:
         return run(confinement)
-    with pull_network(source.registry, settings.listed_registries) as network:
+    with pull_network(source.registry, settings.listed_registries, settings.refused) as network:
         environment = {"GOMEMLIMIT": _GO_MEMORY, **network.environment()}
         return run(replace(confinement, network=network.descriptor), environment=environment)
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 
-from outbound.addresses import AddressRefused
+from outbound.addresses import AddressRefused, Network
 from vmbackend.images.dial import connect_to_registry
 
 log = logging.getLogger(__name__)
@@ -32,9 +32,15 @@ _SUCCEEDED, _FAILED = b"\x05\x00\x00\x01" + bytes(6), b"\x05\x01\x00\x01" + byte
 class Relay:
     """Serves listeners from `start` to `close`: a listener with a target passes bytes to it, one without is a proxy."""
 
-    def __init__(self, listeners: Sequence[tuple[socket.socket, Target | None]], listed: Collection[str]) -> None:
+    def __init__(
+        self,
+        listeners: Sequence[tuple[socket.socket, Target | None]],
+        listed: Collection[str],
+        refused: Collection[Network] = (),
+    ) -> None:
         self._listeners = listeners
         self._listed = listed
+        self._refused = refused
         self._open = 0
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(self._serve_all())
@@ -92,7 +98,7 @@ class Relay:
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             target = await self._read_target(client)
         try:
-            server = await connect_to_registry(*target, self._listed)
+            server = await connect_to_registry(*target, self._listed, self._refused)
         except (AddressRefused, OSError, TimeoutError) as error:
             log.warning("an image pull did not reach %s:%d: %s", *target, error)
             await self._loop.sock_sendall(client, _FAILED)
@@ -102,7 +108,7 @@ class Relay:
             await self._exchange(client, server)
 
     async def _pass(self, client: socket.socket, target: Target) -> None:
-        with await connect_to_registry(*target, self._listed) as server:
+        with await connect_to_registry(*target, self._listed, self._refused) as server:
             await self._exchange(client, server)
 
     async def _read_target(self, client: socket.socket) -> Target:

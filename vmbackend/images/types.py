@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 
+from outbound.addresses import Network
 from vmbackend.errors import DeadlineExceeded, ImageError
 
 GIB = 1 << 30
@@ -26,6 +28,7 @@ class ImageSettings:
     auth_file: Path | None = None  # containers-auth.json; None: anonymous access
     insecure_registries: tuple[str, ...] = ()  # host:port of registries with HTTP or an unknown certificate
     private_registries: tuple[str, ...] = ()  # allowed registries on addresses that are not public
+    refused_networks: tuple[str, ...] = ()  # networks that no other registry may be in
     registry_mirrors: Mapping[str, str] = field(default_factory=dict)  # registry -> host:port to use instead
     max_unpacked_bytes: int = 16 * GIB
     cache_bytes: int = 50 * GIB  # eviction starts above this
@@ -34,6 +37,10 @@ class ImageSettings:
     registry_timeout: float = 30.0  # seconds for one query to a registry
     evict_grace: float = 600.0  # seconds after its last use in which an image is not evicted
     local_store: Path | None = None  # OCI layout directory of `localhost/...` names
+
+    @property
+    def refused(self) -> tuple[Network, ...]:
+        return tuple(map(ip_network, self.refused_networks))
 
     @property
     def listed_registries(self) -> frozenset[str]:

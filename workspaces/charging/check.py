@@ -153,7 +153,7 @@ def _namespace_drifts(namespace_id: str, hours: Mapping[int, Sums]) -> Iterator[
     minutes = defaultdict[int, Sums](lambda: [0] * len(SUMS))
     for name, model in (("hours", NamespaceHour), ("minutes", NamespaceMinute)):
         found = defaultdict[int, Sums](lambda: [0] * len(SUMS)) if name == "hours" else minutes
-        rows = model.objects.filter(namespace_id=namespace_id).order_by()  # type: ignore[attr-defined]
+        rows = model.objects.filter(namespace_id=namespace_id).order_by()
         for start, *amounts, credits in rows.values_list("start", *SUMS).iterator(chunk_size=CHUNK):
             add_sums(found[start // HOUR * HOUR], (*amounts, stored_amount(credits)))
         wrong = _different(found, hours)

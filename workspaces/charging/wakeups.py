@@ -58,7 +58,10 @@ class ChargeNotifier:
             self._ended.wait(WAIT_SECONDS)
             # Before it is sent: a commit during that is notified of by the next round.
             self._wanted.clear()
-            charge_notify()
+            try:
+                charge_notify()
+            except Exception:
+                logger.exception("notification of metered usage")
 
 
 def charge_notify() -> None:

@@ -110,6 +110,21 @@ def test_a_broker_that_is_away_is_logged_only(
     assert "away" in caplog.text
 
 
+def test_whatever_fails_the_next_commit_is_notified_of(writer: UsageWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def fail(*_: Any, **__: Any) -> None:
+        calls.append(1)
+        charge_begun()
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(wakeups.current_app, "send_task", fail)
+    monkeypatch.setattr(wakeups, "WAIT_SECONDS", 0.01)
+    for tick in (1, 2):
+        writer.submit(tick, {"ws": usage_delta("ws")})
+        until(lambda: len(calls) == tick)  # noqa: B023
+
+
 @pytest.mark.django_db
 def test_without_redis_a_pass_is_made_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, api: Caller, host: MeasuredHost
