@@ -466,6 +466,23 @@ def test_receivers_that_do_not_answer_delay_no_other(
             hooks.close()
 
 
+def test_a_receiver_that_was_never_sent_to_gets_one_attempt_until_it_answers(
+    api: Caller, receiver: Receiver, hooks: Sending
+) -> None:
+    make_subscription(api.account, receiver.url, last_triggered_at=None)
+    publish(api.account, 9)
+    assert hooks.run_pass() == 1
+    hooks.await_ends()
+    assert hooks.run_pass() == 4
+    hooks.await_ends()
+    receiver.respond = replies(500)
+    assert hooks.run_pass() == 4
+    hooks.await_ends()
+    assert hooks.run_pass() == 0, "the others are due in some seconds"
+    Delivery.objects.filter(status=DeliveryStatus.PENDING).update(next_attempt_at=timezone.now())
+    assert hooks.run_pass() == 1
+
+
 def test_receivers_that_hang_get_no_threads_for_what_is_in_flight_already(
     new_account: Callable[..., Caller], receiver: Receiver, settings: LazySettings
 ) -> None:
