@@ -15,7 +15,7 @@ from vmbackend.samples import Sample
 
 HOUR = 3600.0
 # Credits for a CPU hour, a GB hour, a GB of disk and of network, by the hour of the day from which they are valid.
-RATES = [(0, (1.0, 0.5, 0.01, 0.1)), (9, (3.0, 0.5, 0.02, 0.1)), (17, (0.5, 0.25, 0.01, 0.4))]
+RATES = [(0, (1.0, 0.5, 0.01, 0.1)), (10, (1.5, 0.5, 0.02, 0.1)), (14, (0.8, 0.25, 0.01, 0.2))]
 OBSERVED_SECONDS = 5.0
 
 
