@@ -392,6 +392,15 @@ def test_a_lease_from_before_the_clock_was_set_back_is_over(api: Caller, receive
     assert Delivery.objects.get().status == "delivered"
 
 
+def test_a_lease_of_a_process_whose_clock_is_ahead_is_not_over(api: Caller, receiver: Receiver, hooks: Sending) -> None:
+    make_subscription(api.account, receiver.url)
+    publish(api.account)
+    claim()
+    Delivery.objects.update(lease_until=timezone.now() + LEASE + timedelta(seconds=10))
+    assert hooks.run_pass() == 0
+    assert receiver.received == []
+
+
 def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_written(
     api: Caller, receiver: Receiver, hooks: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
