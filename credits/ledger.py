@@ -20,7 +20,7 @@ from credits import zones
 from credits.amounts import CreditsField, stored_amount
 from credits.errors import quota_exceeded
 from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service
-from credits.statements import balance_give_back, balance_settle, hold_remove, room_take, spending_add
+from credits.statements import hold_insert, hold_settle_quietly, spending_add
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -120,18 +120,22 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
 
 def _insert_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
     """After `used` was changed; with the day's spending."""
-    entry = Entry.objects.create(
-        balance=balance,
+    entry = _new_entry(kind, amount, purpose)
+    entry.balance, entry.balance_after = balance, balance.used
+    entry.save(force_insert=True)
+    if kind != EntryKind.RESET:
+        _add_spending(entry)
+    return entry
+
+
+def _new_entry(kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
+    return Entry(
         kind=kind,
         amount=amount,
-        balance_after=balance.used,
         workspace_id=purpose.workspace_id,
         description=purpose.description[:200],
         key=purpose.key,
     )
-    if kind != EntryKind.RESET:
-        _add_spending(entry)
-    return entry
 
 
 def _add_spending(entry: Entry) -> None:
@@ -188,22 +192,13 @@ def credits_hold(
     """
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
-        return _hold_at_once(namespace, service, wanted) or _hold_once(namespace, service, wanted)
+        if hold_insert(namespace.pk, service, wanted, hold_entry_key(key)):
+            return wanted
+        return _hold_once(namespace, service, wanted)
     except (IntegrityError, QuotaExceeded):
         # Another request with the key may have been first, with the room that this one missed; nothing of this one is
         # left.
         return _hold_once(namespace, service, wanted)
-
-
-@transaction.atomic
-def _hold_at_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold | None:
-    """Of a new key, where there is room: two statements. None: nothing is held, for any other reason."""
-    balance_id = room_take(namespace.pk, service, wanted.amount, wanted.key, hold_entry_key(wanted.key))
-    if balance_id is None:
-        return None
-    wanted.balance_id = balance_id
-    wanted.save(force_insert=True)
-    return wanted
 
 
 @transaction.atomic
@@ -234,33 +229,46 @@ def hold_entry_key(key: str) -> str:
     return f"hold:{key}"
 
 
-@transaction.atomic
 def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> Entry | None:
     """Charge what it really cost, in place of what was held. Idempotent.
 
     None where it was voided or has expired: nothing is charged then.
     """
-    removed, entry_key = hold_remove(key), hold_entry_key(key)
-    if removed is None:
-        return Entry.objects.filter(key=entry_key).first()
-    balance_id, held = removed
-    balance = balance_settle(balance_id, amount, held)
-    charged = Purpose(entry_key, purpose.workspace_id, purpose.description)
-    entry = _insert_entry(balance, EntryKind.CHARGE, amount, charged)
-    announced = (balance.last_threshold_fired, balance.depleted_fired)
-    zones.announce_charges([balance])
-    if announced != (balance.last_threshold_fired, balance.depleted_fired):
-        balance.save(update_fields=["last_threshold_fired", "depleted_fired"])
-    return entry
+    charged = Purpose(hold_entry_key(key), purpose.workspace_id, purpose.description)
+    entry = _new_entry(EntryKind.CHARGE, amount, charged)
+    return entry if hold_settle_quietly(key, entry) else _settle(key, amount, charged)
+
+
+@transaction.atomic
+def _settle(key: str, amount: Decimal, charged: Purpose) -> Entry | None:
+    """With whatever it announces."""
+    hold = _remove_hold(key)
+    if hold is None:
+        return Entry.objects.filter(key=charged.key).first()
+    balance = hold.balance
+    return _write_entry(balance, EntryKind.CHARGE, amount, charged, held=balance.held - hold.amount)
 
 
 @transaction.atomic
 def hold_void(*, key: str) -> bool:
     """Give a hold back; False where there is none any more."""
-    removed = hold_remove(key)
-    if removed is not None:
-        balance_give_back(*removed)
-    return removed is not None
+    hold = _remove_hold(key)
+    if hold is None:
+        return False
+    Balance.objects.filter(pk=hold.balance_id).update(held=F("held") - Value(hold.amount, CreditsField()))
+    return True
+
+
+def _remove_hold(key: str) -> Hold | None:
+    """Lock its balance, then take the hold, which only one of several callers gets."""
+    found = Hold.objects.filter(key=key).first()
+    if found is None:
+        return None
+    balance = Balance.objects.select_for_update().get(pk=found.balance_id)
+    if not Hold.objects.filter(pk=found.pk).delete()[0]:
+        return None
+    found.balance = balance
+    return found
 
 
 def holds_expire() -> int:

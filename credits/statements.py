@@ -1,22 +1,25 @@
-"""Statements on the rows that many requests change at once: each decides, writes and reads in one, so that a row is
-locked for as short as it can be.
+"""Statements on the rows that many requests change at once: a row is locked for as short as it can be.
 
-Called by `ledger` and `metered_charges` only, in their transactions.
+On PostgreSQL a hold, and a settlement that announces nothing, are one statement each, which outside of a transaction
+commits by itself: a client between two statements would keep all others waiting. SQLite has one writer at a time anyway.
+
+Called by `ledger` and `metered_charges` only. Locks are taken in one order: the balance, then the hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
-from decimal import Decimal
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, date
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 
 from credits.amounts import amount_of_stored, stored_amount
-from credits.models import Balance, Entry, Hold, QuotaDefault, Service, Spending
+from credits.models import Balance, Entry, EntryKind, Hold, QuotaDefault, Service, Spending
 
-BALANCE, HOLD = Balance._meta.db_table, Hold._meta.db_table
+BALANCE, HOLD, ENTRY = (model._meta.db_table for model in (Balance, Hold, Entry))
+SPENDING = Spending._meta.db_table
 _ROWS = 200  # of one INSERT
 
 # A balance without a quota that a default one applies to is left to the caller, as is a key that was used before.
@@ -27,40 +30,80 @@ AND (quota_limit >= used + held + %s - overdraft OR quota_limit IS NULL AND NOT 
     SELECT 1 FROM {QuotaDefault._meta.db_table} applied
     WHERE applied.account_id = {BALANCE}.account_id AND applied.service = {BALANCE}.service AND applied.auto_apply))
 AND NOT EXISTS (SELECT 1 FROM {HOLD} WHERE "key" = %s)
-AND NOT EXISTS (SELECT 1 FROM {Entry._meta.db_table} WHERE "key" = %s)
+AND NOT EXISTS (SELECT 1 FROM {ENTRY} WHERE "key" = %s)
 RETURNING id
 """  # noqa: S608
-_SETTLE = f"UPDATE {BALANCE} SET used = used + %s, held = held - %s WHERE id = %s RETURNING *"  # noqa: S608
-_GIVE_BACK = f"UPDATE {BALANCE} SET held = held - %s WHERE id = %s"  # noqa: S608
-_REMOVE_HOLD = f'DELETE FROM {HOLD} WHERE "key" = %s RETURNING balance_id, amount'  # noqa: S608
+_HOLD = f"""
+WITH taken AS ({_TAKE_ROOM})
+INSERT INTO {HOLD} (balance_id, "key", amount, expires_at, created_at) SELECT id, %s, %s, %s, %s FROM taken
+RETURNING balance_id, id
+"""  # noqa: S608
+_ADD_DAY = " ON CONFLICT (balance_id, day) DO UPDATE SET " + ", ".join(
+    f"{name} = {SPENDING}.{name} + excluded.{name}" for name in ("credits", "requests")
+)
+# The conditions: neither a threshold nor the hard block is reached (`zones.announce_charges`).
+_SETTLE = f"""
+WITH locked AS (
+    SELECT b.*, h.id AS hold_id, h.amount AS hold_amount, b.used + %s AS used_then
+    FROM {HOLD} h JOIN {BALANCE} b ON b.id = h.balance_id WHERE h."key" = %s FOR UPDATE OF b
+), removed AS (
+    DELETE FROM {HOLD} h USING locked WHERE h.id = locked.hold_id AND (quota_limit IS NULL
+    OR used_then <= quota_limit + overdraft AND NOT EXISTS (
+        SELECT 1 FROM jsonb_array_elements_text(notification_thresholds) AS due(percent)
+        WHERE (last_threshold_fired IS NULL OR percent::float8 > last_threshold_fired)
+        AND used_then * 100.0 >= quota_limit * percent::numeric))
+    RETURNING h.balance_id, h.amount
+), changed AS (
+    UPDATE {BALANCE} b SET used = b.used + %s, held = b.held - removed.amount
+    FROM removed WHERE b.id = removed.balance_id RETURNING b.id, b.used
+), spent AS (
+    INSERT INTO {SPENDING} (balance_id, day, credits, requests) SELECT id, %s, %s, 1 FROM changed{_ADD_DAY}
+)
+INSERT INTO {ENTRY} (balance_id, balance_after, kind, amount, workspace_id, description, "key", created_at)
+SELECT id, used, %s, %s, %s, %s, %s, %s FROM changed
+RETURNING balance_id, balance_after, id
+"""  # noqa: S608
 
 
-def room_take(namespace_id: str, service: Service, amount: Decimal, key: str, entry_key: str) -> int | None:
-    """Add to what is held, if there is room and neither key was used. Returns the balance's id; None: nothing has
-    changed, for one of many reasons.
+def hold_insert(namespace_id: str, service: Service, hold: Hold, entry_key: str) -> bool:
+    """Hold, if there is room and neither key was used; `hold` gets its balance and its id. False: nothing has changed,
+    for one of many reasons. Raises IntegrityError where the key is used by another transaction; as above.
     """
-    stored = stored_amount(amount)
-    found = _fetched(_TAKE_ROOM, [stored, namespace_id, service, stored, key, entry_key])
-    return found[0] if found else None
+    stored = stored_amount(hold.amount)
+    wanted = [stored, namespace_id, service, stored, hold.key, entry_key]
+    with _one_statement():
+        if connection.vendor == "postgresql":
+            hold.created_at = hold._meta.get_field("created_at").pre_save(hold, add=True)
+            found = _fetched(_HOLD, [*wanted, hold.key, stored, hold.expires_at, hold.created_at])
+            if found is not None:
+                hold.balance_id, hold.pk = found
+                hold._state.adding = False
+        elif (found := _fetched(_TAKE_ROOM, wanted)) is not None:
+            hold.balance_id = found[0]
+            hold.save(force_insert=True)
+    return found is not None
 
 
-def hold_remove(key: str) -> tuple[int, Decimal] | None:
-    """Delete a hold, which only one of several callers can: its balance's id and its amount. Then comes the balance, in
-    every caller, so that no two wait for each other in a circle.
+def hold_settle_quietly(key: str, entry: Entry) -> bool:
+    """Settle a hold by an entry without a balance, which gets it and its id, where nothing is to be announced. False:
+    nothing has changed; there is no such hold, something is to be announced, or the database is SQLite.
     """
-    found = _fetched(_REMOVE_HOLD, [key])
-    return (found[0], amount_of_stored(found[1])) if found else None
+    if connection.vendor != "postgresql":
+        return False
+    amount, day = stored_amount(entry.amount), entry.created_at.astimezone(UTC).date()
+    texts = [entry.workspace_id, entry.description, entry.key, entry.created_at]
+    with _one_statement():
+        found = _fetched(_SETTLE, [amount, key, amount, day, amount, EntryKind.CHARGE, amount, *texts])
+    if found is not None:
+        entry.balance_id, entry.balance_after, entry.pk = found[0], amount_of_stored(found[1]), found[2]
+        entry._state.adding = False
+    return found is not None
 
 
-def balance_settle(balance_id: int, used: Decimal, held: Decimal) -> Balance:
-    """Add to what is used and take from what is held; the balance as it is then, locked."""
-    return next(iter(Balance.objects.raw(_SETTLE, [stored_amount(used), stored_amount(held), balance_id])))
-
-
-def balance_give_back(balance_id: int, held: Decimal) -> None:
-    """Take from what is held."""
-    with connection.cursor() as cursor:
-        cursor.execute(_GIVE_BACK, [stored_amount(held), balance_id])
+def _one_statement() -> AbstractContextManager[Any]:
+    """Inside of a transaction a savepoint, so that one that fails leaves that as it was; else it commits by itself."""
+    one = connection.vendor == "postgresql" and not connection.in_atomic_block
+    return nullcontext() if one else transaction.atomic()
 
 
 def spending_add(rows: Sequence[tuple[int, date, int, int]]) -> None:
@@ -72,13 +115,8 @@ def spending_add(rows: Sequence[tuple[int, date, int, int]]) -> None:
 
 
 def _sql_spending(count: int) -> str:
-    table = Spending._meta.db_table
     values = ", ".join(["(%s, %s, %s, %s)"] * count)
-    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in ("credits", "requests"))
-    return (
-        f"INSERT INTO {table} (balance_id, day, credits, requests) VALUES {values}"  # noqa: S608
-        f" ON CONFLICT (balance_id, day) DO UPDATE SET {added}"
-    )
+    return f"INSERT INTO {SPENDING} (balance_id, day, credits, requests) VALUES {values}{_ADD_DAY}"  # noqa: S608
 
 
 def _fetched(sql: str, params: list[Any]) -> tuple[Any, ...] | None:
