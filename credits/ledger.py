@@ -203,14 +203,15 @@ def credits_hold(
 
 @transaction.atomic
 def _hold_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
+    """Whatever the key, the quota and the room are. The balance is locked first: of what a key is used for at the same
+    time, also a whole hold and its settlement, this sees all or nothing.
+    """
+    balance = _spending_balance(namespace, service)
     held = Hold.objects.filter(key=wanted.key).first()
     if held is not None or Entry.objects.filter(key=hold_entry_key(wanted.key)).exists():
         if held is None or held.amount != wanted.amount:
             raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
         return held
-    balance = balance_of(namespace, service)
-    if balance.quota_limit is None:
-        balance = _spending_balance(namespace, service)
     _take_room(balance, wanted.amount, namespace.slug)
     return Hold.objects.create(key=wanted.key, balance=balance, amount=wanted.amount, expires_at=wanted.expires_at)
 
