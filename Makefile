@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres test-all chaos lint format migration lock procfile kit kernel image doctor bench clean-instance
+	test-fast test-postgres test-all fuzz chaos lint format migration lock procfile kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -83,6 +83,9 @@ test-all: export TEST_ALL = 1
 test-all: test-kernel test ## every test on both databases, with both kernels (before a release)
 	scripts/postgres.sh $(TESTS) $(ARGS)
 
+fuzz: setup-test ## random histories of money beside a model, a million steps: make fuzz STEPS=100000 SEED=7
+	scripts/fuzz.sh $(ARGS)
+
 chaos: setup-test ## kill and stop everything under load and check what must hold: make chaos ARGS="--minutes 30 --seed 7"
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.chaos $(ARGS)
 
@@ -122,7 +125,7 @@ image: setup ## build the default image
 doctor: setup ## check what the host needs, with the command that fixes each finding
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep, charging, billing
+bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (these need `make up`), API, sweep, charging, billing, webhooks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
@@ -134,3 +137,4 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (
 	DURABLE=1 PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.charge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.billing --records 1000000
 	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.billing
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks

@@ -16,14 +16,25 @@ from django.db.models.expressions import Combinable
 PLACES = Decimal("0.00000001")
 SCALE = 10**8
 MAX_CREDITS = Decimal(2**63 - 1) / SCALE
+# Exponents of the smallest and the largest amount.
+_PLACES, _DIGITS = 8, MAX_CREDITS.adjusted()
 
 
 def stored_amount(credits: Decimal | int) -> int:
-    """As a column holds it. Raises ValueError for what has more than 8 places, or does not fit into 64 bits."""
-    scaled = Decimal(credits) * SCALE
-    if scaled != int(scaled) or abs(scaled) >= 2**63:
-        raise ValueError(f"{credits} is no amount of credits")
-    return int(scaled)
+    """As a column holds it; exact.
+
+    Raises ValueError for what is no number, has more than 8 places, or does not fit into 64 bits.
+    """
+    amount = Decimal(credits)
+    if not amount:
+        return 0
+    # The size first: as a ratio, a number with a huge exponent is millions of digits.
+    if amount.is_finite() and -_PLACES <= amount.adjusted() <= _DIGITS:
+        numerator, denominator = amount.as_integer_ratio()
+        scaled, rest = divmod(numerator * SCALE, denominator)
+        if not rest and abs(scaled) < 2**63:
+            return scaled
+    raise ValueError(f"{credits} is no amount of credits")
 
 
 def amount_of_stored(stored: int) -> Decimal:
@@ -32,7 +43,7 @@ def amount_of_stored(stored: int) -> Decimal:
 
 
 def as_number(credits: Decimal) -> float:
-    """As JSON shows it: up to 9 * 10^7 credits to the last of 8 places, beyond it to 16 digits."""
+    """As JSON shows it: below 2^26 (67 million) credits to the last of 8 places, above it to 15 digits or more."""
     return float(credits)
 
 

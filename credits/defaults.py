@@ -15,19 +15,26 @@ THRESHOLDS = (80, 95)
 
 
 @transaction.atomic
-def default_set(*, account: Account, service: Service, limit: Decimal, auto_apply: bool) -> QuotaDefault:
-    """Set the default of a service, with no overdraft and the usual thresholds. Quotas that exist stay as they are."""
+def default_set(
+    *,
+    account: Account,
+    service: Service,
+    limit: Decimal,
+    overdraft: Decimal,
+    action: str,
+    thresholds: list[float],
+    auto_apply: bool,
+) -> QuotaDefault:
+    """Set the default of a service. Quotas that exist stay as they are."""
     account_lock(account)
-    return QuotaDefault.objects.update_or_create(
-        account_id=account.pk,
-        service=service,
-        defaults={"quota_limit": limit, "auto_apply": auto_apply},
-        create_defaults={
-            "quota_limit": limit,
-            "auto_apply": auto_apply,
-            "notification_thresholds": list(THRESHOLDS),
-        },
-    )[0]
+    fields = {
+        "quota_limit": limit,
+        "overdraft": overdraft,
+        "on_overdraft_action": action,
+        "notification_thresholds": sorted(set(thresholds)),
+        "auto_apply": auto_apply,
+    }
+    return QuotaDefault.objects.update_or_create(account_id=account.pk, service=service, defaults=fields)[0]
 
 
 def default_get(account: Account, service: Service) -> QuotaDefault:

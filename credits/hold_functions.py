@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# No row where the key was used, where there is no room, and where there is no balance yet or no quota while a default
-# one applies. What is read after the lock is what others have committed.
+# No row where the key was used, where there is no room, where no column holds the sum, and where there is no balance
+# yet, or no quota while a default one applies. What is read after the lock is what others have committed.
 HOLD = """
 CREATE FUNCTION credits_hold_take(
     of_namespace text, of_service text, wanted bigint, hold_key text, entry_key text, until timestamptz,
@@ -22,7 +22,9 @@ DECLARE
     b credits_balance;
 BEGIN
     SELECT * INTO b FROM credits_balance WHERE namespace_id = of_namespace AND service = of_service FOR NO KEY UPDATE;
-    IF b.id IS NULL OR b.used + b.held + wanted > b.quota_limit + b.overdraft THEN
+    IF b.id IS NULL
+        OR b.used::numeric + b.held + wanted > least(b.quota_limit::numeric + b.overdraft, 9223372036854775807)
+    THEN
         RETURN;
     END IF;
     IF b.quota_limit IS NULL AND EXISTS (
@@ -40,7 +42,8 @@ BEGIN
         VALUES (b.id, hold_key, wanted, until, made_at) RETURNING credits_hold.balance_id, credits_hold.id;
 END $$
 """
-# No row where there is no such hold, and where a threshold or the hard block is reached (`zones.announce_charges`).
+# No row where there is no such hold, where no column holds the sum, and where a threshold or the hard block is reached
+# (`zones.announce_charges`).
 SETTLE = """
 CREATE FUNCTION credits_hold_settle(
     hold_key text, spent bigint, entry_key text, of_workspace text, because text, made_at timestamptz, of_day date
@@ -49,22 +52,22 @@ DECLARE
     b credits_balance;
     h credits_hold;
 BEGIN
-    SELECT * INTO h FROM credits_hold WHERE key = hold_key;
+    SELECT * INTO h FROM credits_hold WHERE key = hold_key FOR UPDATE;
     IF h.id IS NULL THEN
         RETURN;
     END IF;
     SELECT * INTO b FROM credits_balance WHERE id = h.balance_id FOR NO KEY UPDATE;
-    IF b.quota_limit IS NOT NULL AND (b.used + spent > b.quota_limit + b.overdraft OR EXISTS (
+    IF b.used::numeric + spent > 9223372036854775807 THEN
+        RETURN;
+    END IF;
+    IF b.quota_limit IS NOT NULL AND (b.used::numeric + spent > b.quota_limit::numeric + b.overdraft OR EXISTS (
         SELECT FROM jsonb_array_elements_text(b.notification_thresholds) AS due(percent)
         WHERE (b.last_threshold_fired IS NULL OR percent::float8 > b.last_threshold_fired)
-        AND (b.used + spent) * 100.0 >= b.quota_limit * percent::numeric
+        AND (b.used::numeric + spent) * 100 >= b.quota_limit * percent::numeric
     )) THEN
         RETURN;
     END IF;
     DELETE FROM credits_hold WHERE id = h.id;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
     UPDATE credits_balance SET used = b.used + spent, held = b.held - h.amount WHERE id = b.id;
     INSERT INTO credits_spending AS s (balance_id, day, credits, requests) VALUES (b.id, of_day, spent, 1)
         ON CONFLICT (balance_id, day) DO UPDATE

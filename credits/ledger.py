@@ -17,10 +17,17 @@ from django.utils import timezone
 
 from common.errors import Conflict, QuotaExceeded
 from credits import zones
-from credits.amounts import CreditsField, stored_amount
+from credits.amounts import MAX_CREDITS, CreditsField, stored_amount
 from credits.errors import quota_exceeded
 from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service
-from credits.statements import hold_insert, hold_settle_quietly, spending_add
+from credits.statements import (
+    balance_give_back,
+    balance_settle,
+    hold_insert,
+    hold_remove,
+    hold_settle_quietly,
+    spending_add,
+)
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -47,13 +54,22 @@ def balance_of(namespace: Namespace, service: Service) -> Balance:
 def credits_charge(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
     """Charge what was used; also beyond the quota, as it has been used. Idempotent by the purpose's key.
 
-    Raises Conflict where the key charged another amount; nothing has changed then.
+    Raises Conflict where the key charged another amount, or no column holds the sum; ValueError for what is no amount.
+    Nothing has changed then.
     """
-    balance = _spending_balance(namespace, service)
+    _require_amount(amount)
+    balance = _locked_balance(namespace, service)
     charged = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
     if charged is not None:
         return _same_amount(charged, amount)
+    _apply_default(balance)
     return _write_entry(balance, EntryKind.CHARGE, amount, purpose)
+
+
+def _require_amount(amount: Decimal) -> None:
+    """A negative charge would be a refund that no entry shows as one."""
+    if stored_amount(amount) < 0:
+        raise ValueError(f"{amount} is negative")
 
 
 def _same_amount(entry: Entry, amount: Decimal) -> Entry:
@@ -66,8 +82,10 @@ def _same_amount(entry: Entry, amount: Decimal) -> Entry:
 def credits_refund(*, namespace: Namespace, service: Service, amount: Decimal, purpose: Purpose) -> Entry:
     """Give credits back that were charged since the last reset. Idempotent by key.
 
-    Raises Conflict where more would be given back than is used, or the key refunded another amount.
+    Raises Conflict where more would be given back than is used, or the key refunded another amount; ValueError for what
+    is no amount. Nothing has changed then.
     """
+    _require_amount(amount)
     balance = _locked_balance(namespace, service)
     refunded = Entry.objects.filter(key=purpose.key).first() if purpose.key else None
     if refunded is not None:
@@ -84,16 +102,13 @@ def _locked_balance(namespace: Namespace, service: Service) -> Balance:
     return balance
 
 
-def _spending_balance(namespace: Namespace, service: Service) -> Balance:
-    """The same for what spends: with the account's default quota where it has none and one applies."""
-    balance = _locked_balance(namespace, service)
-    if balance.quota_limit is None:
-        _apply_default(balance)
-    return balance
-
-
 def _apply_default(balance: Balance) -> None:
-    """On the instance and the row."""
+    """The account's default quota, before something is spent, where the balance has none and one applies.
+
+    On the instance and the row, which is locked.
+    """
+    if balance.quota_limit is not None:
+        return
     default = QuotaDefault.objects.filter(
         account_id=balance.account_id, service=balance.service, auto_apply=True
     ).first()
@@ -106,6 +121,7 @@ def _apply_default(balance: Balance) -> None:
 
 def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose, **changes: Any) -> Entry:
     """The entry, the new `used` and what it announces, of a locked balance. `changes`: further columns of its row."""
+    _require_column_holds(balance.used + amount)
     balance.used += amount
     for name, value in changes.items():
         setattr(balance, name, value)
@@ -136,6 +152,11 @@ def _new_entry(kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
         description=purpose.description[:200],
         key=purpose.key,
     )
+
+
+def _require_column_holds(credits: Decimal) -> None:
+    if credits > MAX_CREDITS:
+        raise Conflict(f"A balance holds at most {MAX_CREDITS:f} credits.")
 
 
 def _add_spending(entry: Entry) -> None:
@@ -179,6 +200,7 @@ def quota_reset(*, namespace: Namespace, service: Service, actor: str) -> Balanc
     else:
         Balance.objects.filter(pk=balance.pk).update(**rearmed)
         balance.last_threshold_fired, balance.depleted_fired = None, False
+        zones.apply_blocks([balance])  # staff may have suspended the namespace in the quota's name
     return balance
 
 
@@ -188,8 +210,10 @@ def credits_hold(
     """Set credits aside until `until` (default: 15 minutes), if the quota has room for them. Idempotent by key.
 
     One conditional UPDATE decides, so that of many at once no more succeed than there is room for. Raises
-    QuotaExceeded; nothing is held then. Raises Conflict where the key holds another amount, or was settled.
+    QuotaExceeded; Conflict where the key holds another amount, or was settled, or no column holds the sum; ValueError
+    for what is no amount. Nothing is held then.
     """
+    _require_amount(amount)
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
         if hold_insert(namespace.pk, service, wanted, hold_entry_key(key)):
@@ -206,12 +230,14 @@ def _hold_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
     """Whatever the key, the quota and the room are. The balance is locked first: of what a key is used for at the same
     time, also a whole hold and its settlement, this sees all or nothing.
     """
-    balance = _spending_balance(namespace, service)
+    balance = _locked_balance(namespace, service)
     held = Hold.objects.filter(key=wanted.key).first()
     if held is not None or Entry.objects.filter(key=hold_entry_key(wanted.key)).exists():
         if held is None or held.amount != wanted.amount:
             raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
         return held
+    _apply_default(balance)
+    _require_column_holds(balance.used + balance.held + wanted.amount)
     _take_room(balance, wanted.amount, namespace.slug)
     return Hold.objects.create(key=wanted.key, balance=balance, amount=wanted.amount, expires_at=wanted.expires_at)
 
@@ -233,8 +259,9 @@ def hold_entry_key(key: str) -> str:
 def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> Entry | None:
     """Charge what it really cost, in place of what was held. Idempotent.
 
-    None where it was voided or has expired: nothing is charged then.
+    None where it was voided or has expired: nothing is charged then. Raises ValueError for what is no amount.
     """
+    _require_amount(amount)
     charged = Purpose(hold_entry_key(key), purpose.workspace_id, purpose.description)
     entry = _new_entry(EntryKind.CHARGE, amount, charged)
     return entry if hold_settle_quietly(key, entry) else _settle(key, amount, charged)
@@ -243,36 +270,37 @@ def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> E
 @transaction.atomic
 def _settle(key: str, amount: Decimal, charged: Purpose) -> Entry | None:
     """With whatever it announces."""
-    hold = _remove_hold(key)
-    if hold is None:
+    removed = hold_remove(key)
+    if removed is None:
         return Entry.objects.filter(key=charged.key).first()
-    balance = hold.balance
-    return _write_entry(balance, EntryKind.CHARGE, amount, charged, held=balance.held - hold.amount)
+    balance_id, held = removed
+    balance = balance_settle(balance_id, amount, held)
+    _require_column_holds(balance.used)
+    entry = _insert_entry(balance, EntryKind.CHARGE, amount, charged)
+    announced = (balance.last_threshold_fired, balance.depleted_fired)
+    zones.announce_charges([balance])
+    if announced != (balance.last_threshold_fired, balance.depleted_fired):
+        balance.save(update_fields=["last_threshold_fired", "depleted_fired"])
+    return entry
+
+
+def hold_void(*, key: str) -> bool:
+    """Give a hold back; False where there is none any more."""
+    return _give_back(key)
 
 
 @transaction.atomic
-def hold_void(*, key: str) -> bool:
-    """Give a hold back; False where there is none any more."""
-    hold = _remove_hold(key)
-    if hold is None:
-        return False
-    Balance.objects.filter(pk=hold.balance_id).update(held=F("held") - Value(hold.amount, CreditsField()))
-    return True
-
-
-def _remove_hold(key: str) -> Hold | None:
-    """Lock its balance, then take the hold, which only one of several callers gets."""
-    found = Hold.objects.filter(key=key).first()
-    if found is None:
-        return None
-    balance = Balance.objects.select_for_update().get(pk=found.balance_id)
-    if not Hold.objects.filter(pk=found.pk).delete()[0]:
-        return None
-    found.balance = balance
-    return found
+def _give_back(key: str, number: int | None = None) -> bool:
+    removed = hold_remove(key, number)
+    if removed is not None:
+        balance_give_back(*removed)
+    return removed is not None
 
 
 def holds_expire() -> int:
-    """Void the holds whose time is over, a batch at a time. Returns how many."""
+    """Void the holds whose time is over, a batch at a time. Returns how many.
+
+    Each row that was due, and none whose key was used again since.
+    """
     due = Hold.objects.filter(expires_at__lte=timezone.now()).order_by("expires_at")
-    return sum(hold_void(key=key) for key in list(due.values_list("key", flat=True)[:EXPIRE_BATCH]))
+    return sum(_give_back(key, number) for key, number in list(due.values_list("key", "pk")[:EXPIRE_BATCH]))

@@ -157,7 +157,7 @@ class Hold(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(amount__gt=0), name="hold_positive")]
+        constraints = [models.CheckConstraint(condition=Q(amount__gte=0), name="hold_not_negative")]
 
     def __str__(self) -> str:
         return f"{self.amount} for {self.key}"

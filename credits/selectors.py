@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import QuerySet
 
 from accounts.actors import Actor
 from credits.models import Balance, Entry, Service, Spending
@@ -38,11 +38,17 @@ def quotas_of(namespaces: Iterable[Namespace]) -> dict[str, list[Balance]]:
 
 
 def quota_sums(namespaces: QuerySet[Namespace]) -> dict[str, Decimal]:
-    """Limits and use of all quotas of these namespaces. One query."""
+    """Limits and use of all quotas of these namespaces, at most some hundred. One query.
+
+    Added here: a sum in SQLite is an error beyond 64 bits.
+    """
     ids = namespaces.order_by().values("pk")
     rows = Balance.objects.filter(namespace_id__in=ids).exclude(quota_limit=None)
-    sums = rows.aggregate(total_limit=Sum("quota_limit"), total_used=Sum("used"))
-    return {name: value or Decimal(0) for name, value in sums.items()}
+    sums = {"total_limit": Decimal(0), "total_used": Decimal(0)}
+    for limit, used in rows.values_list("quota_limit", "used"):
+        sums["total_limit"] += limit or 0
+        sums["total_used"] += used
+    return sums
 
 
 def spending_of(namespace: Namespace, *, days: int, service: str = "") -> list[Spending]:
@@ -71,10 +77,14 @@ def timeline_of(spending: Sequence[Spending]) -> list[dict[str, Any]]:
 
 
 def recent_entries(namespace: Namespace) -> list[Entry]:
-    """The newest entries of the ledger, with their balances."""
-    keys = Balance.objects.filter(namespace_id=namespace.pk).values_list("pk", flat=True)
-    rows = Entry.objects.filter(Q(balance__in=list(keys))).select_related("balance").order_by("-id")
-    return list(rows[:RECENT_ENTRIES])
+    """The newest entries of the ledger, with their balances. A query for each balance, of which there are few: the
+    newest of several together are found by reading all of theirs, or on PostgreSQL everybody's.
+    """
+    found: list[Entry] = []
+    for balance in Balance.objects.filter(namespace_id=namespace.pk):
+        rows = Entry.objects.filter(balance=balance).select_related("balance").order_by("-id")
+        found += rows[:RECENT_ENTRIES]
+    return sorted(found, key=lambda row: row.pk, reverse=True)[:RECENT_ENTRIES]
 
 
 def balance_for(namespace_id: str, service: Service) -> Balance | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework import serializers as s
 
-from common.fields import StrictBoolean, StrictChar, StrictDecimal, StrictFloat
+from common.fields import BoundedList, StrictBoolean, StrictChar, StrictDecimal, StrictFloat
 from common.openapi import Success
 from common.serializers import Amount, ResponseSerializer, Timestamp
 from credits.defaults import THRESHOLDS
@@ -30,11 +30,13 @@ class QuotaNameRequest(s.Serializer):
     service = s.ChoiceField(choices=Service.choices)
 
 
-class SetQuotaRequest(QuotaNameRequest):
+class QuotaFields(s.Serializer):
+    """What a quota and its default have in common."""
+
     quotaLimit = AmountField()
     overdraft = AmountField(default=Decimal(0))
     onOverdraftAction = s.ChoiceField(choices=OverdraftAction.choices, default=OverdraftAction.BLOCK)
-    notificationThresholds = s.ListField(
+    notificationThresholds = BoundedList(
         child=StrictFloat(min_value=1, max_value=1000),
         allow_null=True,
         default=None,
@@ -44,6 +46,10 @@ class SetQuotaRequest(QuotaNameRequest):
 
     def validate_notificationThresholds(self, value: list[float] | None) -> list[float]:
         return list(THRESHOLDS) if value is None else value
+
+
+class SetQuotaRequest(QuotaNameRequest, QuotaFields):
+    pass
 
 
 class QuotaRecord(ResponseSerializer):
@@ -84,9 +90,8 @@ class LevelQuery(s.Serializer):
     level = s.ChoiceField(choices=["namespace"], default="namespace")
 
 
-class SetDefaultRequest(LevelQuery):
+class SetDefaultRequest(LevelQuery, QuotaFields):
     service = s.ChoiceField(choices=Service.choices)
-    quotaLimit = AmountField()
     autoApply = StrictBoolean(default=True)
 
 

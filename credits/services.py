@@ -75,7 +75,7 @@ def rate_save(rate: Rate) -> Rate:
 
 
 def rate_delete(rate: Rate) -> None:
-    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already."""
+    """Delete a rate that is not valid yet. Raises Conflict for a rate that is valid already, or nearly."""
     _require_changeable(rate)
     rate.delete()
 
@@ -83,4 +83,4 @@ def rate_delete(rate: Rate) -> None:
 def _require_changeable(rate: Rate) -> None:
     stored = Rate.objects.filter(pk=rate.pk).first()
     if stored is not None and not is_future(stored):
-        raise Conflict("A rate that is valid already cannot be changed; add a new one.")
+        raise Conflict("A rate that is valid already, or within a minute, cannot be changed; add a new one.")

@@ -1,6 +1,7 @@
-"""Statements on the rows that many requests change at once: a row is locked for as short as it can be.
+"""Statements on the rows that many requests change at once: each decides, writes and reads in one, so that a row is
+locked for as short as it can be.
 
-Called by `ledger` and `metered_charges` only. Locks are taken in one order: the balance, then the hold.
+Called by `ledger` and `metered_charges` only. Locks are taken in one order: the hold, then its balance.
 """
 
 from __future__ import annotations
@@ -8,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, date
+from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
 from django.utils import timezone
 
-from credits.amounts import amount_of_stored, stored_amount
+from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
 from credits.models import Balance, Entry, Hold, QuotaDefault, Service, Spending
 
-BALANCE, HOLD, SPENDING = (model._meta.db_table for model in (Balance, Hold, Spending))
+BALANCE, HOLD = Balance._meta.db_table, Hold._meta.db_table
 _ROWS = 200  # of one INSERT
 
 # PostgreSQL: see `hold_functions`.
 _HOLD = "SELECT * FROM credits_hold_take(%s, %s, %s, %s, %s, %s, %s)"
-_SETTLE = "SELECT * FROM credits_hold_settle(%s, %s, %s, %s, %s, %s, %s)"
+_SETTLE_QUIETLY = "SELECT * FROM credits_hold_settle(%s, %s, %s, %s, %s, %s, %s)"
 # SQLite: a balance that a default quota applies to is left to the caller, as is a key that was used before.
 _TAKE_ROOM = f"""
 UPDATE {BALANCE} SET held = held + %s
 WHERE namespace_id = %s AND service = %s
+AND held <= %s - used
 AND (quota_limit >= used + held + %s - overdraft OR quota_limit IS NULL AND NOT EXISTS (
     SELECT 1 FROM {QuotaDefault._meta.db_table} applied
     WHERE applied.account_id = {BALANCE}.account_id AND applied.service = {BALANCE}.service AND applied.auto_apply))
@@ -33,9 +36,10 @@ AND NOT EXISTS (SELECT 1 FROM {HOLD} WHERE "key" = %s)
 AND NOT EXISTS (SELECT 1 FROM {Entry._meta.db_table} WHERE "key" = %s)
 RETURNING id
 """  # noqa: S608
-_ADD_DAY = " ON CONFLICT (balance_id, day) DO UPDATE SET " + ", ".join(
-    f"{name} = {SPENDING}.{name} + excluded.{name}" for name in ("credits", "requests")
-)
+_SETTLE = f"UPDATE {BALANCE} SET used = used + %s, held = held - %s WHERE id = %s RETURNING *"  # noqa: S608
+_GIVE_BACK = f"UPDATE {BALANCE} SET held = held - %s WHERE id = %s"  # noqa: S608
+_REMOVE_HOLD = f'DELETE FROM {HOLD} WHERE "key" = %s RETURNING balance_id, amount'  # noqa: S608
+_REMOVE_HOLD_ROW = f'DELETE FROM {HOLD} WHERE "key" = %s AND id = %s RETURNING balance_id, amount'  # noqa: S608
 
 
 def hold_insert(namespace_id: str, service: Service, hold: Hold, entry_key: str) -> bool:
@@ -52,7 +56,8 @@ def hold_insert(namespace_id: str, service: Service, hold: Hold, entry_key: str)
                 hold.balance_id, hold.pk = found
                 hold._state.adding = False
         else:
-            found = _fetched(_TAKE_ROOM, [stored, namespace_id, service, stored, hold.key, entry_key])
+            most = stored_amount(MAX_CREDITS) - stored
+            found = _fetched(_TAKE_ROOM, [stored, namespace_id, service, most, stored, hold.key, entry_key])
             if found is not None:
                 hold.balance_id = found[0]
                 hold.save(force_insert=True)
@@ -68,7 +73,7 @@ def hold_settle_quietly(key: str, entry: Entry) -> bool:
     texts = [entry.key, entry.workspace_id, entry.description]
     day = entry.created_at.astimezone(UTC).date()
     with _one_statement():
-        found = _fetched(_SETTLE, [key, stored_amount(entry.amount), *texts, entry.created_at, day])
+        found = _fetched(_SETTLE_QUIETLY, [key, stored_amount(entry.amount), *texts, entry.created_at, day])
     if found is not None:
         entry.balance_id, entry.balance_after, entry.pk = found[0], amount_of_stored(found[1]), found[2]
         entry._state.adding = False
@@ -81,6 +86,27 @@ def _one_statement() -> AbstractContextManager[Any]:
     return nullcontext() if one else transaction.atomic()
 
 
+def hold_remove(key: str, number: int | None = None) -> tuple[int, Decimal] | None:
+    """Delete a hold, which only one of several callers can: its balance's id and its amount. Then comes the balance, in
+    every caller, so that no two wait for each other in a circle.
+
+    `number`: of the row, where another one with the key stays.
+    """
+    found = _fetched(_REMOVE_HOLD, [key]) if number is None else _fetched(_REMOVE_HOLD_ROW, [key, number])
+    return (found[0], amount_of_stored(found[1])) if found else None
+
+
+def balance_settle(balance_id: int, used: Decimal, held: Decimal) -> Balance:
+    """Add to what is used and take from what is held; the balance as it is then, locked."""
+    return next(iter(Balance.objects.raw(_SETTLE, [stored_amount(used), stored_amount(held), balance_id])))
+
+
+def balance_give_back(balance_id: int, held: Decimal) -> None:
+    """Take from what is held."""
+    with connection.cursor() as cursor:
+        cursor.execute(_GIVE_BACK, [stored_amount(held), balance_id])
+
+
 def spending_add(rows: Sequence[tuple[int, date, int, int]]) -> None:
     """Add to the rows of balances and days: credits as they are stored, and requests. The missing ones are made."""
     with connection.cursor() as cursor:
@@ -90,8 +116,13 @@ def spending_add(rows: Sequence[tuple[int, date, int, int]]) -> None:
 
 
 def _sql_spending(count: int) -> str:
+    table = Spending._meta.db_table
     values = ", ".join(["(%s, %s, %s, %s)"] * count)
-    return f"INSERT INTO {SPENDING} (balance_id, day, credits, requests) VALUES {values}{_ADD_DAY}"  # noqa: S608
+    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in ("credits", "requests"))
+    return (
+        f"INSERT INTO {table} (balance_id, day, credits, requests) VALUES {values}"  # noqa: S608
+        f" ON CONFLICT (balance_id, day) DO UPDATE SET {added}"
+    )
 
 
 def _fetched(sql: str, params: list[Any]) -> tuple[Any, ...] | None:

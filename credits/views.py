@@ -150,12 +150,18 @@ class QuotaDefaultViewSet(ViewSet):
 
     @extend_schema(request=bodies.SetDefaultRequest, responses=bodies.QuotaDefaultResponse)
     def create(self, request: ApiRequest) -> Response:
-        """Set the default of a service. Quotas that exist stay as they are."""
+        """Set the default of a service, with the overdraft, action and thresholds of the quotas that are made from it.
+
+        Quotas that exist stay as they are.
+        """
         data = validated(bodies.SetDefaultRequest, request)
         found = defaults.default_set(
             account=request.user.account,
             service=Service(data["service"]),
             limit=data["quotaLimit"],
+            overdraft=data["overdraft"],
+            action=data["onOverdraftAction"],
+            thresholds=data["notificationThresholds"],
             auto_apply=data["autoApply"],
         )
         return respond(bodies.QuotaDefaultResponse, data=found)

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import Any
+
 from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, staff_label
+from common.responses import field_messages
 from namespaces import services
 from namespaces.models import Namespace, NamespaceActivity
+from namespaces.serializers import UpdateNamespaceRequest
+from namespaces.slugs import RULE, is_valid
+
+EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}
 
 
 class NamespaceForm(forms.ModelForm):
-    """Leaves the constraint of one default namespace to the service, which replaces the former one."""
+    """Leaves the constraint of one default namespace to the service, which replaces the former one.
+
+    Values of any JSON are those that the API takes, as it shows them again.
+    """
 
     def _get_validation_exclusions(self) -> set[str]:
         return {*super()._get_validation_exclusions(), "is_default"}  # type: ignore[misc]  # not in the stubs
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        cleaned |= {name: empty for name, empty in EMPTY.items() if name in cleaned and cleaned[name] is None}
+        checked = UpdateNamespaceRequest(data={name: cleaned[name] for name in EMPTY if name in cleaned})
+        for name, errors in {} if checked.is_valid() else checked.errors.items():
+            self.add_error(name, "; ".join(chain.from_iterable(field_messages(errors).values())))
+        if "slug" in cleaned and not is_valid(cleaned["slug"]):
+            self.add_error("slug", f"A slug has {RULE}")
+        return cleaned
 
 
 @admin.register(Namespace)
@@ -26,6 +47,10 @@ class NamespaceAdmin(ServiceModelAdmin):
     search_fields = ("slug", "name", "account__name", "account__id")
     autocomplete_fields = ("account",)
     readonly_fields = ("created_at", "updated_at", "last_active_at", "deleted_at")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """What workspaces, balances and credentials refer to never changes."""
+        return (*self.readonly_fields, "account", "slug") if obj else self.readonly_fields
 
     def save_by_service(self, request: HttpRequest, obj: Namespace, *, change: bool) -> None:
         services.namespace_save(obj, actor=staff_label(request))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from namespaces.models import Namespace, NamespaceActivity
 from webhooks.models import AuditEntry, Subscription
+
+# Entries are kept for good; metadata have up to 64 KiB.
+MAX_SHOWN = 1000
 
 
 def activity_entry(
@@ -61,3 +65,9 @@ def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
         ip_address=entry.ip_address,
         user_agent=entry.user_agent,
     )
+
+
+def shown_value(value: Any) -> Any:
+    """What `changes` show of a value: itself, or of one with more than MAX_SHOWN characters of JSON their number."""
+    size = len(json.dumps(value))
+    return value if size <= MAX_SHOWN else f"({size} characters)"

@@ -20,7 +20,7 @@ from accounts.services import account_lock
 from common.errors import Conflict, InvalidState, NotFound, ValidationError
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from namespaces import hooks
-from namespaces.audit import record_activity
+from namespaces.audit import record_activity, shown_value
 from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
@@ -129,7 +129,7 @@ def _write_fields(stored: Namespace, changes: Mapping[str, Any], actor: str, ori
     for name, (_, new) in changed.items():
         setattr(stored, name, new)
     stored.save(update_fields=[*changed, "updated_at"])
-    shown = {name: {"from": before, "to": after} for name, (before, after) in changed.items()}
+    shown = {name: {"from": shown_value(old), "to": shown_value(new)} for name, (old, new) in changed.items()}
     description = f"Changed: {', '.join(sorted(changed))}."
     record_activity(stored, "updated", description, actor=actor, origin=origin, changes=shown)
 
@@ -241,10 +241,17 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
 
     `status` and the two reasons for a suspension are made consistent: suspended exactly while there is a reason. A
     namespace marked as default replaces the account's former one. Raises ValidationError where a default would be left
-    without a successor.
+    without a successor, InvalidState for one that is being deleted.
     """
     account = account_lock(namespace.account)
-    before = _apply_suspension(namespace)
+    former = Namespace.objects.select_for_update(no_key=True).filter(pk=namespace.pk).first()
+    if former is not None:
+        if former.deleted_at is not None:
+            raise InvalidState("The namespace is being deleted.")
+        # No form has them, and charges and requests write them.
+        namespace.quota_stops_workspaces = former.quota_stops_workspaces
+        namespace.last_active_at = former.last_active_at
+    before = _apply_suspension(namespace, former)
     others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
         others.filter(is_default=True).update(is_default=False)
@@ -256,9 +263,8 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
     return namespace
 
 
-def _apply_suspension(namespace: Namespace) -> str:
+def _apply_suspension(namespace: Namespace, former: Namespace | None) -> str:
     """Returns the status before."""
-    former = Namespace.objects.filter(pk=namespace.pk).first()
     was_suspended = former is not None and former.status == Status.SUSPENDED
     if namespace.status == Status.SUSPENDED and not was_suspended and not namespace.suspended_by_quota:
         namespace.suspended_by_hand = True

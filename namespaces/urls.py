@@ -2,7 +2,7 @@ from django.urls import path
 
 from namespaces.views import NamespaceActivityViewSet, NamespaceViewSet
 
-ONE = "namespaces/<str:namespace_id>"
+ONE = "namespaces/<slug:namespace_id>"
 urlpatterns = [
     path("namespaces", NamespaceViewSet.as_view({"get": "list", "post": "create"})),
     path("namespaces/ensure", NamespaceViewSet.as_view({"post": "ensure"})),

@@ -29,6 +29,7 @@ LONGEST_FIRST = (
     "tests/vm/test_commands.py",
     "tests/workspaces/faults/test_table.py",
     "tests/workspaces/model/test_model.py",
+    "tests/served/test_hooks.py",
     "tests/test_requests.py",
     "tests/test_recipe.py",
     "tests/common/sse/test_processes.py",

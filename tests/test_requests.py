@@ -39,6 +39,12 @@ def test_an_unknown_route_is_404(api: Caller, path: str) -> None:
         assert_error(api.send(method, path), 404, "not_found")
 
 
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.is_addressed], ids=str)
+def test_an_identifier_that_no_database_holds_is_404(world: World, route: Route) -> None:
+    path = route.at(**dict.fromkeys(world.ids, "a%00b"))
+    assert_error(world.owner.send(route.method, path, {} if route.reads else None), 404)
+
+
 MALFORMED = [
     b"{broken",
     b'{"a": 1}{"b": 2}',

@@ -11,6 +11,7 @@ from django.utils import timezone
 from common.errors import DomainError, InvalidState, VMUnavailable
 from namespaces.models import Namespace
 from namespaces.selectors import stopped_namespaces
+from vmbackend.models import ALIVE_FOR
 from workspaces.audit import record_moves
 from workspaces.crud.services import workspace_delete
 from workspaces.errors import OperationInProgress
@@ -53,7 +54,9 @@ def suspended_members_stop() -> int:
     stopped = stopped_namespaces()
     if not stopped:
         return 0
-    rows = Workspace.objects.filter(RUNS | RESTARTS, namespace__in=stopped).select_related("account", "host")
+    # A host that does not answer refuses each stop: what it has must not fill every batch.
+    alive = Q(host__problem="", host__last_seen_at__gt=timezone.now() - ALIVE_FOR)
+    rows = Workspace.objects.filter(RUNS & alive | RESTARTS, namespace__in=stopped).select_related("account", "host")
     return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH])
 
 
@@ -66,13 +69,14 @@ def members_move(source: Namespace, target: Namespace, actor: str) -> int:
 
 
 def members_delete(namespace: Namespace) -> int:
-    """Queue the deletion of a batch of its workspaces. Returns how many are still there, of the batch at least."""
-    left = 0
-    for row in Workspace.objects.filter(namespace=namespace).select_related("host")[:BATCH]:
-        left += 1
-        if row.status != Status.DELETING:
-            _delete(row)
-    return left
+    """Queue the deletion of a batch of its workspaces. Returns how many are still there.
+
+    Those whose deletion is queued are left out of the batch: it may wait long for its host.
+    """
+    members = Workspace.objects.filter(namespace=namespace)
+    for row in members.exclude(status=Status.DELETING).select_related("host")[:BATCH]:
+        _delete(row)
+    return members.count()
 
 
 def _delete(row: Workspace) -> None:

@@ -46,7 +46,7 @@ usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
 urlpatterns = [
-    path("namespaces/<str:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
+    path("namespaces/<slug:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
     # Before the others: one request for each request to a public port that is not in the route cache.
     path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),

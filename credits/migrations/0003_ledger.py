@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
                 ('balance', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='holds', to='credits.balance')),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('amount__gt', 0)), name='hold_positive')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='hold_not_negative')],
             },
         ),
         migrations.CreateModel(

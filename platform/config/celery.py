@@ -1,4 +1,4 @@
-"""Celery: `worker` (queue `default`), one `vmhost` for each machine (queue `host.<name>`), and beat.
+"""Celery: `worker` (queue `default`), `hooks` (`webhooks`), one `vmhost` for each machine (`host.<name>`), and beat.
 
 A task is a wake-up that carries a row's id; the row is the source of truth. Every task may be lost, doubled or late.
 """
@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_init, worker_shutdown
+from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("platform")
@@ -55,3 +55,27 @@ def _close_host(**kwargs: Any) -> None:
     from workspaces.host import process
 
     process.close_host()
+
+
+@worker_init.connect
+def _start_sending(**kwargs: Any) -> None:
+    """In hooks: send what is due, whether or not the broker is there."""
+    from webhooks import process
+
+    if process.is_hooks():
+        process.sending_start()
+
+
+@worker_shutting_down.connect
+def _end_sending_soon(**kwargs: Any) -> None:
+    """In the handler of SIGTERM, before Celery ends its own parts."""
+    from webhooks import process
+
+    process.sending_end_soon()
+
+
+@worker_shutdown.connect
+def _stop_sending(**kwargs: Any) -> None:
+    from webhooks import process
+
+    process.sending_stop()

@@ -49,14 +49,14 @@ class Wire:
         self._reads = _MAX_READS
         self._left = _MAX_RECEIVED
 
-    def receive_bytes(self) -> bytes:
-        """At most 16 KiB; b"" at the end. Raises OutboundError (timeout, protocol, too_large)."""
+    def receive_bytes(self, size: int = _PIECE) -> bytes:
+        """At most `size`, and at most 16 KiB; b"" at the end. Raises OutboundError (timeout, protocol, too_large)."""
         self._reads -= 1
         if self._reads < 0 or self._left <= 0:
             raise OutboundError("too_large")
         self._connection.settimeout(seconds_left(self._until))
         try:
-            data = self._connection.recv(min(_PIECE, self._left))
+            data = self._connection.recv(min(size, _PIECE, self._left))
         except TimeoutError as error:
             raise OutboundError("timeout") from error
         except OSError as error:
@@ -89,20 +89,22 @@ class PlainStream(httpcore.NetworkStream):
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._limit = 0
+        self._reads = _MAX_READS  # of TLS each may be a record of one byte
 
     def limit_read(self, size: int) -> None:
-        """From now on at most `size` bytes are read, up to the end of a piece; then OutboundError (too_large)."""
+        """From now on at most `size` bytes are read; then OutboundError (too_large) is raised."""
         self._limit = size
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._limit <= 0:
+        self._reads -= 1
+        if self._reads < 0 or self._limit <= 0:
             raise OutboundError("too_large")
-        data = self._received(min(max_bytes, _PIECE))
+        data = self._received(min(max_bytes, self._limit, _PIECE))
         self._limit -= len(data)
         return data
 
     def _received(self, size: int) -> bytes:
-        return self._wire.receive_bytes()
+        return self._wire.receive_bytes(size)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._wire.send_bytes(buffer)

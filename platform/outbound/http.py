@@ -31,7 +31,8 @@ __all__ = ["Answer", "OutboundError", "Targets", "post", "require_public_url"]
 log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 64 << 10
-_MAX_HEAD: Final = 32 << 10
+_MAX_HEAD: Final = 16 << 10
+_MAX_PIECES: Final = 1024  # of a body: chunks, each of which costs as much as a large one
 _NAME_SECONDS = 5.0
 _REGISTRATION_SECONDS = 1.0
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -145,9 +146,9 @@ def _body(pieces: Iterable[bytes]) -> tuple[bytes, bool]:
     """The status is known: what goes wrong from here on costs the rest of the body and nothing else."""
     body = bytearray()
     try:
-        for piece in pieces:
+        for count, piece in enumerate(pieces, 1):
             body += piece
-            if len(body) > MAX_BODY:
+            if len(body) > MAX_BODY or count > _MAX_PIECES:
                 return bytes(body[:MAX_BODY]), True
     except (OutboundError, httpcore.NetworkError, httpcore.ProtocolError):
         return bytes(body), True

@@ -53,6 +53,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _api(instance, settings),
         _streams(instance),
         _worker(settings),
+        _hooks(),
         _vmhost(settings),
         _beat(),
         _edge(instance),
@@ -121,6 +122,13 @@ def _celery_worker(name: str, queue: str, *pool: str) -> tuple[str, ...]:
 def _worker(settings: Env) -> Process:
     command = _celery_worker("worker", "default", "-c", str(settings.worker_processes))
     return Process("worker", command, stop_seconds=30, start_seconds=4)
+
+
+def _hooks() -> Process:
+    # One thread for notifications; those that send are the process's own (webhooks/dispatcher.py).
+    command = _celery_worker("hooks", "webhooks", "--pool", "threads", "-c", "1")
+    # An attempt of 15 s, what is written after it, and the end of Celery.
+    return Process("hooks", command, stop_seconds=30, start_seconds=4)
 
 
 def _vmhost(settings: Env) -> Process:

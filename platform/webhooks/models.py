@@ -145,6 +145,8 @@ class Delivery(models.Model):
                 condition=Q(status=DeliveryStatus.PENDING),
                 name="deliveries_due_of_webhook",
             ),
+            # As many rows as attempts are in flight. SQLite does not use an index of `NOT (... IS NULL)` for it.
+            models.Index(fields=["lease_until"], condition=Q(lease_until__isnull=False), name="deliveries_leased"),
         ]
 
     def __str__(self) -> str:

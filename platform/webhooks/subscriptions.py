@@ -1,4 +1,4 @@
-"""The only writers of subscriptions.
+"""The only writers of subscriptions, but for what comes of attempts (`webhooks.outcomes`, `webhooks.disabling`).
 
 Each function is one transaction; names of hosts are looked up before it. Lock order: the account, the subscription.
 """
@@ -21,9 +21,10 @@ from accounts.services import account_lock
 from common.errors import Conflict, NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from webhooks.audit import record_audit
+from webhooks.disabling import deliveries_disable
 from webhooks.errors import WebhookLimitExceeded
 from webhooks.events import TEST_EVENT, event_send_to
-from webhooks.models import Attempt, Delivery, DeliveryStatus, Subscription
+from webhooks.models import Attempt, Delivery, Subscription
 from webhooks.signing_secrets import new_signing_secret
 from webhooks.targets import required_host
 
@@ -223,6 +224,5 @@ def _write_columns(stored: Subscription, **columns: Any) -> None:
 
 
 def _disable_pending(stored: Subscription) -> None:
-    """What is pending is not sent; an attempt that is being made now still ends."""
-    pending = Delivery.objects.filter(subscription=stored, status=DeliveryStatus.PENDING)
-    pending.update(status=DeliveryStatus.DISABLED, next_attempt_at=None)
+    """What is pending is not sent: a batch of it ends here, `hooks` ends the others."""
+    deliveries_disable(stored.pk)

@@ -273,6 +273,33 @@ def test_an_expired_hold_is_given_back(default: Namespace) -> None:
     assert balance(default).held == 1
 
 
+def test_a_key_that_is_held_again_while_the_sweep_runs_stays_held(default: Namespace) -> None:
+    hold(default, "8", "call", until=timezone.now() - timedelta(seconds=1))
+    statements = 0
+
+    def interfere(run: Any, *statement: Any) -> Any:
+        nonlocal statements
+        statements += 1
+        if statements == 2:  # the first has read what is due
+            ledger.hold_void(key="call")
+            hold(default, "3", "call")
+        return run(*statement)
+
+    with connection.execute_wrapper(interfere):
+        assert ledger.holds_expire() == 0
+    assert (Hold.objects.get().amount, balance(default).held) == (3, 3)
+
+
+def test_a_charge_that_was_made_already_sets_no_quota(api: Caller, default: Namespace) -> None:
+    charge(default, "5", key="tick")
+    QuotaDefault.objects.create(account_id=api.account.pk, service=SANDBOX, quota_limit=Decimal(1))
+    charge(default, "5", key="tick")
+    assert balance(default).quota_limit is None
+    charge(default, "5", key="next")
+    default.refresh_from_db()
+    assert (balance(default).quota_limit, default.status) == (1, "suspended")
+
+
 @pytest.mark.django_db(transaction=True)
 def test_of_200_holds_at_once_with_room_for_one_exactly_one_succeeds(default: Namespace) -> None:
     set_quota(default, "10")

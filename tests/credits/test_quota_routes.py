@@ -88,6 +88,12 @@ def test_bad_quotas_are_refused_by_the_name_of_the_field(api: Caller, fields: di
     assert not Balance.objects.exists()
 
 
+def test_of_too_many_thresholds_none_is_looked_at(api: Caller) -> None:
+    answer = api.post("/credits/namespace-quota", {**NAMED, "quotaLimit": 1, "notificationThresholds": [0] * 100_000})
+    assert_error(answer, 400, "validation_error")
+    assert set(answer.json()["details"]) == {"notificationThresholds"}
+
+
 @pytest.mark.parametrize("path", ["/credits/namespace-quota", "/credits/reset-quota"])
 def test_an_unknown_namespace_is_404(api: Caller, stranger: Caller, path: str) -> None:
     Namespace.objects.create(account=stranger.account, name="Theirs", slug="theirs")
@@ -109,6 +115,13 @@ def test_a_reset_returns_to_zero_and_rearms(api: Caller, default: Namespace) -> 
     for _ in range(2):
         data = api.post("/credits/reset-quota", NAMED).json()["data"]
         assert (data["quota_used"], data["quota_limit"], data["last_threshold_fired"]) == (0, 10, None)
+
+
+def test_a_reset_lifts_a_suspension_that_no_quota_explains(api: Caller, default: Namespace) -> None:
+    Namespace.objects.filter(pk=default.pk).update(suspended_by_quota=True, status="suspended")
+    assert api.post("/credits/reset-quota", {"namespace": "default", "service": "sandbox"}).status_code == 200
+    default.refresh_from_db()
+    assert (default.status, default.suspended_by_quota) == ("active", False)
 
 
 def test_namespaces_are_listed_with_their_quotas(api: Caller, default: Namespace) -> None:
@@ -207,6 +220,24 @@ def test_defaults_are_set_toggled_listed_and_deleted(api: Caller, stranger: Call
     assert_error(api.delete("/credits/defaults?level=namespace&service=ai"), 404, "not_found")
     assert_error(api.get("/credits/defaults?level=namespace&service=ai"), 404, "not_found")
     assert_error(api.get("/credits/defaults?service=ai"), 400, "validation_error")
+
+
+def test_a_quota_inherits_overdraft_action_and_thresholds_of_its_default(api: Caller, default: Namespace) -> None:
+    body = {
+        "level": "namespace",
+        "service": "ai",
+        "quotaLimit": 7,
+        "overdraft": 2,
+        "onOverdraftAction": "stop_workspaces",
+        "notificationThresholds": [90, 50],
+    }
+    made = api.post("/credits/defaults", body).json()["data"]
+    assert (made["overdraft"], made["on_overdraft_action"]) == (2, "stop_workspaces")
+    charge(default, "1", "ai")
+    (quota,) = api.get("/credits/namespaces/default").json()["data"]["quotas"]
+    inherited = ("quota_limit", "overdraft", "on_overdraft_action", "notification_thresholds")
+    assert [quota[name] for name in inherited] == [7, 2, "stop_workspaces", [50, 90]]
+    assert_error(api.post("/credits/defaults", {**body, "overdraft": -1}), 400, "validation_error")
 
 
 def test_a_credential_of_a_namespace_reads_its_own_and_sets_none(api: Caller, scoped: Callable[..., Caller]) -> None:

@@ -10,8 +10,9 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils import timezone
 
+from common.errors import Conflict
 from credits.models import Rate, Unit
-from credits.services import Rates, Units
+from credits.services import Rates, Units, rate_delete, rate_save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("db")]
 
@@ -53,6 +54,25 @@ def test_no_rate_is_negative_and_none_holds_twice_at_once() -> None:
     for wrong in ({"credits": -1, "effective_from": timezone.now()}, {"credits": 1, "effective_from": BEGIN}):
         with pytest.raises(IntegrityError), transaction.atomic():
             Rate.objects.create(unit=Unit.VCPU_HOUR, **wrong)
+
+
+@pytest.mark.parametrize("ahead", [-86400, 0, 59])
+def test_a_new_price_begins_in_a_minute_at_the_earliest(ahead: int) -> None:
+    """What has been charged keeps the price of its time."""
+    count, begin = Rate.objects.count(), timezone.now() + timedelta(seconds=ahead)
+    with pytest.raises(Conflict):
+        rate_save(Rate(unit=Unit.VCPU_HOUR, credits=7, effective_from=begin))
+    assert Rate.objects.count() == count
+    later = timezone.now() + timedelta(hours=1)
+    assert rate_save(Rate(unit=Unit.VCPU_HOUR, credits=8, effective_from=later)).effective_from == later
+
+
+def test_a_price_that_begins_within_a_minute_stays(db: None) -> None:
+    soon = Rate.objects.create(unit=Unit.VCPU_HOUR, credits=7, effective_from=timezone.now() + timedelta(seconds=30))
+    for change in (rate_save, rate_delete):
+        with pytest.raises(Conflict):
+            change(soon)
+    assert Rate.objects.get(pk=soon.pk).credits == 7
 
 
 def test_staff_add_prices_and_change_only_those_to_come(staff: Client) -> None:

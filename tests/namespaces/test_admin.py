@@ -69,3 +69,32 @@ def test_the_default_and_one_with_workspaces_are_not_deleted(staff: Client, api:
     assert Namespace.objects.filter(account=api.account).count() == 2, "all or none"
     staff.post("/admin/namespaces/namespace/", form, follow=True)
     assert list(Namespace.objects.filter(account=api.account)) == [default]
+
+
+def test_what_others_refer_to_stays_and_what_the_api_could_not_show_is_refused(
+    staff: Client, default: Namespace, stranger: Caller
+) -> None:
+    sent = {"slug": "else", "account": stranger.account.pk, "is_default": "on"}
+    post(staff, default, **sent, resource_limits="", metadata="")
+    former = default.account_id
+    default.refresh_from_db()
+    assert (default.account_id, default.slug) == (former, "default")
+    assert (default.resource_limits, default.metadata) == ({}, {})
+    for wrong in (
+        {"resource_limits": "[]"},
+        {"metadata": "[1]"},
+        {"tags": "{}"},
+        {"resource_limits": '{"max_vcpus": "x"}'},
+    ):
+        post(staff, default, **sent, **wrong)
+    default.refresh_from_db()
+    assert (default.resource_limits, default.metadata, default.tags) == ({}, {}, [])
+    for slug in ("ns_1", "a b", "ensure"):
+        assert "A slug has" in post(staff, None, account=former, slug=slug)
+
+
+def test_what_is_being_deleted_becomes_no_default(staff: Client, api: Caller, default: Namespace) -> None:
+    gone = Namespace.objects.create(account=api.account, name="Gone", slug="gone", deleted_at=default.created_at)
+    assert "is being deleted" in post(staff, gone, is_default="on")
+    default.refresh_from_db()
+    assert default.is_default

@@ -195,6 +195,18 @@ def test_an_update_that_changes_nothing_is_not_logged(api: Caller) -> None:
     assert NamespaceActivity.objects.filter(namespace_id=made["id"]).count() == 1
 
 
+def test_an_activity_entry_is_small_however_large_the_change(api: Caller) -> None:
+    api.post("/namespaces", {"name": "Team A"})
+    api.put("/namespaces/team-a", {"metadata": {"a": "x" * 60_000}, "description": "y" * 5000})
+    api.put("/namespaces/team-a", {"metadata": {}, "type": "staging"})
+    last, first = api.get("/namespaces/team-a/activity").json()["data"][:2]
+    assert first["changes"]["description"] == {"from": "", "to": "(5002 characters)"}
+    assert last["changes"] == {
+        "metadata": {"from": "(60009 characters)", "to": {}},
+        "type": {"from": "default", "to": "staging"},
+    }
+
+
 def test_activity_is_paged(api: Caller) -> None:
     make(api)
     for n in range(3):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from namespaces import services
 from namespaces.models import Namespace, NamespaceActivity
 from tests.callers import Caller
 from tests.fakehost import FakeHost
-from tests.workspaces.rows import make_workspace
+from tests.workspaces.rows import make_host, make_workspace
 from tests.world import assert_error
 from vmbackend.driver import MachineState
 from vmbackend.models import Host
@@ -179,3 +182,41 @@ def test_last_activity_is_written_when_something_is_created_or_started(
     Namespace.objects.filter(pk=team.pk).update(last_active_at=None)
     api.post(f"/workspace/{key}/start")
     assert api.get("/namespaces/team").json()["data"]["last_active_at"] is not None
+
+
+def test_a_host_that_does_not_answer_keeps_no_other_machine_from_being_stopped(
+    api: Caller, vmhost: FakeHost, team: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespace_members, "BATCH", 1)
+    lost = make_host("lost", seen=timezone.now() - timedelta(minutes=5))
+    here = make_workspace(api.account, namespace=team, host=Host.objects.exclude(pk="lost").get())
+    for _ in range(2):
+        make_workspace(api.account, namespace=team, host=lost)
+    Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=True, status="suspended")
+    assert namespace_members.suspended_members_stop() == 1
+    assert status(here.pk) in ("stopping", "stopped")
+
+
+def test_what_cannot_be_deleted_now_keeps_nothing_else_from_being_deleted(
+    api: Caller, vmhost: FakeHost, team: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespace_members, "BATCH", 2)
+    lost = make_host("lost", seen=timezone.now() - timedelta(minutes=5))
+    here = create(api)
+    vmhost.settle()
+    for _ in range(2):  # newer, so they come first
+        make_workspace(api.account, namespace=team, host=lost, status=Status.DELETING, ready=False)
+    api.delete("/namespaces/team", {"deleteWorkspaces": True})
+    assert services.deletions_continue() == 1
+    vmhost.settle()
+    assert not Workspace.objects.filter(pk=here).exists()
+
+
+def test_a_forced_start_of_what_still_runs_in_a_suspended_namespace_is_refused(
+    api: Caller, vmhost: FakeHost, team: Namespace
+) -> None:
+    key = create(api)
+    vmhost.settle()
+    Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=True, status="suspended")
+    assert_error(api.post(f"/workspace/{key}/start", {"force": True}), 403, "namespace_suspended")
+    assert api.post(f"/workspace/{key}/start").status_code == 200, "without force it changes nothing"

@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
+from tests.commands.conftest import free_port
 from tests.vm.client import Api
 from tests.vm.instances import TestInstance, new_instance
 
 
 @pytest.fixture(scope="session")
-def served() -> Iterator[TestInstance]:
+def hook_port() -> int:
+    """Where webhooks may be sent to on this host."""
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def served(hook_port: int) -> Iterator[TestInstance]:
     """All files of this folder share it (tests/scheduling.py)."""
-    with new_instance(images=False, PLATFORM_VM_BACKEND="fake", PLATFORM_HOST_NAME="served") as made:
+    settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_PRIVATE_RECEIVERS": f"127.0.0.1:{hook_port}"}
+    with new_instance(images=False, PLATFORM_HOST_NAME="served", **settings) as made:
         made.start()
         yield made
 

@@ -28,6 +28,8 @@ SEED_LINES = 1000
 SEED_ATTEMPTS = 3
 # An incomplete line (a prompt) is published after so long without growth.
 PARTIAL_SECONDS = 1.0
+# A file of an unchanged size is read after so long: it may have been replaced by one of the same size.
+RECHECK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Follower:
         self._position = position
         self._size = -1
         self._changed = 0.0
+        self._recheck_at = time.monotonic() + RECHECK_SECONDS
         self._in_older = False
         self._hole_at = -1
 
@@ -59,6 +62,7 @@ class Follower:
         size = await self._files.size(0)
         if size is None or not self._is_due(size):
             return None
+        self._recheck_at = time.monotonic() + RECHECK_SECONDS
         if not self._position.offset:
             return await self._begin(size)
         block = await self._behind_position(0)
@@ -74,7 +78,7 @@ class Follower:
         if size != self._size:
             self._size, self._changed = size, now
             return True
-        return self._in_older or size != self._position.offset
+        return self._in_older or size != self._position.offset or now >= self._recheck_at
 
     async def _behind_position(self, age: int) -> Block | None:
         """What follows the position in a file; None if the position is in another file."""

@@ -65,6 +65,7 @@ def _start(workspace: Workspace, actor: str, by_policy: bool) -> Operation:
     if not by_policy:
         fields["restart_count"] = 0
     if workspace.status == Status.RUNNING:
+        _use_namespace(workspace)
         require_host_disk(require_host(workspace))
     else:
         require_start_allowed(workspace)

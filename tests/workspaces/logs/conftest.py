@@ -12,6 +12,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from vmbackend.backend import machines_dir
 from vmbackend.libvirt.bootlog import BootLog
+from workspaces.logs import follow
 from workspaces.streams import sources
 
 
@@ -22,6 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "RETRY_SECONDS", 0.1)
     for name in ("POLL_SECONDS", "BUSY_SECONDS", "RETRY_SECONDS"):
         monkeypatch.setattr(sources, name, 0.05)
+    monkeypatch.setattr(follow, "RECHECK_SECONDS", 0.2)
 
 
 @pytest.fixture

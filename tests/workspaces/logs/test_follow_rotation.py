@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.workspaces.logs.log_folder import Folder, begun, everything, polled
-from workspaces.logs.follow import Follower
+from workspaces.logs.follow import RECHECK_SECONDS, Follower
 from workspaces.logs.lines import LogFormat
 from workspaces.logs.position import LogPosition
 
@@ -54,6 +55,22 @@ def test_a_file_that_was_cut_and_has_grown_again_is_a_gap(tmp_path: Path) -> Non
     log.path.write_bytes(b"".join(map(record, [*range(30), *range(60, 90)])))
     lines, gaps = everything(resumed(log, follower))
     assert (numbers(lines)[-30:], gaps) == (list(range(60, 90)), 1)
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_a_file_that_was_replaced_by_one_of_the_same_size_is_read_after_a_while(
+    log: Folder, monkeypatch: pytest.MonkeyPatch, rotated: bool
+) -> None:
+    log.write(b"one\n")
+    follower, _ = begun(log)
+    assert polled(follower) is None
+    if rotated:
+        log.rotate()
+    log.path.write_bytes(b"two\n")
+    assert polled(follower) is None, "a file of an unchanged size is not read at each poll"
+    later = time.monotonic() + RECHECK_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert everything(follower) == ([b"two"], 0 if rotated else 1)
 
 
 def test_a_log_that_was_empty_is_read_from_its_oldest_file(log: Folder) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import redis
 from django.conf import settings
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 MIDDLE, MIN_WAIT = 0.5, 0.1  # of a second
 PER_TRANSACTION = 250  # machines; other writers get the lock between two transactions
+SET_BACK = 60_000_000  # microseconds
 REDIS_RETRY_SECONDS = 5.0  # after a failure
 STOP_SECONDS = 5.0
 
@@ -81,7 +82,6 @@ class Sampler:
         self._meters: dict[str, Meter] = {}
         self._targets: dict[str, MeterTarget] = {}
         self._begun: set[str] = set()  # machines on which an operation began since they were last submitted
-        self._tick = 0
         self._flush_at = monotonic() + settings.ENV.metering_seconds
         self._no_redis_until = 0.0
         self._publisher = SamplePublisher()
@@ -144,18 +144,24 @@ class Sampler:
         wall = self._wall()
         for first in range(0, len(keys), PER_TRANSACTION):
             chunk = keys[first : first + PER_TRANSACTION]
-            self._tick = self._next_tick(wall, {self._meters[key].submitted for key in chunk})
+            tick = self._free_tick(wall, chunk)
             deltas: dict[str, UsageDelta] = {}
             for key in chunk:
-                delta = self._meters[key].take_delta(self._tick, None if everything else wall)
+                delta = self._meters[key].take_delta(tick, None if everything else wall)
                 if delta is not None:
                     deltas[key] = delta
             if deltas:
-                self.writer.submit(self._tick, deltas)
+                self.writer.submit(tick, deltas)
 
-    def _next_tick(self, wall: float, taken: set[int]) -> int:
-        """The time in microseconds; never one that rows have from a former vmhost, which would count as written."""
-        tick = max(self._tick + 1, int(wall * 1_000_000))
+    def _free_tick(self, wall: float, keys: Iterable[str]) -> int:
+        """The time in microseconds, later than the last of these machines, which would count as written.
+
+        After a clock was set back by more than a minute the time as it is now: prices and reports go by it.
+        """
+        tick, taken = int(wall * 1_000_000), set[int]()
+        for meter in map(self._meters.__getitem__, keys):
+            taken |= {meter.submitted, *meter.in_flight}
+        tick = max([tick, *(earlier + 1 for earlier in taken if earlier - tick < SET_BACK)])
         while tick in taken:
             tick += 1
         return tick

@@ -68,14 +68,16 @@ def write_deltas(deltas: Deltas, tick: int) -> None:
     """
     rows = _rows(deltas)
     fresh = {key: row for key, row in rows.items() if row.tick != tick}
-    deltas = {key: _from_row(fresh[key], delta) if key in fresh else delta for key, delta in deltas.items()}
+    deltas = {key: _from_row(fresh[key], delta, tick) if key in fresh else delta for key, delta in deltas.items()}
     billable = {
         key: delta for key, delta in deltas.items() if (key in fresh or key not in rows) and _is_billable(delta)
     }
     ids = _metered_ids([delta.target for delta in billable.values()])
     with connection.cursor() as cursor:
-        if fresh:
-            cursor.executemany(_sql_update(), [_changes(row, deltas[key], tick) for key, row in fresh.items()])
+        if changes := [
+            _changes(row, deltas[key], tick) for key, row in fresh.items() if not _is_late(row, deltas[key], tick)
+        ]:
+            cursor.executemany(_sql_update(), changes)
         made = _newest_coarse_buckets() if any(delta.points for delta in deltas.values()) else []
         if points := [values for key, row in fresh.items() for values in _points(row, deltas[key], made)]:
             cursor.executemany(sql_points(adding=True), points)
@@ -101,14 +103,26 @@ def _rows(deltas: Deltas) -> dict[str, Usage]:
     return rows
 
 
-def _from_row(row: Usage, delta: UsageDelta) -> UsageDelta:
+def _from_row(row: Usage, delta: UsageDelta, tick: int) -> UsageDelta:
     """The delta; where a tick before it was given up or another process wrote, the difference to the row's counters, so
     that nothing is lost and nothing counts twice.
     """
     if row.tick == delta.after:
         return delta
-    used = amounts_between(row_sample(row), delta.sample)
+    used = Amounts() if _is_late(row, delta, tick) else amounts_between(row_sample(row), delta.sample)
     return replace(delta, billing=used, totals=used if delta.target.tracking else Amounts())
+
+
+def _is_late(row: Usage, delta: UsageDelta, tick: int) -> bool:
+    """Whether the row counts later samples already: a former vmhost's commit comes after the next one's.
+
+    By the tick, and in the same process also by the counters, as a clock may have been set back.
+    """
+    before, now = row_sample(row), delta.sample
+    if before is None or row.tick == delta.after or tick > row.tick:
+        return False
+    grown = any(getattr(now, name) > getattr(before, name) for name in _COUNTERS)
+    return before.generation != now.generation or not grown
 
 
 def _changes(row: Usage, delta: UsageDelta, tick: int) -> tuple[int | str, ...]:

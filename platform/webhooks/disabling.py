@@ -1,0 +1,56 @@
+"""Switching a subscription off because of its receiver, and what becomes of the deliveries of one that is off."""
+
+from __future__ import annotations
+
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from webhooks.audit import record_audit
+from webhooks.leases import unleased
+from webhooks.models import Delivery, DeliveryStatus, DisabledReason, Subscription
+
+ACTOR = "system"
+DESCRIPTIONS = {
+    DisabledReason.GONE: "The receiver responded with 410.",
+    DisabledReason.FAILING: "Nothing was delivered for five days.",
+}
+BATCH = 1000  # deliveries of one statement, some 10 ms
+
+
+def subscription_switch_off(subscription: Subscription, reason: DisabledReason) -> bool:
+    """Switch it off with an audit entry, in the caller's transaction. False where it is off already."""
+    changed = Subscription.objects.filter(pk=subscription.pk, active=True).update(
+        active=False, disabled_reason=reason, updated_at=timezone.now()
+    )
+    if not changed:
+        return False
+    deliveries_disable(subscription.pk)
+    record_audit(subscription, "webhook_disabled", DESCRIPTIONS[reason], actor=ACTOR)
+    return True
+
+
+def switched_off_settle() -> int:
+    """Disable what is pending of all subscriptions that are off, a batch of each. Returns how many.
+
+    `hooks` does it for those with something due; of the others a webhook with very many deliveries has some left.
+    """
+    pending = Delivery.objects.filter(subscription=OuterRef("pk"), status=DeliveryStatus.PENDING)
+    off = Subscription.objects.filter(Exists(pending), active=False)
+    return sum(map(deliveries_disable, list(off.values_list("pk", flat=True))))
+
+
+def deliveries_disable(subscription_id: str) -> int:
+    """Disable pending deliveries of a subscription that is off, BATCH at most. Returns how many. Idempotent.
+
+    The process `hooks` finds the others. One that is being attempted is left to the end of its attempt.
+    """
+    pending = Delivery.objects.filter(
+        unleased(timezone.now()),
+        subscription=subscription_id,
+        subscription__active=False,
+        status=DeliveryStatus.PENDING,
+    )
+    ids = list(pending.order_by("next_attempt_at").values_list("pk", flat=True)[:BATCH])
+    return Delivery.objects.filter(pk__in=ids, status=DeliveryStatus.PENDING).update(
+        status=DeliveryStatus.DISABLED, next_attempt_at=None, claim="", lease_until=None
+    )

@@ -1,0 +1,45 @@
+"""When a delivery is attempted again."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from django.conf import settings
+
+_MINUTE, _HOUR = 60.0, 3600.0
+# Before the third and later attempts; before the second one it is a setting. More than three days in all.
+_LATER_WAITS = (5 * _MINUTE, 30 * _MINUTE, *(hours * _HOUR for hours in (2, 5, 10, 14, 20, 24)))
+ATTEMPTS = 2 + len(_LATER_WAITS)
+# Only upwards: receivers that were down together are spread, and the last attempt never comes too early for an outage
+# of three days.
+JITTER = 0.2
+LONGEST_RETRY_AFTER = _HOUR
+_MOST_DIGITS = 12
+
+
+def retry_wait(attempts: int, *, retry_after: float | None = None) -> float | None:
+    """Seconds from the end of an attempt to the next one; None after the last.
+
+    `attempts`: how many were made. `retry_after`: what the receiver asked for in seconds; honoured up to an hour.
+    """
+    if attempts >= ATTEMPTS:
+        return None
+    planned = settings.ENV.webhook_retry_seconds if attempts == 1 else _LATER_WAITS[attempts - 2]
+    stretch = random.uniform(1, 1 + JITTER)  # noqa: S311 - it spreads load, it keeps no secret
+    asked = min((retry_after or 0.0) * stretch, LONGEST_RETRY_AFTER)
+    return float(max(planned * stretch, asked))
+
+
+def retry_after_seconds(value: str | None, now: datetime) -> float | None:
+    """A `Retry-After` header, which is seconds or an HTTP date; None where it is absent or neither."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdecimal():
+        return float(text[:_MOST_DIGITS])
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - now).total_seconds())

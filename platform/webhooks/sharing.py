@@ -1,0 +1,133 @@
+"""Which subscriptions get the free threads: no receiver and no account delays another. Pure functions.
+
+Threads go one by one to the account with the fewest attempts in flight, and within it to its subscription with the
+fewest. So it does not matter how many deliveries of an account are due, or how long its receivers take. What a
+subscription has in flight beyond one attempt fits in half of its account's share: the other half is there for the
+subscriptions of the account that have none.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_OF_SUBSCRIPTION = 4
+# A receiver that did not take the last attempt shows with one whether it takes the next.
+MOST_OF_FAILING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DueSubscription:
+    """A subscription with a delivery that is due. `failing`: its last attempt did not deliver.
+
+    `due_at` is only compared: SQLite has text there.
+    """
+
+    id: str
+    account_id: str
+    failing: bool
+    due_at: Any
+
+
+@dataclass(slots=True)
+class InFlight:
+    """The attempts that this process is making, of `threads` at most.
+
+    `last_share`: when each account last got a thread, as a growing number; of equals the one that waited goes first.
+    """
+
+    threads: int
+    of_subscription: Counter[str] = field(default_factory=Counter)
+    of_account: Counter[str] = field(default_factory=Counter)
+    failing: int = 0
+    last_share: dict[str, int] = field(default_factory=dict)
+    turn: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.of_account.total()
+
+    @property
+    def most_of_account(self) -> int:
+        """A quarter of the threads."""
+        return max(1, self.threads // 4)
+
+    @property
+    def most_beyond_one(self) -> int:
+        """How many an account may have in flight when a subscription of it begins another one beside its own."""
+        return max(1, self.most_of_account // 2)
+
+    @property
+    def most_failing(self) -> int:
+        """Half of the threads: the others are there for receivers that answer, however many do not."""
+        return max(1, self.threads // 2)
+
+    def attempt_began(self, subscription_id: str, account_id: str, *, failing: bool) -> None:
+        self.of_subscription[subscription_id] += 1
+        self.of_account[account_id] += 1
+        self.failing += failing
+        self.turn += 1
+        self.last_share[account_id] = self.turn
+
+    def attempt_ended(self, subscription_id: str, account_id: str, *, failing: bool) -> None:
+        _subtract(self.of_subscription, subscription_id)
+        _subtract(self.of_account, account_id)
+        self.failing -= failing
+
+
+def _subtract(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]
+
+
+def most_in_flight(*, failing: bool) -> int:
+    """How many attempts of one subscription may be in flight."""
+    return MOST_OF_FAILING if failing else MOST_OF_SUBSCRIPTION
+
+
+def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mapping[str, int]:
+    """How many attempts each subscription may begin now, by its id; those that may begin none are left out."""
+    free = in_flight.threads - in_flight.total
+    failing_left = in_flight.most_failing - in_flight.failing
+    waiting = _waiting_by_account(due, in_flight)
+    accounts = [(in_flight.of_account[key], in_flight.last_share.get(key, 0), key) for key in waiting]
+    heapq.heapify(accounts)
+    shares: Counter[str] = Counter()
+    while free > 0 and accounts:
+        busy, turn, account = heapq.heappop(accounts)
+        if busy >= in_flight.most_of_account or not waiting[account]:
+            continue
+        may_add = busy < in_flight.most_beyond_one
+        found = _next_of_account(waiting[account], may_add=may_add, may_fail=failing_left > 0)
+        if found is not None:
+            shares[found.id] += 1
+            free -= 1
+            failing_left -= found.failing
+            heapq.heappush(accounts, (busy + 1, turn, account))
+    return dict(shares)
+
+
+_Waiting = list[tuple[int, Any, str, DueSubscription]]
+
+
+def _waiting_by_account(due: Iterable[DueSubscription], in_flight: InFlight) -> dict[str, _Waiting]:
+    waiting: dict[str, _Waiting] = defaultdict(list)
+    for each in due:
+        heapq.heappush(waiting[each.account_id], (in_flight.of_subscription[each.id], each.due_at, each.id, each))
+    return waiting
+
+
+def _next_of_account(waiting: _Waiting, *, may_add: bool, may_fail: bool) -> DueSubscription | None:
+    """Takes what may begin no further attempt off the heap."""
+    while waiting:
+        busy, due_at, key, found = heapq.heappop(waiting)
+        is_full = busy >= most_in_flight(failing=found.failing) or (busy and not may_add)
+        if is_full or (found.failing and not may_fail):
+            continue
+        heapq.heappush(waiting, (busy + 1, due_at, key, found))
+        return found
+    return None

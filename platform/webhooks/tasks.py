@@ -1,0 +1,31 @@
+"""Celery's entry points: one service call each."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from webhooks import disabling, process, retention, subscriptions
+
+
+@shared_task
+def deliveries_send() -> None:
+    """On the queue of `hooks`: something is due."""
+    process.sending_wake()
+
+
+@shared_task
+def deleted_subscriptions_remove() -> int:
+    """Celery beat: remove what belongs to deleted webhooks."""
+    return subscriptions.deleted_subscriptions_remove()
+
+
+@shared_task
+def switched_off_settle() -> int:
+    """Celery beat: disable what is pending of webhooks that are off."""
+    return disabling.switched_off_settle()
+
+
+@shared_task
+def old_events_remove() -> int:
+    """Celery beat: remove what is older than 30 days."""
+    return retention.old_events_remove()

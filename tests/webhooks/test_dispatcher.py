@@ -1,0 +1,169 @@
+"""The thread of `hooks`: notified or not, through failures of the database, until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.conf import LazySettings
+from django.db import OperationalError, connections
+from django.utils import timezone
+
+from tests.callers import Caller
+from tests.webhooks.receiver import Received, Receiver, Reply, receiving, until
+from tests.webhooks.sending import make_subscription, permitted, publish
+from webhooks import claims, dispatcher, process, tasks
+from webhooks.attempts import ClaimedDelivery, attempt_make
+from webhooks.dispatcher import Dispatcher
+from webhooks.models import Delivery, DeliveryStatus
+from webhooks.sharing import InFlight
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def receiver(settings: LazySettings) -> Iterator[Receiver]:
+    with receiving() as made, permitted(settings, made):
+        yield made
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., Dispatcher]]:
+    made: list[Dispatcher] = []
+
+    def start(**options: object) -> Dispatcher:
+        made.append(Dispatcher(32, **options))  # type: ignore[arg-type]
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.stop()
+
+
+def are_delivered(count: int) -> bool:
+    return Delivery.objects.filter(status=DeliveryStatus.DELIVERED).count() == count
+
+
+def test_what_is_due_is_sent_without_a_notification(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
+) -> None:
+    make_subscription(api.account, receiver.url)
+    running()
+    publish(api.account, 12)
+    until(lambda: are_delivered(12))
+
+
+def test_a_notification_wakes_it(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", 3600.0)
+    make_subscription(api.account, receiver.url)
+    made = running()
+    monkeypatch.setattr(process, "_dispatcher", made)
+    until(lambda: not made._woken.is_set())
+    publish(api.account, 12)
+    tasks.deliveries_send()
+    until(lambda: are_delivered(12))
+
+
+def test_a_notification_in_another_process_does_nothing() -> None:
+    tasks.deliveries_send()
+
+
+def test_it_goes_on_when_the_database_is_back(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "LOOK_SECONDS", 0.05)
+    make_subscription(api.account, receiver.url)
+    publish(api.account, 3)
+    record, failures = dispatcher.outcomes_record, [OperationalError("the disk is full")] * 3
+
+    def failing(outcomes: object) -> int:
+        if failures:
+            raise failures.pop()
+        return record(outcomes)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dispatcher, "outcomes_record", failing)
+    monkeypatch.setattr(dispatcher, "is_database_unavailable", lambda exc: isinstance(exc, OperationalError))
+    running()
+    until(lambda: are_delivered(3))
+    assert len(receiver.received) == 3, "what has ended is written by a later pass, and not sent again"
+
+
+def test_a_fault_of_an_attempt_costs_that_attempt_alone(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webhooks.attempts.http.post", lambda *_, **__: 1 / 0)
+    make_subscription(api.account, receiver.url)
+    publish(api.account, 2)
+    running()
+    until(lambda: list(Delivery.objects.values_list("status", "attempts")) == [("pending", 1)] * 2)
+    assert set(Delivery.objects.values_list("last_error", flat=True)) == {"The platform could not send the request."}
+
+
+def test_a_stop_waits_for_attempts_in_flight_and_begins_no_other(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
+) -> None:
+    release = threading.Event()
+
+    def respond(_: Received) -> Reply:
+        release.wait(10)
+        return Reply()
+
+    receiver.respond = respond
+    make_subscription(api.account, receiver.url)
+    publish(api.account, 6)
+    made = running()
+    until(lambda: receiver.at_once == 4)
+    made.stop_claiming()
+    stopping = threading.Thread(target=made.stop)
+    stopping.start()
+    release.set()
+    stopping.join(15)
+    assert not stopping.is_alive()
+    assert are_delivered(4)
+    assert Delivery.objects.filter(status=DeliveryStatus.PENDING, claim="").count() == 2
+    assert len(receiver.received) == 4
+
+
+def test_a_stop_does_not_wait_longer_than_it_may(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
+) -> None:
+    release = threading.Event()
+
+    def hang(delivery: ClaimedDelivery) -> object:
+        release.wait(20)
+        return attempt_make(delivery)
+
+    make_subscription(api.account, receiver.url)
+    publish(api.account)
+    made = running(attempt=hang)
+    until(lambda: Delivery.objects.exclude(claim="").exists())
+    made.stop(seconds=0.1)
+    row = Delivery.objects.get()
+    assert (row.status, row.attempts) == ("pending", 0)
+    assert row.lease_until is not None
+    release.set()
+
+
+def test_processes_that_claim_at_once_never_claim_one_row_nor_too_many(api: Caller, receiver: Receiver) -> None:
+    subscriptions = [make_subscription(api.account, receiver.url) for _ in range(3)]
+    publish(api.account, 30)
+    start = threading.Barrier(4)
+
+    def claim(_: int) -> list[ClaimedDelivery]:
+        start.wait()
+        try:
+            due, _off = claims.due_subscriptions(timezone.now())
+            return claims.deliveries_claim(due, InFlight(64))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [each for some in pool.map(claim, range(4)) for each in some]
+    assert len({each.id for each in found}) == len(found)
+    for subscription in subscriptions:
+        assert sum(each.subscription_id == subscription.pk for each in found) == 4

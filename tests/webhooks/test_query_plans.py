@@ -1,0 +1,71 @@
+"""What `hooks` asks each second and for each claim goes by an index, however many deliveries there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from tests.callers import Caller
+from tests.webhooks.sending import NOWHERE, make_subscription, publish
+from webhooks import claims
+from webhooks.models import Delivery
+from webhooks.sharing import InFlight
+
+pytestmark = pytest.mark.django_db
+TABLE = Delivery._meta.db_table
+
+
+def plan_of(sql: str) -> list[str]:
+    """The steps that read deliveries. On PostgreSQL as for a large table: a small one is always read as a whole."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute(f"EXPLAIN {sql}")
+            steps = [str(row[0]) for row in cursor.fetchall() if "Scan" in row[0] and "deliver" in row[0]]
+            return [step for step in steps if "Bitmap Heap Scan" not in step]  # by the index of the step below it
+        cursor.execute(f"EXPLAIN QUERY PLAN {sql}")
+        return [str(row[3]) for row in cursor.fetchall() if TABLE in row[3] or " U0 " in row[3]]
+
+
+# Of what is pending, of what is leased, and the primary key: none of them grows with what was delivered.
+INDEXES = ("deliveries_due", "deliveries_leased", "sqlite_autoindex_webhooks_delivery_1", "webhooks_delivery_pkey")
+
+
+def is_by_index(step: str) -> bool:
+    return any(name in step for name in INDEXES)
+
+
+def asked(call: Callable[[], object]) -> list[str]:
+    """The statements with their values that read deliveries."""
+    with CaptureQueriesContext(connection) as found:
+        call()
+    return [query["sql"] for query in found if TABLE in query["sql"] and query["sql"].startswith(("SELECT", "\nWITH"))]
+
+
+def test_each_query_of_a_pass_goes_by_an_index(api: Caller) -> None:
+    make_subscription(api.account, NOWHERE)
+    publish(api.account, 30)
+    now = timezone.now()
+
+    def one_pass() -> None:
+        assert claims.is_anything_due(now)
+        due, _ = claims.due_subscriptions(now)
+        assert len(claims.deliveries_claim(due, InFlight(32))) == 4
+
+    statements = asked(one_pass)
+    assert len(statements) == 5
+    for sql in statements:
+        steps = plan_of(sql)
+        assert steps, sql
+        assert all(map(is_by_index, steps)), (steps, sql)
+
+
+def test_subscriptions_with_something_due_are_found_by_steps(api: Caller) -> None:
+    make_subscription(api.account, NOWHERE)
+    publish(api.account, 30)
+    (sql,) = asked(lambda: claims.due_subscriptions(timezone.now()))
+    assert len([step for step in plan_of(sql) if "deliveries_due_of_webhook" in step]) >= 3
