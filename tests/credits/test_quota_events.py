@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from accounts.services import account_lock
 from credits import ledger
+from credits.amounts import stored_amount
 from credits.ledger import Purpose
 from credits.metered_charges import MeteredCharge, charges_write
 from credits.models import Balance, Entry, Service
@@ -40,7 +41,9 @@ def charge(namespace: Namespace, amount: str, service: Service = Service.SANDBOX
 
 
 def charge_metered(*charged: tuple[Namespace, str]) -> None:
-    charges = [MeteredCharge(each.account_id, each.pk, "ws_1", Decimal(amount)) for each, amount in charged]
+    charges = [
+        MeteredCharge(each.account_id, each.pk, "ws_1", stored_amount(Decimal(amount))) for each, amount in charged
+    ]
     charges_write(charges, Service.SANDBOX, timezone.now())
 
 
