@@ -97,7 +97,7 @@ def add_deliveries(accounts: Sequence[str], each: int) -> None:
     from webhooks import wakeups
     from webhooks.events import NewEvent, events_publish
 
-    wakeups._notify = lambda: None  # type: ignore[assignment]
+    wakeups._notify = lambda: None
     data = {"namespace": "default", "workspace_id": "ws_2kq7aaaaaaaaaaaa", "credits_used": 1.25, "at": time.time()}
     for account in accounts:
         with transaction.atomic():

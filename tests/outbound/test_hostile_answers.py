@@ -6,6 +6,7 @@ import gzip
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import repeat
@@ -268,6 +269,26 @@ def test_what_a_receiver_did_not_read_does_not_stay_in_the_kernel() -> None:
             )
         assert caught.value.kind == "timeout"
         assert connections_to(there.port) == []
+
+
+def test_a_connection_takes_no_more_than_its_bytes() -> None:
+    """Whatever TLS and HTTP make of them."""
+    ours, theirs = socket.socketpair()
+    sender = threading.Thread(target=send_on, args=(theirs,))
+    sender.start()
+    wire = connection.Wire(ours, time.monotonic() + 10)
+    taken: list[bytes] = []
+    with pytest.raises(OutboundError, match="too_large"):
+        taken.extend(iter(wire.receive_bytes, b""))
+    wire.close_now(reset=True)
+    sender.join()
+    assert sum(map(len, taken)) == 256 << 10
+
+
+def send_on(client: socket.socket) -> None:
+    with suppress(OSError), client:
+        while True:
+            client.sendall(bytes(65536))
 
 
 def connections_to(port: int) -> list[str]:

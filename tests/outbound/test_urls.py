@@ -61,6 +61,26 @@ def test_any_text_is_refused_or_leaves_nothing_that_ends_a_line(text: str) -> No
     assert 0 < target.port < 65536
 
 
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("https://a:b@example.com/", "user name"),
+        ("https:///x", "host"),
+        ("https://example.com:0/", "port"),
+        ("https://example.com/#x", "fragment"),
+        ("http://example.com/", "https"),
+        ("https://example.com/" + "a" * 2048, "2048"),
+        ("https://127.1/", "usual form"),
+        # Another character that some programs read as a dot.
+        ("https://example。com/", "not valid"),
+    ],
+)
+def test_the_sentence_says_what_is_wrong_with_the_url(url: str, word: str) -> None:
+    with pytest.raises(OutboundError) as caught:
+        required_target(url, POLICY)
+    assert word in caught.value.sentence
+
+
 def test_a_listed_place_may_be_plain_http_and_private() -> None:
     policy = Targets.of(["127.0.0.1:9000", "Receiver:80", "[::1]:9000"])
     for url in ("http://127.0.0.1:9000/x", "https://127.0.0.1:9000/", "http://receiver/", "http://[::1]:9000/"):

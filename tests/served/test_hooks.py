@@ -86,7 +86,7 @@ def test_a_kill_in_the_middle_of_an_attempt_loses_nothing(
     assert len(set(receiver.event_ids())) == 1
 
 
-def test_a_process_that_was_stopped_for_longer_than_its_lease_counts_nothing_twice(
+def test_a_process_that_stood_still_in_an_attempt_writes_what_came_of_it(
     served: TestInstance, client: Api, webhook: str, receiver: Receiver
 ) -> None:
     release = threading.Event()

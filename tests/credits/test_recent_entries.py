@@ -1,0 +1,48 @@
+"""The newest entries of a namespace, in a ledger of many."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from credits import ledger, selectors
+from credits.ledger import Purpose
+from credits.models import Service
+from namespaces.models import Namespace
+from tests.callers import Caller
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def default(api: Caller) -> Namespace:
+    """Its services were charged in turn."""
+    found = Namespace.objects.get(account=api.account)
+    for number in range(2 * selectors.RECENT_ENTRIES):
+        service = Service.AI if number % 3 else Service.CDN
+        ledger.credits_charge(namespace=found, service=service, amount=Decimal(number), purpose=Purpose())
+    return found
+
+
+def test_the_newest_of_all_services_come_first(default: Namespace, stranger: Caller) -> None:
+    other = Namespace.objects.get(account=stranger.account)
+    ledger.credits_charge(namespace=other, service=Service.AI, amount=Decimal(1), purpose=Purpose())
+    amounts = [entry.amount for entry in selectors.recent_entries(default)]
+    last = 2 * selectors.RECENT_ENTRIES
+    assert amounts == list(range(last - 1, last - selectors.RECENT_ENTRIES - 1, -1))
+
+
+@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="PostgreSQL reads small tables without an index")
+def test_they_are_found_without_reading_older_ones(default: Namespace) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        selectors.recent_entries(default)
+    queries = [query["sql"] for query in captured if 'FROM "credits_entry"' in query["sql"]]
+    with connection.cursor() as cursor:
+        for sql in queries:
+            plan = str(cursor.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall())
+            assert "entries_of_balance" in plan
+            assert "B-TREE" not in plan, "all are sorted"
+    assert queries
