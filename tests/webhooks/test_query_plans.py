@@ -31,7 +31,7 @@ def plan_of(sql: str) -> list[str]:
         return [str(row[3]) for row in cursor.fetchall() if TABLE in row[3] or " U0 " in row[3]]
 
 
-# Of what is pending, of what is leased: these do not grow with what was delivered. The primary key, on PostgreSQL twice.
+# Of what is pending or leased: these do not grow with what was delivered. And the primary key, on PostgreSQL twice.
 INDEXES = ("deliveries_due", "deliveries_leased", "sqlite_autoindex_webhooks_delivery_1", "webhooks_delivery_pkey")
 INDEXES += ("webhooks_delivery_id_",)
 
