@@ -134,7 +134,7 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge (
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.api
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.sweep
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.charge
-	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.charge
+	DURABLE=1 PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.charge
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.billing --records 1000000
 	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.billing
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks

@@ -20,7 +20,14 @@ from credits import zones
 from credits.amounts import MAX_CREDITS, CreditsField, stored_amount
 from credits.errors import quota_exceeded
 from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, Hold, QuotaDefault, Service
-from credits.statements import balance_give_back, balance_settle, hold_remove, room_take, spending_add
+from credits.statements import (
+    balance_give_back,
+    balance_settle,
+    hold_insert,
+    hold_remove,
+    hold_settle_quietly,
+    spending_add,
+)
 from namespaces.models import Namespace
 
 HOLD_FOR = timedelta(minutes=15)
@@ -129,18 +136,22 @@ def _write_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Pu
 
 def _insert_entry(balance: Balance, kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
     """After `used` was changed; with the day's spending."""
-    entry = Entry.objects.create(
-        balance=balance,
+    entry = _new_entry(kind, amount, purpose)
+    entry.balance, entry.balance_after = balance, balance.used
+    entry.save(force_insert=True)
+    if kind != EntryKind.RESET:
+        _add_spending(entry)
+    return entry
+
+
+def _new_entry(kind: EntryKind, amount: Decimal, purpose: Purpose) -> Entry:
+    return Entry(
         kind=kind,
         amount=amount,
-        balance_after=balance.used,
         workspace_id=purpose.workspace_id,
         description=purpose.description[:200],
         key=purpose.key,
     )
-    if kind != EntryKind.RESET:
-        _add_spending(entry)
-    return entry
 
 
 def _require_column_holds(credits: Decimal) -> None:
@@ -205,7 +216,9 @@ def credits_hold(
     _require_amount(amount)
     wanted = Hold(key=key, amount=amount, expires_at=until or timezone.now() + HOLD_FOR)
     try:
-        return _hold_at_once(namespace, service, wanted) or _hold_once(namespace, service, wanted)
+        if hold_insert(namespace.pk, service, wanted, hold_entry_key(key)):
+            return wanted
+        return _hold_once(namespace, service, wanted)
     except (IntegrityError, QuotaExceeded):
         # Another request with the key may have been first, with the room that this one missed; nothing of this one is
         # left.
@@ -213,27 +226,17 @@ def credits_hold(
 
 
 @transaction.atomic
-def _hold_at_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold | None:
-    """Of a new key, where there is room: two statements. None: nothing is held, for any other reason."""
-    balance_id = room_take(namespace.pk, service, wanted.amount, wanted.key, hold_entry_key(wanted.key))
-    if balance_id is None:
-        return None
-    wanted.balance_id = balance_id
-    wanted.save(force_insert=True)
-    return wanted
-
-
-@transaction.atomic
 def _hold_once(namespace: Namespace, service: Service, wanted: Hold) -> Hold:
+    """Whatever the key, the quota and the room are. The balance is locked first: of what a key is used for at the same
+    time, also a whole hold and its settlement, this sees all or nothing.
+    """
+    balance = _locked_balance(namespace, service)
     held = Hold.objects.filter(key=wanted.key).first()
     if held is not None or Entry.objects.filter(key=hold_entry_key(wanted.key)).exists():
         if held is None or held.amount != wanted.amount:
             raise Conflict(f"{wanted.key} was used for another amount, or is settled.")
         return held
-    balance = balance_of(namespace, service)
-    if balance.quota_limit is None:
-        balance = _locked_balance(namespace, service)
-        _apply_default(balance)
+    _apply_default(balance)
     _require_column_holds(balance.used + balance.held + wanted.amount)
     _take_room(balance, wanted.amount, namespace.slug)
     return Hold.objects.create(key=wanted.key, balance=balance, amount=wanted.amount, expires_at=wanted.expires_at)
@@ -253,20 +256,26 @@ def hold_entry_key(key: str) -> str:
     return f"hold:{key}"
 
 
-@transaction.atomic
 def hold_settle(*, key: str, amount: Decimal, purpose: Purpose = Purpose()) -> Entry | None:
     """Charge what it really cost, in place of what was held. Idempotent.
 
     None where it was voided or has expired: nothing is charged then. Raises ValueError for what is no amount.
     """
     _require_amount(amount)
-    removed, entry_key = hold_remove(key), hold_entry_key(key)
+    charged = Purpose(hold_entry_key(key), purpose.workspace_id, purpose.description)
+    entry = _new_entry(EntryKind.CHARGE, amount, charged)
+    return entry if hold_settle_quietly(key, entry) else _settle(key, amount, charged)
+
+
+@transaction.atomic
+def _settle(key: str, amount: Decimal, charged: Purpose) -> Entry | None:
+    """With whatever it announces."""
+    removed = hold_remove(key)
     if removed is None:
-        return Entry.objects.filter(key=entry_key).first()
+        return Entry.objects.filter(key=charged.key).first()
     balance_id, held = removed
     balance = balance_settle(balance_id, amount, held)
     _require_column_holds(balance.used)
-    charged = Purpose(entry_key, purpose.workspace_id, purpose.description)
     entry = _insert_entry(balance, EntryKind.CHARGE, amount, charged)
     announced = (balance.last_threshold_fired, balance.depleted_fired)
     zones.announce_charges([balance])

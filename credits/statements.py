@@ -1,17 +1,19 @@
 """Statements on the rows that many requests change at once: each decides, writes and reads in one, so that a row is
 locked for as short as it can be.
 
-Called by `ledger` and `metered_charges` only, in their transactions.
+Called by `ledger` and `metered_charges` only. Locks are taken in one order: the hold, then its balance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, date
 from decimal import Decimal
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
+from django.utils import timezone
 
 from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
 from credits.models import Balance, Entry, Hold, QuotaDefault, Service, Spending
@@ -19,7 +21,10 @@ from credits.models import Balance, Entry, Hold, QuotaDefault, Service, Spending
 BALANCE, HOLD = Balance._meta.db_table, Hold._meta.db_table
 _ROWS = 200  # of one INSERT
 
-# A balance without a quota that a default one applies to is left to the caller, as is a key that was used before.
+# PostgreSQL: see `hold_functions`.
+_HOLD = "SELECT * FROM credits_hold_take(%s, %s, %s, %s, %s, %s, %s)"
+_SETTLE_QUIETLY = "SELECT * FROM credits_hold_settle(%s, %s, %s, %s, %s, %s, %s)"
+# SQLite: a balance that a default quota applies to is left to the caller, as is a key that was used before.
 _TAKE_ROOM = f"""
 UPDATE {BALANCE} SET held = held + %s
 WHERE namespace_id = %s AND service = %s
@@ -37,14 +42,48 @@ _REMOVE_HOLD = f'DELETE FROM {HOLD} WHERE "key" = %s RETURNING balance_id, amoun
 _REMOVE_HOLD_ROW = f'DELETE FROM {HOLD} WHERE "key" = %s AND id = %s RETURNING balance_id, amount'  # noqa: S608
 
 
-def room_take(namespace_id: str, service: Service, amount: Decimal, key: str, entry_key: str) -> int | None:
-    """Add to what is held, if there is room and neither key was used. Returns the balance's id; None: nothing has
-    changed, for one of many reasons.
+def hold_insert(namespace_id: str, service: Service, hold: Hold, entry_key: str) -> bool:
+    """Hold, if there is room and neither key was used; `hold` gets its balance and its id. False: nothing has changed,
+    for one of many reasons. Raises IntegrityError where another transaction used the key for another balance.
     """
-    stored = stored_amount(amount)
-    most = stored_amount(MAX_CREDITS) - stored
-    found = _fetched(_TAKE_ROOM, [stored, namespace_id, service, most, stored, key, entry_key])
-    return found[0] if found else None
+    stored = stored_amount(hold.amount)
+    with _one_statement():
+        if connection.vendor == "postgresql":
+            hold.created_at = timezone.now()
+            keys = [hold.key, entry_key, hold.expires_at, hold.created_at]
+            found = _fetched(_HOLD, [namespace_id, service, stored, *keys])
+            if found is not None:
+                hold.balance_id, hold.pk = found
+                hold._state.adding = False
+        else:
+            most = stored_amount(MAX_CREDITS) - stored
+            found = _fetched(_TAKE_ROOM, [stored, namespace_id, service, most, stored, hold.key, entry_key])
+            if found is not None:
+                hold.balance_id = found[0]
+                hold.save(force_insert=True)
+    return found is not None
+
+
+def hold_settle_quietly(key: str, entry: Entry) -> bool:
+    """Settle a hold by an entry without a balance, which gets it and its id, where nothing is to be announced. False:
+    nothing has changed; there is no such hold, something is to be announced, or the database is SQLite.
+    """
+    if connection.vendor != "postgresql":
+        return False
+    texts = [entry.key, entry.workspace_id, entry.description]
+    day = entry.created_at.astimezone(UTC).date()
+    with _one_statement():
+        found = _fetched(_SETTLE_QUIETLY, [key, stored_amount(entry.amount), *texts, entry.created_at, day])
+    if found is not None:
+        entry.balance_id, entry.balance_after, entry.pk = found[0], amount_of_stored(found[1]), found[2]
+        entry._state.adding = False
+    return found is not None
+
+
+def _one_statement() -> AbstractContextManager[Any]:
+    """Inside of a transaction a savepoint, so that one that fails leaves that as it was; else it commits by itself."""
+    one = connection.vendor == "postgresql" and not connection.in_atomic_block
+    return nullcontext() if one else transaction.atomic()
 
 
 def hold_remove(key: str, number: int | None = None) -> tuple[int, Decimal] | None:

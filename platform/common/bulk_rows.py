@@ -97,10 +97,10 @@ def _types(model: type[Model], columns: Sequence[str]) -> str:
 
 def _arrays(rows: Iterable[Row]) -> list[str]:
     """The columns of the rows as literals of PostgreSQL's arrays: a tenth of the time of the driver's own lists."""
-    return ["{" + ",".join(map(_element, column)) + "}" for column in zip(*rows, strict=True)]
+    columns = zip(*rows, strict=True)
+    # The values of a column are of one type.
+    return ["{" + ",".join(map(str if isinstance(column[0], int) else _quoted, column)) + "}" for column in columns]
 
 
-def _element(value: int | str) -> str:
-    if isinstance(value, int):
-        return str(value)
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -37,7 +37,7 @@ class ClaimedDelivery:
     number: int
     subscription_id: str
     account_id: str
-    failing: bool
+    is_proven: bool
     url: str
     secrets: tuple[str, ...]
     event_id: str

@@ -45,7 +45,8 @@ first_due(id, due_at) AS (
     )
     FROM waiting WHERE waiting.id IS NOT NULL
 )
-SELECT subscription.id, subscription.account_id, subscription.active, subscription.failing_since, first_due.due_at
+SELECT subscription.id, subscription.account_id, subscription.active,
+    subscription.failing_since IS NULL AND subscription.last_triggered_at IS NOT NULL, first_due.due_at
 FROM first_due JOIN webhooks_subscription AS subscription ON subscription.id = first_due.id
 WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 """
@@ -63,9 +64,9 @@ def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
         times = {"now": now, "latest_lease": now + LONGEST_LEASE}
         stored = {name: connection.ops.adapt_datetimefield_value(value) for name, value in times.items()}
         cursor.execute(_DUE_SUBSCRIPTIONS, stored)
-        for key, account, is_active, failing_since, due_at in cursor.fetchall():
+        for key, account, is_active, is_proven, due_at in cursor.fetchall():
             if is_active:
-                active.append(DueSubscription(key, account, failing_since is not None, due_at))
+                active.append(DueSubscription(key, account, bool(is_proven), due_at))
             else:
                 off.append(key)
     return active, off
@@ -101,10 +102,15 @@ def _chosen_rows(rows: Mapping[str, Subscription], shares: Mapping[str, int], no
     first = Subscription.objects.filter(pk__in=rows).annotate(**_first_due(now))
     chosen: list[str] = []
     for key, *found in first.order_by().values_list("pk", *_FIRST):
-        most = most_in_flight(failing=rows[key].failing_since is not None)
+        most = most_in_flight(is_proven=_is_proven(rows[key]))
         share = min(shares[key], most - others[key])
         chosen += [delivery for delivery in found if delivery][: max(0, share)]
     return chosen
+
+
+def _is_proven(row: Subscription) -> bool:
+    """As in the query above."""
+    return row.failing_since is None and row.last_triggered_at is not None
 
 
 _FIRST = [f"first_{place}" for place in range(MOST_OF_SUBSCRIPTION)]
@@ -148,7 +154,7 @@ def _claimed(row: Subscription, token: str, now: datetime, *values: Any) -> Clai
         number=attempts + 1,
         subscription_id=row.pk,
         account_id=row.account_id,
-        failing=row.failing_since is not None,
+        is_proven=_is_proven(row),
         url=row.url,
         secrets=(row.secret, row.former_secret) if in_grace else (row.secret,),
         event_id=event_id,

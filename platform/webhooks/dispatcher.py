@@ -139,7 +139,7 @@ class Dispatcher:
     def _forget(self, outcomes: list[Outcome]) -> None:
         for each in outcomes:
             one = each.delivery
-            self._in_flight.attempt_ended(one.subscription_id, one.account_id, failing=one.failing)
+            self._in_flight.attempt_ended(one.subscription_id, one.account_id, is_proven=one.is_proven)
 
     def _begin_due(self) -> int:
         if self._in_flight.total >= self._in_flight.threads or not claims.is_anything_due(timezone.now()):
@@ -159,7 +159,7 @@ class Dispatcher:
             self._unreadable.add(due[0].id)
             return 0
         for each in found:
-            self._in_flight.attempt_began(each.subscription_id, each.account_id, failing=each.failing)
+            self._in_flight.attempt_began(each.subscription_id, each.account_id, is_proven=each.is_proven)
             self._pool.submit(self._attempt_and_report, each)
         return len(found)
 

@@ -3,7 +3,7 @@
 Threads go one by one to the account with the fewest attempts in flight, and within it to its subscription with the
 fewest. So it does not matter how many deliveries of an account are due, or how long its receivers take. What a
 subscription has in flight beyond one attempt fits in half of its account's share: the other half is there for the
-subscriptions of the account that have none.
+subscriptions of the account that have none. A receiver that has not proven that it answers gets one attempt at a time.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST_OF_SUBSCRIPTION = 4
-# A receiver that did not take the last attempt shows with one whether it takes the next.
-MOST_OF_FAILING = 1
+# One attempt shows whether a receiver answers that was never sent to, or did not take the last one.
+MOST_OF_UNPROVEN = 1
 
 
 @dataclass(frozen=True, slots=True)
 class DueSubscription:
-    """A subscription with a delivery that is due. `failing`: its last attempt did not deliver.
+    """A subscription with a delivery that is due. `is_proven`: its last attempt delivered.
 
     `due_at` is only compared: SQLite has text there.
     """
 
     id: str
     account_id: str
-    failing: bool
+    is_proven: bool
     due_at: Any
 
 
@@ -42,7 +42,7 @@ class InFlight:
     threads: int
     of_subscription: Counter[str] = field(default_factory=Counter)
     of_account: Counter[str] = field(default_factory=Counter)
-    failing: int = 0
+    unproven: int = 0
     last_share: dict[str, int] = field(default_factory=dict)
     turn: int = 0
 
@@ -61,21 +61,21 @@ class InFlight:
         return max(1, self.most_of_account // 2)
 
     @property
-    def most_failing(self) -> int:
+    def most_unproven(self) -> int:
         """Half of the threads: the others are there for receivers that answer, however many do not."""
         return max(1, self.threads // 2)
 
-    def attempt_began(self, subscription_id: str, account_id: str, *, failing: bool) -> None:
+    def attempt_began(self, subscription_id: str, account_id: str, *, is_proven: bool) -> None:
         self.of_subscription[subscription_id] += 1
         self.of_account[account_id] += 1
-        self.failing += failing
+        self.unproven += not is_proven
         self.turn += 1
         self.last_share[account_id] = self.turn
 
-    def attempt_ended(self, subscription_id: str, account_id: str, *, failing: bool) -> None:
+    def attempt_ended(self, subscription_id: str, account_id: str, *, is_proven: bool) -> None:
         _subtract(self.of_subscription, subscription_id)
         _subtract(self.of_account, account_id)
-        self.failing -= failing
+        self.unproven -= not is_proven
 
 
 def _subtract(counter: Counter[str], key: str) -> None:
@@ -84,15 +84,15 @@ def _subtract(counter: Counter[str], key: str) -> None:
         del counter[key]
 
 
-def most_in_flight(*, failing: bool) -> int:
+def most_in_flight(*, is_proven: bool) -> int:
     """How many attempts of one subscription may be in flight."""
-    return MOST_OF_FAILING if failing else MOST_OF_SUBSCRIPTION
+    return MOST_OF_SUBSCRIPTION if is_proven else MOST_OF_UNPROVEN
 
 
 def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mapping[str, int]:
     """How many attempts each subscription may begin now, by its id; those that may begin none are left out."""
     free = in_flight.threads - in_flight.total
-    failing_left = in_flight.most_failing - in_flight.failing
+    unproven_left = in_flight.most_unproven - in_flight.unproven
     waiting = _waiting_by_account(due, in_flight)
     accounts = [(in_flight.of_account[key], in_flight.last_share.get(key, 0), key) for key in waiting]
     heapq.heapify(accounts)
@@ -102,11 +102,11 @@ def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mappin
         if busy >= in_flight.most_of_account or not waiting[account]:
             continue
         may_add = busy < in_flight.most_beyond_one
-        found = _next_of_account(waiting[account], may_add=may_add, may_fail=failing_left > 0)
+        found = _next_of_account(waiting[account], may_add=may_add, may_prove=unproven_left > 0)
         if found is not None:
             shares[found.id] += 1
             free -= 1
-            failing_left -= found.failing
+            unproven_left -= not found.is_proven
             heapq.heappush(accounts, (busy + 1, turn, account))
     return dict(shares)
 
@@ -121,12 +121,12 @@ def _waiting_by_account(due: Iterable[DueSubscription], in_flight: InFlight) -> 
     return waiting
 
 
-def _next_of_account(waiting: _Waiting, *, may_add: bool, may_fail: bool) -> DueSubscription | None:
+def _next_of_account(waiting: _Waiting, *, may_add: bool, may_prove: bool) -> DueSubscription | None:
     """Takes what may begin no further attempt off the heap."""
     while waiting:
         busy, due_at, key, found = heapq.heappop(waiting)
-        is_full = busy >= most_in_flight(failing=found.failing) or (busy and not may_add)
-        if is_full or (found.failing and not may_fail):
+        is_full = busy >= most_in_flight(is_proven=found.is_proven) or (busy and not may_add)
+        if is_full or not (found.is_proven or may_prove):
             continue
         heapq.heappush(waiting, (busy + 1, due_at, key, found))
         return found

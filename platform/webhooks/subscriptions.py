@@ -30,6 +30,7 @@ from webhooks.targets import required_host
 
 MAX_WEBHOOKS = 10
 REMOVE_BATCH = 2000
+REMOVE_AFTER = timedelta(minutes=10)
 SYSTEM = "system"
 
 
@@ -179,9 +180,13 @@ def _delete_locked(stored: Subscription) -> None:
 
 
 def deleted_subscriptions_remove() -> int:
-    """Remove a batch of the deliveries of deleted webhooks, then the webhooks. Returns how many deliveries."""
-    removed = 0
-    for each in Subscription.objects.filter(deleted_at__isnull=False).order_by("deleted_at"):
+    """Remove a batch of the deliveries of deleted webhooks, then the webhooks. Returns how many deliveries.
+
+    Not at once: a transaction that read the webhook before its deletion may still insert a delivery, and would fail,
+    with its fact, where the row is gone.
+    """
+    removed, before = 0, timezone.now() - REMOVE_AFTER
+    for each in Subscription.objects.filter(deleted_at__lt=before).order_by("deleted_at"):
         removed += _remove_deliveries(each, REMOVE_BATCH - removed)
         if removed >= REMOVE_BATCH:
             break

@@ -8,9 +8,11 @@ from typing import Any
 
 from django.conf import LazySettings
 from django.db import transaction
+from django.utils import timezone
 
 from accounts.models import Account
 from common.outbound_targets import outbound_targets
+from tests.webhooks.outbox import subscribe
 from tests.webhooks.receiver import Receiver
 from webhooks.events import NewEvent, events_publish
 from webhooks.models import Delivery, Subscription
@@ -33,8 +35,9 @@ def permitted(settings: LazySettings, *receivers: Receiver) -> Iterator[None]:
 
 
 def make_subscription(account: Account, url: str, **fields: Any) -> Subscription:
-    given = {"events": ["*"], "secret": SECRET, "host": "127.0.0.1", **fields}
-    return Subscription.objects.create(account=account, url=url, **given)
+    """One whose last attempt delivered."""
+    given = {"secret": SECRET, "last_triggered_at": timezone.now(), **fields}
+    return subscribe(account, *given.pop("events", ["*"]), url=url, **given)
 
 
 def publish(account: Account, count: int = 1, **data: Any) -> list[str]:

@@ -13,11 +13,12 @@ import pytest
 from django.db import connection, transaction
 from kombu.exceptions import OperationalError
 
+from common.redis import redis_client, redis_key
 from tests.callers import Caller
 from tests.webhooks.outbox import subscribe
 from webhooks.events import NewEvent, events_publish
 from webhooks.models import Delivery, DeliveryStatus, Event
-from webhooks.wakeups import QUEUE, SEND_TASK
+from webhooks.wakeups import MOST_WAITING, QUEUE, SEND_TASK
 
 pytestmark = pytest.mark.django_db
 
@@ -197,6 +198,17 @@ def test_a_commit_notifies_the_process_that_sends(api: Caller, sent_tasks: list[
     publish_and_undo(new_event(api))
     assert [(name, options["queue"]) for name, options in sent_tasks] == [(SEND_TASK, QUEUE)]
     assert sent_tasks[0][1]["expires"] > 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_notifications_do_not_gather_while_the_process_is_away(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real broker: what it keeps for a process that takes nothing."""
+    monkeypatch.setattr("webhooks.wakeups.QUEUE", "webhooks-of-this-test")
+    subscribe(api.account)
+    for _ in range(MOST_WAITING + 5):
+        publish(new_event(api))
+    assert redis_client().llen(redis_key("webhooks-of-this-test")) == MOST_WAITING
+    redis_client().delete(redis_key("webhooks-of-this-test"))
 
 
 @pytest.mark.django_db(transaction=True)

@@ -392,6 +392,15 @@ def test_a_lease_from_before_the_clock_was_set_back_is_over(api: Caller, receive
     assert Delivery.objects.get().status == "delivered"
 
 
+def test_a_lease_of_a_process_whose_clock_is_ahead_is_not_over(api: Caller, receiver: Receiver, hooks: Sending) -> None:
+    make_subscription(api.account, receiver.url)
+    publish(api.account)
+    claim()
+    Delivery.objects.update(lease_until=timezone.now() + LEASE + timedelta(seconds=10))
+    assert hooks.run_pass() == 0
+    assert receiver.received == []
+
+
 def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_written(
     api: Caller, receiver: Receiver, hooks: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,6 +473,23 @@ def test_receivers_that_do_not_answer_delay_no_other(
             release.set()
             hooks.await_ends()
             hooks.close()
+
+
+def test_a_receiver_that_was_never_sent_to_gets_one_attempt_until_it_answers(
+    api: Caller, receiver: Receiver, hooks: Sending
+) -> None:
+    make_subscription(api.account, receiver.url, last_triggered_at=None)
+    publish(api.account, 9)
+    assert hooks.run_pass() == 1
+    hooks.await_ends()
+    assert hooks.run_pass() == 4
+    hooks.await_ends()
+    receiver.respond = replies(500)
+    assert hooks.run_pass() == 4
+    hooks.await_ends()
+    assert hooks.run_pass() == 0, "the others are due in some seconds"
+    Delivery.objects.filter(status=DeliveryStatus.PENDING).update(next_attempt_at=timezone.now())
+    assert hooks.run_pass() == 1
 
 
 def test_receivers_that_hang_get_no_threads_for_what_is_in_flight_already(

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, threads_share
 
 
-def due(account: str, *, count: int = 1, failing: bool = False, at: int = 0) -> list[DueSubscription]:
-    return [DueSubscription(f"{account}-{number}", account, failing, at) for number in range(count)]
+def due(account: str, *, count: int = 1, is_proven: bool = True, at: int = 0) -> list[DueSubscription]:
+    return [DueSubscription(f"{account}-{number}", account, is_proven, at) for number in range(count)]
 
 
 def begin(in_flight: InFlight, subscriptions: list[DueSubscription]) -> dict[str, int]:
     shares = dict(threads_share(subscriptions, in_flight))
     for each in subscriptions:
         for _ in range(shares.get(each.id, 0)):
-            in_flight.attempt_began(each.id, each.account_id, failing=each.failing)
+            in_flight.attempt_began(each.id, each.account_id, is_proven=each.is_proven)
     return shares
 
 
@@ -26,7 +26,7 @@ def test_a_subscription_has_four_in_flight() -> None:
     in_flight = InFlight(128)
     assert begin(in_flight, due("a")) == {"a-0": 4}
     assert begin(in_flight, due("a")) == {}
-    in_flight.attempt_ended("a-0", "a", failing=False)
+    in_flight.attempt_ended("a-0", "a", is_proven=True)
     assert begin(in_flight, due("a")) == {"a-0": 1}
 
 
@@ -35,7 +35,7 @@ def test_receivers_that_take_long_leave_half_of_their_accounts_share_to_its_othe
     slow = due("a", count=8)
     assert begin(in_flight, slow) == {f"a-{number}": 2 for number in range(8)}
     assert begin(in_flight, slow) == {}
-    good = [DueSubscription(f"a-good{number}", "a", False, 0) for number in range(2)]
+    good = [DueSubscription(f"a-good{number}", "a", True, 0) for number in range(2)]
     assert begin(in_flight, [*slow, *good]) == {"a-good0": 1, "a-good1": 1}
 
 
@@ -52,15 +52,15 @@ def test_the_subscriptions_of_an_account_share_equally() -> None:
     assert begin(InFlight(64), due("a", count=2)) == {"a-0": 4, "a-1": 4}
 
 
-def test_a_failing_receiver_is_tried_by_one_attempt_at_a_time() -> None:
-    assert begin(InFlight(32), due("a", failing=True)) == {"a-0": 1}
+def test_a_receiver_that_has_not_proven_that_it_answers_gets_one_attempt_at_a_time() -> None:
+    assert begin(InFlight(32), due("a", is_proven=False)) == {"a-0": 1}
 
 
-def test_failing_receivers_leave_half_of_the_threads_to_the_others() -> None:
+def test_receivers_that_have_not_proven_it_leave_half_of_the_threads_to_the_others() -> None:
     in_flight = InFlight(32)
-    failing = [each for account in range(10) for each in due(f"bad{account}", count=10, failing=True)]
-    assert sum(begin(in_flight, failing).values()) == 16
-    assert begin(in_flight, failing) == {}
+    unproven = [each for account in range(10) for each in due(f"bad{account}", count=10, is_proven=False)]
+    assert sum(begin(in_flight, unproven).values()) == 16
+    assert begin(in_flight, unproven) == {}
     assert sum(begin(in_flight, due("good", count=10)).values()) == 8
 
 
@@ -70,7 +70,7 @@ def test_the_last_threads_go_to_the_account_that_waited() -> None:
         begin(in_flight, due(account, count=2, at=9))
     assert in_flight.total == 8
     waiting = [each for account in ("a", "b", "c", "d", "e") for each in due(account)]
-    in_flight.attempt_ended("a-0", "a", failing=False)
+    in_flight.attempt_ended("a-0", "a", is_proven=True)
     assert begin(in_flight, waiting) == {"e-0": 1}, "a has the other one still"
 
 
@@ -79,7 +79,7 @@ def test_accounts_with_equally_many_take_turns() -> None:
     served = sorted(begin(in_flight, waiting))
     for _ in range(8):
         oldest = served[-4]
-        in_flight.attempt_ended(oldest, oldest[0], failing=False)
+        in_flight.attempt_ended(oldest, oldest[0], is_proven=True)
         served += begin(in_flight, waiting)
     assert Counter(served) == {f"{account}-0": 2 for account in "abcdef"}
 
@@ -97,19 +97,19 @@ def test_no_limit_is_passed_and_no_thread_idles_that_could_work(
     threads: int, subscriptions: list[tuple[str, int, bool, int]], ends: list[int]
 ) -> None:
     rows = [
-        DueSubscription(f"{account}-{number}", account, failing, at) for account, number, failing, at in subscriptions
+        DueSubscription(f"{account}-{number}", account, proven, at) for account, number, proven, at in subscriptions
     ]
     by_id = {each.id: each for each in rows}
     in_flight = InFlight(threads)
     for end in [None, *ends]:
         if end is not None and in_flight.total:
             key = sorted(in_flight.of_subscription.elements())[end % in_flight.total]
-            in_flight.attempt_ended(key, by_id[key].account_id, failing=by_id[key].failing)
+            in_flight.attempt_ended(key, by_id[key].account_id, is_proven=by_id[key].is_proven)
         begin(in_flight, rows)
         assert in_flight.total <= threads
         assert all(count <= max(1, threads // 4) for count in in_flight.of_account.values())
         for key, count in in_flight.of_subscription.items():
-            assert count <= (1 if by_id[key].failing else MOST_OF_SUBSCRIPTION)
-        assert in_flight.failing == sum(by_id[key].failing for key in in_flight.of_subscription.elements())
-        assert in_flight.failing <= threads // 2
+            assert count <= (MOST_OF_SUBSCRIPTION if by_id[key].is_proven else 1)
+        assert in_flight.unproven == sum(not by_id[key].is_proven for key in in_flight.of_subscription.elements())
+        assert in_flight.unproven <= threads // 2
         assert threads_share(rows, in_flight) == {}

@@ -8,6 +8,7 @@ from fractions import Fraction
 from tests.workspaces.charging.integration import NOTHING, Counters, Prices, Raw, used_along, used_between
 
 Place = tuple[str, str]  # namespace, service
+Quota = tuple[int, int, str, list[float]]  # limit, overdraft, action, thresholds
 STOP = "stop_workspaces"
 
 
@@ -73,7 +74,7 @@ class ExpectedLedger:
 
     balances: dict[Place, ExpectedBalance] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)
-    defaults: dict[str, int] = field(default_factory=dict)  # by service
+    defaults: dict[str, Quota] = field(default_factory=dict)  # by service
     pending: list[Record] = field(default_factory=list)
     charged: dict[str, int] = field(default_factory=dict)  # by machine
     hours: dict[str, int] = field(default_factory=dict)  # by namespace: what was charged of records
@@ -84,9 +85,9 @@ class ExpectedLedger:
 
     def apply_default(self, place: Place) -> None:
         """Before something is spent."""
-        balance, limit = self.balance(place), self.defaults.get(place[1])
-        if balance.limit is None and limit is not None:
-            balance.set(limit, 0, "block", [80, 95])
+        balance, default = self.balance(place), self.defaults.get(place[1])
+        if balance.limit is None and default is not None:
+            balance.set(*default)
 
     def charge(self, place: Place, amount: int) -> None:
         self.apply_default(place)
@@ -142,19 +143,19 @@ class ExpectedMachine:
     row: tuple[int, Raw | None] = (0, None)
     written: set[int] = field(default_factory=set)
     # Of the vmhost of now.
-    was_seen: bool = False
+    seen_at: int | None = None  # milliseconds
     begin: Raw | None = None
     after: int = 0
     path: list[Raw] = field(default_factory=list)
     memory: int = 0
 
-    def see(self, raw: Raw, milliseconds: int) -> None:
-        """`milliseconds` since its last sample; more than five seconds are a gap, in which no memory is counted."""
-        if not self.was_seen:
+    def see(self, raw: Raw, now: int) -> None:
+        """`now` in milliseconds; more than five seconds between samples are a gap, in which no memory is counted."""
+        if self.seen_at is None:
             self.after, self.begin = self.row  # a vmhost begins where the row ends
-        elif milliseconds <= 5000:
-            self.memory += self.memory_mb * milliseconds
-        self.was_seen = True
+        elif now - self.seen_at <= 5000:
+            self.memory += self.memory_mb * (now - self.seen_at)
+        self.seen_at = now
         self.path.append(raw)
 
     def take(self, tick: int) -> Delta | None:
@@ -166,7 +167,7 @@ class ExpectedMachine:
 
     def forget(self) -> None:
         """The vmhost is gone, with what it had not written."""
-        self.path, self.memory, self.was_seen = [], 0, False
+        self.path, self.memory, self.seen_at = [], 0, None
 
     def write(self, name: str, delta: Delta) -> Record | None:
         """What the writing of a delta adds to the records."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from common.errors import Conflict, QuotaExceeded
 from common.request_origin import NO_ORIGIN
@@ -23,7 +23,7 @@ from credits.ledger_check import Counts, balance_drifts
 from credits.models import Rate, Service
 from credits.services import rate_save
 from namespaces.services import namespace_activate, namespace_suspend
-from tests.workspaces.charging.expected import STOP, ExpectedBalance, ExpectedLedger, Place
+from tests.workspaces.charging.expected import STOP, ExpectedBalance, ExpectedLedger, Place, Quota
 from tests.workspaces.charging.measuring import Machine, MeteringWorld, dying_at
 from tests.workspaces.charging.observed import observed_state
 from workspaces.charging import services as charging
@@ -44,6 +44,68 @@ used = st.tuples(
     *[st.sampled_from([0, 0, 1, 500, 1_000, 10**6]) for _ in range(4)],
 )
 
+quotas = st.tuples(
+    st.one_of(st.integers(0, 1500), st.just(MOST)),
+    st.sampled_from([0, 0, 100, MOST]),
+    st.sampled_from(["block", STOP]),
+    st.sampled_from([[], [50], [80, 95], [95, 33.333, 80, 80], [100, 250]]),
+)
+services = st.sampled_from(["sandbox", "ai"])
+units = st.sampled_from(["vcpu_hour", "gb_hour", "disk_gb", "network_gb"])
+
+
+def steps(name: str, *arguments: Any) -> Any:
+    return st.tuples(st.just(name), *arguments)
+
+
+def sample_steps() -> Any:
+    return steps(
+        "sample",
+        st.sampled_from([(0,), (1,), (2,), (0, 1), (0, 1, 2), (0, 1, 2)]),
+        st.lists(used, min_size=1, max_size=3),
+        st.sampled_from(["grow", "grow", "grow", "restart", "backwards"]),
+        st.sampled_from([1000, 1000, 1000, 4500, 7000]),
+    )
+
+
+def tick_steps() -> Any:
+    return steps("tick", st.sampled_from(["written", "written", "doubled", "late", "given up"]))
+
+
+# Each as often as it stands here; of equal objects only one would count. Not as rules of their own, of which Hypothesis
+# leaves most out of an example.
+STEPS = st.one_of(
+    steps("charge", places, any_amount),
+    steps("charge_by_key", places, keys, st.integers(1, 3)),
+    steps("charge_again_by_key", st.integers(0, 9)),
+    steps("refund", places, any_amount),
+    steps("hold", places, keys, any_amount, st.sampled_from([10, 900])),
+    steps("hold", places, keys, small, st.sampled_from([10, 900])),
+    steps("settle", places, keys, any_amount),
+    steps("void", places, keys),
+    steps("expire"),
+    steps("set", places, quotas),
+    steps("reset", places),
+    steps("set_default", services, quotas, st.booleans()),
+    steps("change_rate", units, st.sampled_from([0, 1, 10**8, 123_456_789]), st.sampled_from([-3600, 59, 61, 600])),
+    steps("suspend_or_activate_by_hand"),
+    steps("clock_is_set", st.sampled_from([1, 30, 61, 600, 3600, 86400, -1, -50])),
+    *(sample_steps() for _ in range(6)),
+    *(tick_steps() for _ in range(5)),
+    steps("tick_that_dies", st.integers(0, 9)),
+    steps("late_tick_arrives", st.integers(0, 5), st.booleans()),
+    steps("vmhost_dies", st.booleans()),
+    *(steps("charge_metered", st.integers(1, 2)) for _ in range(3)),
+    *(steps("charge_metered_and_die", st.integers(0, 30)) for _ in range(2)),
+)
+
+
+def fields_of(quota: Quota) -> dict[str, Any]:
+    """As the services take them."""
+    limit, overdraft, action, thresholds = quota
+    amounts = {"limit": amount_of_stored(limit), "overdraft": amount_of_stored(overdraft)}
+    return {**amounts, "action": action, "thresholds": thresholds}
+
 
 class MoneyHistory(RuleBasedStateMachine):
     """Each example is rolled back. `world`: what the test made before, see test_model.py."""
@@ -63,17 +125,21 @@ class MoneyHistory(RuleBasedStateMachine):
         self.is_checked = True
         self.rates_agree = True
 
+    @rule(step=STEPS)
+    def make(self, step: tuple[Any, ...]) -> None:
+        name, *arguments = step
+        self.begin_step()
+        getattr(self, name)(*arguments)
+        self.end_step()
+
     # The clock
 
     def pass_time(self, microseconds: int = 1001) -> int:
         self.world.now += microseconds
         return int(self.world.now)
 
-    @rule(seconds=st.sampled_from([1, 30, 600, 3600, 86400, -1, -50]))
     def clock_is_set(self, seconds: int) -> None:
-        self.begin_step()
         self.pass_time(seconds * SECOND)
-        self.end_step()
 
     # Charges, refunds, holds
 
@@ -84,16 +150,11 @@ class MoneyHistory(RuleBasedStateMachine):
         namespace, service = self.place(number)
         return {"namespace": self.world.namespaces[namespace], "service": Service(service)}
 
-    @rule(number=places, amount=any_amount)
     def charge(self, number: int, amount: int) -> None:
-        self.begin_step()
         ledger.credits_charge(**self.where(number), amount=amount_of_stored(amount), purpose=Purpose())
         self.ledger.charge(self.place(number), amount)
-        self.end_step()
 
-    @rule(number=places, key=keys, amount=st.integers(1, 3))
     def charge_by_key(self, number: int, key: str, amount: int) -> None:
-        self.begin_step()
         key = f"{number}{key}"
         known = self.ledger.keys.get(key)
         self.refused(
@@ -103,11 +164,17 @@ class MoneyHistory(RuleBasedStateMachine):
         if known is None:
             self.ledger.keys[key] = amount
             self.ledger.charge(self.place(number), amount)
-        self.end_step()
 
-    @rule(number=places, amount=any_amount)
+    def charge_again_by_key(self, which: int) -> None:
+        """Nothing changes, not even a quota."""
+        known = sorted((key, amount) for key, amount in self.ledger.keys.items() if not key.startswith("hold"))
+        if not known:
+            return
+        key, amount = known[which % len(known)]
+        entry = ledger.credits_charge(**self.where(int(key[0])), amount=amount_of_stored(amount), purpose=Purpose(key))
+        assert entry.amount == amount_of_stored(amount)
+
     def refund(self, number: int, amount: int) -> None:
-        self.begin_step()
         balance = self.ledger.balance(self.place(number))
         refused = amount > balance.used
         self.refused(
@@ -115,16 +182,13 @@ class MoneyHistory(RuleBasedStateMachine):
             lambda: ledger.credits_refund(**self.where(number), amount=amount_of_stored(amount), purpose=Purpose()),
         )
         balance.used -= 0 if refused else amount
-        self.end_step()
 
-    @rule(number=places, key=keys, amount=any_amount, seconds=st.sampled_from([10, 900]))
     def hold(self, number: int, key: str, amount: int, seconds: int) -> None:
-        self.begin_step()
         key, place, now = f"{number}{key}", self.place(number), self.pass_time()
         balance = self.ledger.balance(place)
         limited = ExpectedBalance(balance.used, dict(balance.holds), balance.limit, balance.overdraft)
-        if limited.limit is None:
-            limited.limit = self.ledger.defaults.get(place[1])
+        if limited.limit is None and place[1] in self.ledger.defaults:
+            limited.set(*self.ledger.defaults[place[1]])
         expected: type[Exception] | None = None
         if f"hold:{key}" in self.ledger.keys or balance.holds.get(key, amount) != amount:
             expected = Conflict
@@ -138,11 +202,8 @@ class MoneyHistory(RuleBasedStateMachine):
         if expected is None and key not in balance.holds:
             self.ledger.apply_default(place)
             balance.holds[key], self.expiries[key] = amount, now + seconds * SECOND
-        self.end_step()
 
-    @rule(number=places, key=keys, amount=any_amount)
     def settle(self, number: int, key: str, amount: int) -> None:
-        self.begin_step()
         key, balance = f"{number}{key}", self.ledger.balance(self.place(number))
         entry = ledger.hold_settle(key=key, amount=amount_of_stored(amount))
         if balance.holds.pop(key, None) is not None:
@@ -150,77 +211,42 @@ class MoneyHistory(RuleBasedStateMachine):
             balance.charge(amount)
         known = self.ledger.keys.get(f"hold:{key}")
         assert (None if entry is None else entry.amount) == (None if known is None else amount_of_stored(known))
-        self.end_step()
 
-    @rule(number=places, key=keys)
     def void(self, number: int, key: str) -> None:
-        self.begin_step()
         key, balance = f"{number}{key}", self.ledger.balance(self.place(number))
         assert ledger.hold_void(key=key) == (balance.holds.pop(key, None) is not None)
-        self.end_step()
 
-    @rule()
     def expire(self) -> None:
-        self.begin_step()
         now, expired = self.pass_time(), 0
         for balance in self.ledger.balances.values():
             for key in [key for key in balance.holds if self.expiries[key] <= now]:
                 del balance.holds[key]
                 expired += 1
         assert ledger.holds_expire() == expired
-        self.end_step()
 
     # Quotas, defaults, rates, suspension by hand
 
-    @rule(
-        number=places,
-        limit=st.one_of(st.integers(0, 1500), st.just(MOST)),
-        overdraft=st.sampled_from([0, 0, 100, MOST]),
-        action=st.sampled_from(["block", STOP]),
-        thresholds=st.sampled_from([[], [50], [80, 95], [95, 33.333, 80, 80], [100, 250]]),
-    )
-    def set(self, number: int, limit: int, overdraft: int, action: str, thresholds: list[float]) -> None:
-        self.begin_step()
-        ledger.quota_set(
-            **self.where(number),
-            limit=amount_of_stored(limit),
-            overdraft=amount_of_stored(overdraft),
-            action=action,
-            thresholds=thresholds,
-        )
+    def set(self, number: int, quota: Quota) -> None:
+        ledger.quota_set(**self.where(number), **fields_of(quota))
         balance = self.ledger.balance(self.place(number))
-        balance.set(limit, overdraft, action, thresholds)
+        balance.set(*quota)
         balance.rearm()
-        self.end_step()
 
-    @rule(number=places)
     def reset(self, number: int) -> None:
-        self.begin_step()
         ledger.quota_reset(**self.where(number), actor="staff")
         balance = self.ledger.balance(self.place(number))
         balance.used = 0
         balance.rearm()
-        self.end_step()
 
-    @rule(service=st.sampled_from(["sandbox", "ai"]), limit=st.integers(0, 1500), applies=st.booleans())
-    def set_default(self, service: str, limit: int, applies: bool) -> None:
-        self.begin_step()
-        defaults.default_set(
-            account=self.world.account, service=Service(service), limit=amount_of_stored(limit), auto_apply=applies
-        )
+    def set_default(self, service: str, quota: Quota, applies: bool) -> None:
+        account = self.world.account
+        defaults.default_set(account=account, service=Service(service), auto_apply=applies, **fields_of(quota))
         self.ledger.defaults.pop(service, None)
         if applies:
-            self.ledger.defaults[service] = limit
-        self.end_step()
+            self.ledger.defaults[service] = quota
 
-    @rule(
-        unit=st.sampled_from(["vcpu_hour", "gb_hour", "disk_gb", "network_gb"]),
-        credits=st.sampled_from([0, 1, 10**8, 3 * 10**8, 123_456_789]),
-        ahead=st.sampled_from([-3600, 59, 61, 600, 601]),
-    )
     def change_rate(self, unit: str, credits: int, ahead: int) -> None:
         """A rate never holds for what was metered before it was set."""
-        self.begin_step()
         now = self.pass_time()
         since = now + ahead * SECOND
         begin = EPOCH + timedelta(microseconds=since)
@@ -232,87 +258,61 @@ class MoneyHistory(RuleBasedStateMachine):
             self.ledger.prices.add(unit, since, credits)
             # A clock that was ahead has let something be charged for a time that is still to come.
             self.rates_agree &= self.newest_charged < since
-        self.end_step()
 
-    @rule()
     def suspend_or_activate_by_hand(self) -> None:
-        self.begin_step()
         self.by_hand = not self.by_hand
         change: Callable[..., Any] = namespace_suspend if self.by_hand else namespace_activate
         change(namespace=self.world.namespaces[self.world.places[2][0]], actor="owner", origin=NO_ORIGIN)
-        self.end_step()
 
     # Metering
 
-    @rule(
-        number=st.integers(0, 2),
-        amounts=st.lists(used, min_size=1, max_size=3),
-        kind=st.sampled_from(["grow", "grow", "grow", "restart", "backwards"]),
-        milliseconds=st.sampled_from([1000, 1000, 4999, 7000]),
-    )
-    def sample(self, number: int, amounts: list[Any], kind: str, milliseconds: int) -> None:
-        self.begin_step()
+    def sample(self, machines: tuple[int, ...], amounts: list[Any], kind: str, milliseconds: int) -> None:
         for each in amounts:
             wall = self.pass_time(milliseconds * 1000)
-            self.metering.sample(self.world.names[number], each, kind, milliseconds, wall / SECOND)
-        self.end_step()
+            self.metering.milliseconds += milliseconds
+            for number in machines:
+                self.metering.sample(self.world.names[number], each, kind, wall / SECOND)
 
-    @rule(fate=st.sampled_from(["written", "written", "doubled", "late", "given up"]))
     def tick(self, fate: str) -> None:
-        self.begin_step()
         taken = self.metering.take(self.pass_time())
         if fate == "late":
             self.metering.late.append(taken)
         elif fate != "given up":
             for _ in range(2 if fate == "doubled" else 1):
                 self.metering.write(taken)
-        self.end_step()
 
-    @rule(statement=st.integers(0, 9))
     def tick_that_dies(self, statement: int) -> None:
-        self.begin_step()
         taken = self.metering.take(self.pass_time())
         with dying_at(statement) as death:
             self.metering.write(taken)
         if death.happened:
             self.metering.die()
-        self.end_step()
 
-    @precondition(lambda self: self.metering.late)
-    @rule(number=st.integers(0, 5), again=st.booleans())
     def late_tick_arrives(self, number: int, again: bool) -> None:
-        self.begin_step()
         late = self.metering.late
+        if not late:
+            return
         tick = late[number % len(late)]
         if not again:
             late.remove(tick)
         self.metering.write(tick)
-        self.end_step()
 
-    @rule(keeps=st.booleans())
     def vmhost_dies(self, keeps: bool) -> None:
         """`keeps`: what it sent to the database may still be carried out."""
-        self.begin_step()
         self.metering.die()
         if not keeps:
             self.metering.late.clear()
-        self.end_step()
 
     # Passes
 
-    @rule(times=st.integers(1, 2))
     def charge_metered(self, times: int) -> None:
-        self.begin_step()
         for _ in range(times):
             self.pass_time()
             self.newest_charged = max([self.newest_charged, *(record.tick for record in self.ledger.pending)])
             expected = [self.ledger.charge_batch(charging.BATCH) for _ in range(charging.MAX_BATCHES)]
             assert charging.charge_metered() == sum(expected)
-        self.end_step()
 
-    @rule(statement=st.integers(0, 30))
     def charge_metered_and_die(self, statement: int) -> None:
-        self.begin_step()
         self.pass_time()
         self.newest_charged = max([self.newest_charged, *(record.tick for record in self.ledger.pending)])
         with dying_at(statement):
@@ -320,7 +320,6 @@ class MoneyHistory(RuleBasedStateMachine):
         found = observed_state()
         while self.expected_state() != found and self.ledger.charge_batch(charging.BATCH):
             pass  # some of its transactions were committed, none in part
-        self.end_step()
 
     # What is compared
 
@@ -329,7 +328,10 @@ class MoneyHistory(RuleBasedStateMachine):
         self.pass_time()
 
     def end_step(self) -> None:
-        assert observed_state() == self.expected_state()
+        found, expected = observed_state(), self.expected_state()
+        assert found == expected, {
+            name: (found[name], expected[name]) for name in found if found[name] != expected[name]
+        }
         assert all(each.used >= 0 and each.held >= 0 for each in self.ledger.balances.values())
         self.is_checked = True
 

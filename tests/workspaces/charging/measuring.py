@@ -87,22 +87,22 @@ class MeteringWorld:
 
     def __init__(self, machines: dict[str, Machine], ledger: ExpectedLedger) -> None:
         self.machines, self.ledger = machines, ledger
-        self.monotonic = 1000.0
+        self.milliseconds = 1_000_000
         self.last_tick = 0
         self.meters: dict[str, Meter] = {}
         self.late: list[Tick] = []
 
-    def sample(self, name: str, amounts: Counters, kind: str, milliseconds: int, wall: float) -> None:
+    def sample(self, name: str, amounts: Counters, kind: str, wall: float) -> None:
+        """At the time that `milliseconds` says."""
         machine = self.machines[name]
         if machine.is_over:
             return
         raw = machine.use(amounts, kind)
-        self.monotonic += milliseconds / 1000
         shown = Sample(wall, f"process {raw.process}", **dict(zip(COUNTERS, raw.counters, strict=True)))
         if name not in self.meters:
             self.meters[name] = Meter(machine.target, *counted_samples([name])[name])
-        self.meters[name].add_sample(shown, machine.target, self.monotonic)
-        machine.expected.see(raw, milliseconds)
+        self.meters[name].add_sample(shown, machine.target, self.milliseconds / 1000)
+        machine.expected.see(raw, self.milliseconds)
 
     def take(self, wall: int) -> Tick:
         self.last_tick = tick = max(self.last_tick + 1, wall)

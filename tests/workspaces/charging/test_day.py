@@ -129,7 +129,7 @@ class Day:
 
     def vmhost_dies(self) -> None:
         """What is lost is the memory of a tick: it counts only while it is observed."""
-        if not self.writer.waiting:
+        if not self.writer.is_behind:
             self.begin_vmhost()
 
     EVENTS: tuple[tuple[float, str], ...] = (
