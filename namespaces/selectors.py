@@ -13,6 +13,8 @@ from common.errors import Forbidden, InvalidState, NamespaceSuspended, NotFound,
 from namespaces import hooks
 from namespaces.models import Namespace, NamespaceActivity, Status
 
+STOPPED = Q(suspended_by_hand=True) | Q(quota_stops_workspaces=True)
+
 
 def visible_namespaces(actor: Actor) -> QuerySet[Namespace]:
     """The namespaces of the account, or the one that the credential is bound to."""
@@ -97,8 +99,12 @@ def for_create(actor: Actor, slug: str | None) -> Namespace:
 
 def stopped_namespaces() -> list[str]:
     """The ids of the namespaces in which nothing may run. One query on indexes of them alone."""
-    stopped = Q(suspended_by_hand=True) | Q(quota_stops_workspaces=True)
-    return list(Namespace.objects.filter(stopped).order_by().values_list("pk", flat=True))
+    return list(Namespace.objects.filter(STOPPED).order_by().values_list("pk", flat=True))
+
+
+def is_stopped(namespace_id: str) -> bool:
+    """Whether nothing may run in it now."""
+    return Namespace.objects.filter(STOPPED, pk=namespace_id).exists()
 
 
 def require_open(namespace: Namespace) -> None:

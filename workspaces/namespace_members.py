@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from common.errors import DomainError, InvalidState, VMUnavailable
 from namespaces.models import Namespace
-from namespaces.selectors import stopped_namespaces
+from namespaces.selectors import is_stopped, stopped_namespaces
 from vmbackend.models import ALIVE_FOR
 from workspaces.audit import record_moves
 from workspaces.crud.services import workspace_delete
@@ -57,7 +57,8 @@ def suspended_members_stop() -> int:
     # A host that does not answer refuses each stop: what it has must not fill every batch.
     alive = Q(host__problem="", host__last_seen_at__gt=timezone.now() - ALIVE_FOR)
     rows = Workspace.objects.filter(RUNS & alive | RESTARTS, namespace__in=stopped).select_related("account", "host")
-    return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH])
+    # Asked for each: while others are being stopped the suspension may end, and its workspaces be started again.
+    return sum(_stop(row, SYSTEM, SUSPENDED) for row in rows[:BATCH] if is_stopped(row.namespace_id))
 
 
 @transaction.atomic

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from namespaces import services
@@ -195,6 +197,24 @@ def test_a_host_that_does_not_answer_keeps_no_other_machine_from_being_stopped(
     Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=True, status="suspended")
     assert namespace_members.suspended_members_stop() == 1
     assert status(here.pk) in ("stopping", "stopped")
+
+
+def test_the_sweep_stops_nothing_more_once_the_suspension_has_ended(
+    api: Caller, vmhost: FakeHost, team: Namespace
+) -> None:
+    host = Host.objects.get()
+    rows = [make_workspace(api.account, namespace=team, host=host) for _ in range(2)]
+    Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=True, status="suspended")
+
+    def activate_after_the_first(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        done = execute(sql, params, many, context)
+        if sql.startswith('INSERT INTO "workspaces_operation"'):
+            Namespace.objects.filter(pk=team.pk).update(suspended_by_hand=False, status="active")
+        return done
+
+    with connection.execute_wrapper(activate_after_the_first):
+        assert namespace_members.suspended_members_stop() == 1
+    assert sum(status(row.pk) == "running" for row in rows) == 1
 
 
 def test_what_cannot_be_deleted_now_keeps_nothing_else_from_being_deleted(
