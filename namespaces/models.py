@@ -65,7 +65,7 @@ class Namespace(models.Model):
         ordering = ["-created_at", "-id"]
         # What sweeps look for every few seconds; nearly always empty.
         indexes = [
-            models.Index(fields=["deleted_at"], condition=~Q(deleted_at=None), name="namespace_deleted"),
+            models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="namespace_deleted"),
             models.Index(fields=["id"], condition=Q(suspended_by_hand=True), name="namespace_suspended_by_hand"),
             models.Index(fields=["id"], condition=Q(quota_stops_workspaces=True), name="namespace_quota_stops"),
         ]

@@ -220,7 +220,7 @@ def deletions_continue() -> int:
     left.
     """
     left = 0
-    for namespace in Namespace.objects.filter(~Q(deleted_at=None)):
+    for namespace in Namespace.objects.filter(deleted_at__isnull=False):
         if sum(hooks.workspaces_delete(namespace)):
             left += 1
         else:

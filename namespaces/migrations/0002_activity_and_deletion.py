@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='namespace',
-            index=models.Index(condition=models.Q(('deleted_at', None), _negated=True), fields=['deleted_at'], name='namespace_deleted'),
+            index=models.Index(condition=models.Q(('deleted_at__isnull', False)), fields=['deleted_at'], name='namespace_deleted'),
         ),
         migrations.AddIndex(
             model_name='namespace',

@@ -79,7 +79,7 @@ class Subscription(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        indexes = [models.Index(fields=["deleted_at"], condition=~Q(deleted_at=None), name="webhook_deleted")]
+        indexes = [models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="webhook_deleted")]
 
     def __str__(self) -> str:
         return f"{self.id} to {self.host}"

@@ -120,7 +120,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='subscription',
-            index=models.Index(condition=models.Q(('deleted_at', None), _negated=True), fields=['deleted_at'], name='webhook_deleted'),
+            index=models.Index(condition=models.Q(('deleted_at__isnull', False)), fields=['deleted_at'], name='webhook_deleted'),
         ),
         migrations.AddIndex(
             model_name='delivery',
