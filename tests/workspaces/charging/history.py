@@ -95,7 +95,8 @@ STEPS = st.one_of(
     steps("tick_that_dies", st.integers(0, 9)),
     steps("late_tick_arrives", st.integers(0, 5), st.booleans()),
     steps("vmhost_dies", st.booleans()),
-    *(steps("charge_metered", st.integers(1, 2)) for _ in range(3)),
+    steps("tick_of_a_former_vmhost", st.lists(used, min_size=1, max_size=2), st.sampled_from(["grow", "restart"])),
+    *(steps("charge_metered", st.integers(1, 2), st.sampled_from([0, 0, 600, 4000])) for _ in range(3)),
     *(steps("charge_metered_and_die", st.integers(0, 30)) for _ in range(2)),
 )
 
@@ -297,6 +298,17 @@ class MoneyHistory(RuleBasedStateMachine):
             late.remove(tick)
         self.metering.write(tick)
 
+    def tick_of_a_former_vmhost(self, amounts: list[Any], kind: str) -> None:
+        """Its commit comes after the next vmhost's, and that goes on."""
+        self.sample((0, 1, 2), amounts, "grow", 1000)
+        former = self.metering.take(self.pass_time())
+        self.metering.die()
+        self.sample((0, 1), amounts, kind, 1000)
+        self.tick("written")
+        self.metering.write(former)
+        self.sample((0, 1), amounts, "grow", 1000)
+        self.tick("written")
+
     def vmhost_dies(self, keeps: bool) -> None:
         """`keeps`: what it sent to the database may still be carried out."""
         self.metering.die()
@@ -305,7 +317,9 @@ class MoneyHistory(RuleBasedStateMachine):
 
     # Passes
 
-    def charge_metered(self, times: int) -> None:
+    def charge_metered(self, times: int, seconds: int) -> None:
+        """The worker was away for some seconds."""
+        self.pass_time(seconds * SECOND)
         for _ in range(times):
             self.pass_time()
             self.newest_charged = max([self.newest_charged, *(record.tick for record in self.ledger.pending)])

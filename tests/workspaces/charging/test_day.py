@@ -62,6 +62,7 @@ class Day:
         for _ in range(WORKSPACES):
             self.machine_sleeps()
         self.begin_vmhost()
+        self.later(12.4 * HOUR, self.vmhost_dies)
 
     def _machine(self, account: Any, namespace: Namespace) -> SimulatedMachine:
         memory = self.chosen.choice([256, 512, 1024])
@@ -139,7 +140,6 @@ class Day:
         (2, "hypervisor_is_away"),
         (1, "database_is_away"),
         (10, "worker_is_killed"),
-        (0.2, "vmhost_dies"),
     )
 
     # Time
