@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shutil
+import statistics
 import tempfile
 import threading
 import time
@@ -28,6 +29,7 @@ HOLD_BAR = 0.3
 THREADS = 16
 TICK_SECONDS = 1
 NAMESPACES = 20
+ROUNDS = 5
 
 
 def make_owners(workspaces: int) -> Any:
@@ -60,13 +62,17 @@ def write_ticks(ticks: int, until: float) -> int:
         return int(cursor.rowcount)
 
 
+# Of the last ticks that are written together: none has a time twice, and none counts as late.
+_times = itertools.count(time.time(), 400.0)
+
+
 def charged_a_second(ticks: int, *, at_once: bool) -> float:
     """Records a second: each tick by a pass of its own, as after each commit of a meter, or all by one."""
     from workspaces.charging.services import charge_metered
 
-    now, charged, taken = time.time(), 0, 0.0
-    for tick in [ticks] if at_once else range(ticks):
-        written = write_ticks(ticks if at_once else 1, now if at_once else now + tick * TICK_SECONDS)
+    charged, taken = 0, 0.0
+    for _ in range(1 if at_once else ticks):
+        written = write_ticks(ticks if at_once else 1, next(_times))
         begun = time.perf_counter()
         while written > 0:
             done = charge_metered()
@@ -157,9 +163,16 @@ def hold_and_settle(namespace: Any, keys: Iterator[int]) -> Callable[[], Any]:
     return pair
 
 
-def show_ratio(name: str, ours: float, bare: float, bar: float) -> None:
-    verdict = "met" if ours / bare >= bar else "MISSED"
-    print(f"  {name:<46} {ours:9.0f}/s, bare {bare:7.0f}/s: ratio {ours / bare:.2f} (at least {bar}: {verdict})")
+def show_ratios(name: str, ours: Callable[[], float], bare: Callable[[], float], bar: float | None) -> None:
+    """Both in turns, so that what else the machine does meets both; the median of the rounds' ratios."""
+    rounds = [(bare(), ours()) for _ in range(ROUNDS)]
+    ratios = sorted(mine / theirs for theirs, mine in rounds)
+    middle, mine, theirs = ratios[ROUNDS // 2], statistics.median(m for _, m in rounds), min(t for t, _ in rounds)
+    verdict = "" if bar is None else f" (at least {bar}: {'met' if middle >= bar else 'MISSED'})"
+    print(
+        f"  {name:<40} {mine:9.0f}/s, bare {theirs:7.0f} to {max(t for t, _ in rounds):.0f}/s:"
+        f" ratio {middle:.2f}, {ratios[0]:.2f} to {ratios[-1]:.2f}{verdict}"
+    )
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -173,25 +186,34 @@ def measure(options: argparse.Namespace) -> None:
         namespace=namespace, service=Service.AI, limit=Decimal(10**6), overdraft=Decimal(0), action="block",
         thresholds=[80],
     )  # fmt: skip
-    made, bar = bare_connection(), BARS[connection.vendor]
+    made, bar, slice_of = bare_connection(), BARS[connection.vendor], options.seconds / ROUNDS
     charged_a_second(2, at_once=False)  # the first cycle, plans of statements
     print(f"  {connection.vendor}, {options.workspaces} workspaces in {NAMESPACES} namespaces, {options.ticks} ticks")
-    for name, at_once in (("a pass for each tick", False), ("all ticks waiting", True)):
-        bare = rate(bare_update(made, hot.pk), options.seconds)
-        show_ratio(f"records charged, {name}", charged_a_second(options.ticks, at_once=at_once), bare, bar)
-    if connection.vendor == "postgresql":
-        bare = rate_of_threads(lambda: bare_update(bare_connection(), hot.pk), options.seconds)
-        keys = itertools.count()
-        pairs = rate_of_threads(lambda: hold_and_settle(namespace, keys), options.seconds)
-        show_ratio(f"hold + settle, {THREADS} threads, one row: transactions", 2 * pairs, bare, HOLD_BAR)
-        print(f"  {pairs:.0f} pairs/s: {pairs / bare:.2f} of the bare updates/s")
+
+    def bare() -> float:
+        return rate(bare_update(made, hot.pk), slice_of)
+
+    ticks = max(1, options.ticks // ROUNDS)
+    show_ratios("records, a backlog in full batches", lambda: charged_a_second(ticks, at_once=True), bare, bar)
+    show_ratios("records, a pass for each tick", lambda: charged_a_second(ticks, at_once=False), bare, None)
+    if connection.vendor != "postgresql":
+        return
+    keys = itertools.count()
+
+    def bare_of_threads() -> float:
+        return rate_of_threads(lambda: bare_update(bare_connection(), hot.pk), slice_of)
+
+    def transactions() -> float:
+        return 2 * rate_of_threads(lambda: hold_and_settle(namespace, keys), slice_of)
+
+    show_ratios(f"hold + settle, {THREADS} threads, transactions", transactions, bare_of_threads, HOLD_BAR)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workspaces", type=int, default=1000)
     parser.add_argument("--ticks", type=int, default=60)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=10, help="of each baseline")
     options = parser.parse_args()
     state = tempfile.mkdtemp(prefix="mvmb-")
     try:
