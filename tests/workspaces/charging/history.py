@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 from itertools import count
 from typing import Any
 
@@ -81,6 +83,8 @@ STEPS = st.one_of(
     steps("refund", places, any_amount),
     steps("hold", places, keys, any_amount, st.sampled_from([10, 900])),
     steps("hold", places, keys, small, st.sampled_from([10, 900])),
+    steps("hold_many", places, st.lists(small, min_size=3, max_size=3)),
+    steps("charge_up_to", places, st.integers(0, 1)),
     steps("settle", places, keys, any_amount),
     steps("void", places, keys),
     steps("expire"),
@@ -203,6 +207,21 @@ class MoneyHistory(RuleBasedStateMachine):
         if expected is None and key not in balance.holds:
             self.ledger.apply_default(place)
             balance.holds[key], self.expiries[key] = amount, now + seconds * SECOND
+
+    def hold_many(self, number: int, amounts: list[int]) -> None:
+        """Until there is no room."""
+        for key, amount in zip("abc", amounts, strict=True):
+            self.hold(number, key, amount, 900)
+
+    def charge_up_to(self, number: int, more: int) -> None:
+        """To a threshold, or to the hard block, or beyond it by one."""
+        balance = self.ledger.balance(self.place(number))
+        if balance.limit is None:
+            return
+        edges = [Fraction(str(each)) * balance.limit / 100 for each in balance.thresholds]
+        edges.append(Fraction(balance.limit + balance.overdraft))
+        missing = [math.ceil(edge) + more - balance.used for edge in sorted(edges)]
+        self.charge(number, next((amount for amount in missing if amount > 0), 1))
 
     def settle(self, number: int, key: str, amount: int) -> None:
         key, balance = f"{number}{key}", self.ledger.balance(self.place(number))
