@@ -47,7 +47,7 @@ used = st.tuples(
 )
 
 quotas = st.tuples(
-    st.one_of(st.integers(0, 1500), st.just(MOST)),
+    st.one_of(st.integers(0, 1500), st.integers(0, 75).map(lambda n: n * 20), st.just(MOST)),
     st.sampled_from([0, 0, 100, MOST]),
     st.sampled_from(["block", STOP]),
     st.sampled_from([[], [50], [80, 95], [95, 33.333, 80, 80], [100, 250]]),
@@ -85,6 +85,7 @@ STEPS = st.one_of(
     steps("hold", places, keys, small, st.sampled_from([10, 900])),
     steps("hold_many", places, st.lists(small, min_size=3, max_size=3)),
     steps("charge_up_to", places, st.integers(0, 1)),
+    steps("set_and_charge_up_to", places, quotas, st.integers(0, 1)),
     steps("settle", places, keys, any_amount),
     steps("void", places, keys),
     steps("expire"),
@@ -222,6 +223,10 @@ class MoneyHistory(RuleBasedStateMachine):
         edges.append(Fraction(balance.limit + balance.overdraft))
         missing = [math.ceil(edge) + more - balance.used for edge in sorted(edges)]
         self.charge(number, next((amount for amount in missing if amount > 0), 1))
+
+    def set_and_charge_up_to(self, number: int, quota: Quota, more: int) -> None:
+        self.set(number, quota)
+        self.charge_up_to(number, more)
 
     def settle(self, number: int, key: str, amount: int) -> None:
         key, balance = f"{number}{key}", self.ledger.balance(self.place(number))
