@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 
 from cryptography.fernet import InvalidToken
 from django.db import connections
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 # While attempts are in flight: what ends within it is one transaction.
 GATHER_SECONDS = 0.01
+# A receiver that took longer for its last event has one attempt at a time, as one that did not take it: many that
+# answer just in time would otherwise have all threads.
+SLOW_SECONDS = 5.0
 # Longer than an attempt and the transaction after it; shorter than the supervisor waits for the process.
 STOP_SECONDS = 20.0
 
@@ -45,6 +49,8 @@ class Dispatcher:
         self._unwritten: list[Outcome] = []
         # Encrypted under a key that is lost; until the process starts again.
         self._unreadable: set[str] = set()
+        # By SLOW_SECONDS, as this process has seen it.
+        self._slow: set[str] = set()
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hooks-dispatcher", daemon=True)
@@ -140,6 +146,8 @@ class Dispatcher:
         for each in outcomes:
             one = each.delivery
             self._in_flight.attempt_ended(one.subscription_id, one.account_id, is_proven=one.is_proven)
+            is_slow = each.duration_ms > SLOW_SECONDS * 1000
+            (self._slow.add if is_slow else self._slow.discard)(one.subscription_id)
 
     def _begin_due(self) -> int:
         if self._in_flight.total >= self._in_flight.threads or not claims.is_anything_due(timezone.now()):
@@ -147,7 +155,11 @@ class Dispatcher:
         due, switched_off = claims.due_subscriptions(timezone.now())
         for key in switched_off:
             deliveries_disable(key)
-        return self._begin([each for each in due if each.id not in self._unreadable])
+        readable = [each for each in due if each.id not in self._unreadable]
+        return self._begin([replace(each, is_proven=self._is_proven(each, each.id)) for each in readable])
+
+    def _is_proven(self, found: DueSubscription | ClaimedDelivery, subscription_id: str) -> bool:
+        return found.is_proven and subscription_id not in self._slow
 
     def _begin(self, due: list[DueSubscription]) -> int:
         try:
@@ -158,7 +170,9 @@ class Dispatcher:
             logger.error("%s is not readable with the keys of this instance; nothing is sent to it", due[0].id)
             self._unreadable.add(due[0].id)
             return 0
-        for each in found:
+        for claimed in found:
+            # What it counts as now, also when it ends.
+            each = replace(claimed, is_proven=self._is_proven(claimed, claimed.subscription_id))
             self._in_flight.attempt_began(each.subscription_id, each.account_id, is_proven=each.is_proven)
             self._pool.submit(self._attempt_and_report, each)
         return len(found)

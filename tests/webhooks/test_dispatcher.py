@@ -15,7 +15,7 @@ from tests.callers import Caller
 from tests.webhooks.receiver import Received, Receiver, Reply, receiving, until
 from tests.webhooks.sending import make_subscription, permitted, publish
 from webhooks import claims, dispatcher, process, tasks
-from webhooks.attempts import ClaimedDelivery, attempt_make
+from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
 from webhooks.dispatcher import Dispatcher
 from webhooks.models import Delivery, DeliveryStatus
 from webhooks.sharing import InFlight
@@ -102,6 +102,42 @@ def test_a_fault_of_an_attempt_costs_that_attempt_alone(
     running()
     until(lambda: list(Delivery.objects.values_list("status", "attempts")) == [("pending", 1)] * 2)
     assert set(Delivery.objects.values_list("last_error", flat=True)) == {"The platform could not send the request."}
+
+
+def test_receivers_that_answer_just_in_time_leave_threads_to_others(
+    api: Caller,
+    receiver: Receiver,
+    running: Callable[..., Dispatcher],
+    new_account: Callable[..., Caller],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """32 threads: without the rule the four accounts of slow receivers would have all of them."""
+    monkeypatch.setattr(dispatcher, "SLOW_SECONDS", 0.2)
+    accounts = [new_account(f"slow-{number}").account for number in range(4)]
+    for account in accounts:
+        for _ in range(4):
+            make_subscription(account, receiver.url)
+        publish(account, 1)
+    release = threading.Event()
+    first = threading.Event()
+
+    def slow(delivery: ClaimedDelivery) -> Outcome:
+        if delivery.account_id == api.account.pk:
+            return attempt_make(delivery)
+        begun = timezone.now()
+        release.wait(20) if first.is_set() else first.wait(0.3)
+        return Outcome(delivery, begun, 300, 200)
+
+    made = running(attempt=slow)
+    until(lambda: are_delivered(16))
+    first.set()
+    for account in accounts:
+        publish(account, 8)
+    until(lambda: made._in_flight.total == 16)
+    make_subscription(api.account, receiver.url)
+    publish(api.account, 1)
+    until(lambda: are_delivered(17))
+    release.set()
 
 
 def test_a_stop_waits_for_attempts_in_flight_and_begins_no_other(
