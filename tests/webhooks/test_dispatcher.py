@@ -115,7 +115,7 @@ def test_receivers_that_answer_just_in_time_leave_threads_to_others(
     monkeypatch.setattr(dispatcher, "SLOW_SECONDS", 0.2)
     accounts = [new_account(f"slow-{number}").account for number in range(4)]
     for account in accounts:
-        for _ in range(4):
+        for _ in range(8):
             make_subscription(account, receiver.url)
         publish(account, 1)
     release = threading.Event()
@@ -129,14 +129,14 @@ def test_receivers_that_answer_just_in_time_leave_threads_to_others(
         return Outcome(delivery, begun, 300, 200)
 
     made = running(attempt=slow)
-    until(lambda: are_delivered(16))
+    until(lambda: are_delivered(32))
     first.set()
     for account in accounts:
-        publish(account, 8)
+        publish(account, 2)
     until(lambda: made._in_flight.total == 16)
     make_subscription(api.account, receiver.url)
     publish(api.account, 1)
-    until(lambda: are_delivered(17))
+    until(lambda: are_delivered(33))
     release.set()
 
 
