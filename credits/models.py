@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from credits.amounts import CreditsField
+
+MAX_PRICE = Decimal(1_000_000)
 
 
 class Unit(models.TextChoices):
@@ -60,7 +62,8 @@ class Rate(models.Model):
     """
 
     unit = models.CharField(max_length=16, choices=Unit.choices)
-    credits = CreditsField(validators=[MinValueValidator(Decimal(0))])
+    # A mistyped price would fill balances, and no pass could charge anything any more.
+    credits = CreditsField(validators=[MinValueValidator(Decimal(0)), MaxValueValidator(MAX_PRICE)])
     effective_from = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -10,9 +10,9 @@ from typing import Self
 
 from django.utils import timezone
 
-from common.errors import Conflict
+from common.errors import Conflict, ValidationError
 from credits.amounts import PLACES
-from credits.models import Rate, Unit
+from credits.models import MAX_PRICE, Rate, Unit
 
 MINUTES = Decimal(60)
 # A tick, and the transaction that charges it, may be so far from the clock of who saves a rate.
@@ -65,9 +65,12 @@ def is_future(rate: Rate) -> bool:
 
 def rate_save(rate: Rate) -> Rate:
     """Add a rate, or change one that is not valid yet. Raises Conflict for a rate that is valid already, and for a time
-    before which something may have been charged by the former price: charges stay reproducible.
+    before which something may have been charged by the former price: charges stay reproducible. Raises ValidationError
+    for a price above MAX_PRICE.
     """
     _require_changeable(rate)
+    if rate.credits > MAX_PRICE:
+        raise ValidationError(details={"credits": [f"A price is {MAX_PRICE:f} credits at most."]})
     if not is_future(rate):
         raise Conflict(f"A price begins {LEAD.total_seconds():.0f} s from now at the earliest.")
     rate.save()

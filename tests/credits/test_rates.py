@@ -10,8 +10,8 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from django.utils import timezone
 
-from common.errors import Conflict
-from credits.models import Rate, Unit
+from common.errors import Conflict, ValidationError
+from credits.models import MAX_PRICE, Rate, Unit
 from credits.services import Rates, Units, rate_delete, rate_save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("db")]
@@ -65,6 +65,16 @@ def test_a_new_price_begins_in_a_minute_at_the_earliest(ahead: int) -> None:
     assert Rate.objects.count() == count
     later = timezone.now() + timedelta(hours=1)
     assert rate_save(Rate(unit=Unit.VCPU_HOUR, credits=8, effective_from=later)).effective_from == later
+
+
+def test_a_price_that_would_fill_every_balance_is_refused(staff: Client) -> None:
+    later, count = timezone.now() + timedelta(days=9), Rate.objects.count()
+    with pytest.raises(ValidationError):
+        rate_save(Rate(unit=Unit.VCPU_HOUR, credits=MAX_PRICE + 1, effective_from=later))
+    form = {"unit": "cdn_gb", "credits": "1000001", "effective_from_0": later.date(), "effective_from_1": "12:00:00"}
+    shown = staff.post("/admin/credits/rate/add/", form)
+    assert (shown.status_code, Rate.objects.count()) == (200, count)
+    assert b"1000000" in shown.content
 
 
 def test_a_price_that_begins_within_a_minute_stays(db: None) -> None:
