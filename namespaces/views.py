@@ -93,7 +93,11 @@ class NamespaceViewSet(GenericViewSet):
         },
     )
     def update(self, request: ApiRequest, namespace_id: str) -> Response:
-        """Change the given fields. `status` `suspended` and `active` do what suspend and activate do."""
+        """Change the given fields. `status` `suspended` and `active` do what suspend and activate do.
+
+        The status that it has already changes nothing, so that what was read may be written back: one that a quota
+        suspends is suspended by hand with the route for it.
+        """
         namespace = selectors.get_namespace(request.user, namespace_id)
         changes = validated(bodies.UpdateNamespaceRequest, request)
         status = changes.pop("status", None)
