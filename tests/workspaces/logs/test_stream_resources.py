@@ -25,7 +25,9 @@ STREAMS = 40
 
 
 def open_connections() -> int:
-    return len([one for one in gc.get_objects() if isinstance(one, BaseDatabaseWrapper) and one.connection is not None])
+    # Not isinstance, which asks a weak proxy for the class of an object that may be gone.
+    wrappers = [one for one in gc.get_objects() if issubclass(type(one), BaseDatabaseWrapper)]
+    return len([one for one in wrappers if one.connection is not None])
 
 
 def held_by(api: Caller, path: str) -> tuple[int, int]:
