@@ -148,3 +148,15 @@ def pass_time(span: timedelta) -> None:
     """All that is stored is so much longer ago."""
     for model, names in _TIMES.items():
         model.objects.update(**{name: F(name) - span for name in names})
+
+
+def replies(*statuses: int, **headers: str) -> Callable[[Received], Reply]:
+    """These one after the other, the last one for ever."""
+    left = list(statuses)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda _: Reply(left.pop(0) if len(left) > 1 else left[0], named)
+
+
+def waiting_for(release: threading.Event) -> Callable[[Received], Reply]:
+    """No reply until then."""
+    return lambda _: Reply(204 if release.wait(15) else 500)

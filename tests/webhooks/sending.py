@@ -47,3 +47,8 @@ def publish(account: Account, count: int = 1, **data: Any) -> list[str]:
         events_publish([NewEvent(account.pk, "", "", "vm.stopped", {"number": n, **data}) for n in range(count)])
     made = Delivery.objects.exclude(pk__in=before).order_by("event_id", "pk")
     return list(made.values_list("pk", flat=True))
+
+
+def state(delivery: str) -> tuple[str, int, int | None]:
+    row = Delivery.objects.get(pk=delivery)
+    return row.status, row.attempts, row.last_status_code

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.conf import LazySettings
 from django.db import OperationalError, connections
 from django.utils import timezone
 
 from tests.callers import Caller
-from tests.webhooks.receiver import Received, Receiver, Reply, receiving, until
-from tests.webhooks.sending import make_subscription, permitted, publish
+from tests.webhooks.receiver import Received, Receiver, Reply, until
+from tests.webhooks.sending import make_subscription, publish
 from webhooks import claims, dispatcher, process, tasks
 from webhooks.attempts import ClaimedDelivery, Outcome, attempt_make
 from webhooks.dispatcher import Dispatcher
@@ -21,12 +20,6 @@ from webhooks.models import Delivery, DeliveryStatus
 from webhooks.sharing import InFlight
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def receiver(settings: LazySettings) -> Iterator[Receiver]:
-    with receiving() as made, permitted(settings, made):
-        yield made
 
 
 @pytest.fixture

@@ -33,13 +33,6 @@ def inside() -> Iterator[Receiver]:
         assert there.connections == 0
 
 
-@pytest.fixture
-def hooks() -> Iterator[Sending]:
-    made = Sending()
-    yield made
-    made.close()
-
-
 def test_no_url_of_the_corpus_is_sent_to(api: Caller, outside: Outside, inside: Receiver, hooks: Sending) -> None:
     """Rows that the guard did not see, such as those of a former, weaker one."""
     for url in URLS:

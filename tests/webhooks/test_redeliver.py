@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from django.conf import LazySettings
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from common.errors import Conflict
 from tests.callers import Caller
-from tests.webhooks.receiver import Receiver, Sending, receiving
-from tests.webhooks.sending import make_subscription, permitted, publish
+from tests.webhooks.receiver import Receiver, Sending
+from tests.webhooks.sending import make_subscription, publish
 from webhooks import redeliver
 from webhooks.models import Attempt, Delivery, DeliveryStatus, Event, Subscription
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def receiver(settings: LazySettings) -> Iterator[Receiver]:
-    with receiving() as made, permitted(settings, made):
-        yield made
-
-
-@pytest.fixture
-def hooks() -> Iterator[Sending]:
-    made = Sending()
-    yield made
-    made.close()
 
 
 def fail(keys: list[str]) -> None:
