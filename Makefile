@@ -20,15 +20,17 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 
-# Each command installs what it needs and no more. Python packages: those of running, or those of development, which
-# include them; Debian packages: the groups of packages.debian.
-setup: ## install what running needs: Debian packages, Python packages
+# Each command installs what it needs and no more. Python packages and files of npm packages: those of running, or those of
+# development, which include them; Debian packages: the groups of packages.debian.
+setup: ## install what running needs: Debian packages, Python packages, files of npm packages
 	@scripts/packages.sh run
 	@scripts/venv.sh run
+	@scripts/npm.sh run
 
 setup-dev: ## install what all commands need
 	@scripts/packages.sh run kernel test bench
 	@scripts/venv.sh dev
+	@scripts/npm.sh dev
 
 setup-kernel: setup
 	@scripts/packages.sh kernel
@@ -36,14 +38,17 @@ setup-kernel: setup
 setup-lint:
 	@scripts/packages.sh run
 	@scripts/venv.sh dev
+	@scripts/npm.sh dev
 
 setup-test:
 	@scripts/packages.sh run test
 	@scripts/venv.sh dev
+	@scripts/npm.sh dev
 
 setup-bench:
 	@scripts/packages.sh run bench
 	@scripts/venv.sh dev
+	@scripts/npm.sh dev
 
 run: setup ## start everything in the foreground and make a first workspace; Ctrl-C stops
 	@exec env $(SUPERVISE) run

@@ -35,7 +35,7 @@ FEW, DAYS, MINUTE = 10_000, 30, 60
 DAY_WORKSPACES, DAY_TICKS = 1000, 60
 TABLES = (
     "workspaces_meterrecord", "workspaces_metered", "credits_entry", "workspaces_workspacehour",
-    "workspaces_namespaceminute", "workspaces_namespacehour",
+    "workspaces_namespacetick", "workspaces_namespaceminute", "workspaces_namespacehour",
 )  # fmt: skip
 
 
@@ -139,7 +139,10 @@ def measure_cycle(workspaces: int) -> None:
 
 
 def load_namespace(number: int, records: int, workspaces: int, end: int) -> str:
-    """A namespace with charged records of 30 days in even distances, and their sums, all by the database itself."""
+    """A namespace with charged records of 30 days in even distances, and their sums, all by the database itself.
+
+    As the meter writes them: one time for all workspaces of a tick.
+    """
     from credits.prices import PriceTable
     from namespaces.models import Namespace
     from workspaces.models import ChargePosition, Metered
@@ -161,16 +164,17 @@ def load_namespace(number: int, records: int, workspaces: int, end: int) -> str:
         execute("SET session_replication_role = replica")  # foreign keys are right by construction
     execute(
         "INSERT INTO workspaces_meterrecord (metered_id, period_ms, tick, cpu_time_ns, memory_mb_ms, disk_bytes,"
-        f" network_bytes) SELECT w.id, 60000, %s - (n + 1) * CAST(%s AS bigint) + w.id * 1000, 30000000000, 30720000,"
+        f" network_bytes) SELECT w.id, 60000, %s - (n + 1) * CAST(%s AS bigint), 30000000000, 30720000,"
         f" 18000000, 42000000 FROM {series}, workspaces_metered w WHERE w.id >= %s AND w.namespace_id = %s"
         " ORDER BY n DESC, w.id",
         end * 1_000_000, distance, ticks, first, namespace.pk,
     )  # fmt: skip
     price = PriceTable.load().stored_price(end * 1_000_000, 30000000000, 30720000, 18000000, 42000000)
-    for table, size in (("workspaces_namespacehour", 3600), ("workspaces_namespaceminute", 60)):
+    for table, key, size in (("hour", "start", 3600), ("minute", "start", 60), ("tick", "tick", 0)):
+        start = f"(r.tick / 1000000) / {size} * {size}" if size else "r.tick"
         execute(
-            f"INSERT INTO {table} (namespace_id, start, records, cpu_time_ns, memory_mb_ms, disk_bytes, network_bytes,"
-            f" credits) SELECT %s, (r.tick / 1000000) / {size} * {size}, COUNT(*), SUM(r.cpu_time_ns),"
+            f"INSERT INTO workspaces_namespace{table} (namespace_id, {key}, records, cpu_time_ns, memory_mb_ms,"
+            f" disk_bytes, network_bytes, credits) SELECT %s, {start}, COUNT(*), SUM(r.cpu_time_ns),"
             " SUM(r.memory_mb_ms), SUM(r.disk_bytes), SUM(r.network_bytes), COUNT(*) * CAST(%s AS bigint)"
             " FROM workspaces_meterrecord r JOIN workspaces_metered w ON w.id = r.metered_id WHERE w.namespace_id = %s"
             " GROUP BY 2",
@@ -179,6 +183,15 @@ def load_namespace(number: int, records: int, workspaces: int, end: int) -> str:
     last = execute("SELECT MAX(id) FROM workspaces_meterrecord")[0][0]
     ChargePosition.objects.update_or_create(pk=1, defaults={"record_id": last})
     return namespace.pk
+
+
+def edge_ticks(namespace_id: str) -> tuple[int, int]:
+    """Times of two ticks, the first and the last one of a namespace that lie inside of a minute."""
+    inside = execute(
+        "SELECT MIN(r.tick), MAX(r.tick) FROM workspaces_meterrecord r WHERE r.tick %% 60000000 > 0 AND r.metered_id ="
+        " (SELECT MIN(id) FROM workspaces_metered WHERE namespace_id = %s)", namespace_id,
+    )  # fmt: skip
+    return inside[0][0], inside[0][1]
 
 
 def _account() -> Any:
@@ -197,7 +210,9 @@ def milliseconds(call: Callable[[], Any], count: int) -> list[float]:
 
 
 def measure_units(records: int, workspaces: int) -> None:
-    """Of 30 days in whole hours, and of 30 days that begin and end inside of a minute, as the default range does."""
+    """Of 30 days in whole hours, and of almost 30 days that begin and end inside of a minute, as the default range
+    does; both ends then have a tick of all workspaces in their minutes.
+    """
     from workspaces.charging.selectors import usage_units
 
     end = int(time.time()) // 3600 * 3600
@@ -210,9 +225,9 @@ def measure_units(records: int, workspaces: int) -> None:
         f"  {records} records of {workspaces} workspaces and {FEW} of {of_few} in {DAYS} days,"
         f" loaded in {time.perf_counter() - begun:.0f} s"
     )
-    for name, shift in (("whole hours", 0), ("inside of a minute", -(17 * 60 + 31) * 1_000_000 - 500_000)):
-        until = end * 1_000_000 + shift
-        since = until - DAYS * 86400 * 1_000_000 + (7 * MINUTE * 1_000_000 if shift else 0)
+    whole = (end - DAYS * 86400) * 1_000_000, end * 1_000_000
+    first, last = edge_ticks(many)
+    for name, (since, until) in (("whole hours", whole), ("inside of a minute", (first, last + 1))):
         for by_day in (True, False):
             taken: dict[str, list[float]] = {few: [], many: []}
             for _ in range(20):  # in turns

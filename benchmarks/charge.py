@@ -48,14 +48,17 @@ def make_owners(workspaces: int) -> Any:
 
 
 def write_ticks(ticks: int, until: float) -> int:
-    """So many records of every workspace, the last ones at `until`; returns how many."""
+    """So many records of every workspace, the last ones at `until`; returns how many.
+
+    As the meter writes them: one time for all workspaces of a tick.
+    """
     from django.db import connection
 
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO workspaces_meterrecord (metered_id, period_ms, tick, cpu_time_ns, memory_mb_ms, disk_bytes,"
             " network_bytes) WITH RECURSIVE ticks(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM ticks WHERE n + 1 < %s)"
-            " SELECT id, 60000, %s - n * 1000000 * %s - id, 30000000000 + id, 30720000, 18000000, 42000000"
+            " SELECT id, 60000, %s - n * 1000000 * %s, 30000000000 + id, 30720000, 18000000, 42000000"
             " FROM ticks, workspaces_metered ORDER BY n DESC, id",
             [ticks, int(until * 1e6), TICK_SECONDS],
         )
@@ -152,13 +155,13 @@ def rate_of_threads(make: Callable[[], Callable[[], Any]], seconds: float) -> fl
 
 
 def hold_and_settle(namespace: Any, keys: Iterator[int]) -> Callable[[], Any]:
-    from credits import ledger
+    from credits import holds
     from credits.models import Service
 
     def pair() -> None:
         key, amount = f"bench-{next(keys)}", Decimal("0.001")
-        ledger.credits_hold(namespace=namespace, service=Service.AI, amount=amount, key=key)
-        ledger.hold_settle(key=key, amount=amount)
+        holds.credits_hold(namespace=namespace, service=Service.AI, amount=amount, key=key)
+        holds.hold_settle(namespace=namespace, service=Service.AI, key=key, amount=amount)
 
     return pair
 

@@ -192,21 +192,28 @@ def _add_hanging(base: str, accounts: Sequence[str], each: int) -> None:
             )
 
 
-def wait_beside_hanging(base: str, seconds: float) -> None:
-    """From the commit of an event to its arrival, with as many threads as by default."""
+def wait_beside_hanging(base: str, seconds: float, accounts: int, each: int, *, are_proven: bool) -> None:
+    """From the commit of an event to its arrival, with as many threads as by default. `are_proven`: what hangs has
+    delivered before.
+    """
     from django.conf import settings
+    from django.utils import timezone
+
+    from webhooks.models import Subscription
 
     clear_rows()
-    hanging = add_subscriptions(base, HANG, 4, 5)
+    hanging = add_subscriptions(base, HANG, accounts, each)
+    if are_proven:
+        Subscription.objects.update(last_triggered_at=timezone.now())
     (good,) = add_subscriptions(base, GOOD, 1, 1)
-    add_deliveries(hanging, 200)
+    add_deliveries(hanging, 800 // accounts)
     with sending(settings.ENV.webhook_threads) as dispatcher:
         dispatcher.start()
         sent = _publish_often(dispatcher.wake, lambda: add_deliveries([good], 1), seconds)
         waits = _arrivals(base, sent)
     if len(waits) < sent:
         raise SystemExit(f"only {len(waits)} of {sent} arrived")
-    title = "one good receiver, 20 hang"
+    title = f"one good receiver, {each} of each of {accounts} accounts hang{' suddenly' if are_proven else ''}"
     print(f"  {title:<28} median {percentile(waits, 0.5) * 1000:.0f} ms   p99 {percentile(waits, 0.99) * 1000:.0f} ms")
     print(f"  of {sent} deliveries (bar: p99 below 2000 ms)")
 
@@ -233,16 +240,21 @@ def _arrivals(base: str, count: int) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--deliveries", type=int, default=4000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0: the waits alone")
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args()
+    # As many for each subscription, so that all of them can arrive.
+    count = max(1, options.deliveries // (ACCOUNTS * OF_ACCOUNT)) * ACCOUNTS * OF_ACCOUNT
     state = tempfile.mkdtemp(prefix="mvmb-")
     try:
         with receiver() as base:
             prepare(state, base)
-            alone = compare_with_httpx(base, options.deliveries, options.rounds)
-            compare_with_hanging(base, options.deliveries, options.rounds, alone)
-            wait_beside_hanging(base, options.seconds)
+            if options.rounds:
+                alone = compare_with_httpx(base, count, options.rounds)
+                compare_with_hanging(base, count, options.rounds, alone)
+            for accounts, each in ((4, 5), (4, 10), (8, 10), (20, 10)):
+                for are_proven in (False, True):
+                    wait_beside_hanging(base, options.seconds, accounts, each, are_proven=are_proven)
     finally:
         shutil.rmtree(state, ignore_errors=True)
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from credits import services
-from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate
+from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, WaitingCharge
 
 NIGHTLY_WITHIN = timedelta(days=2)
 
@@ -63,6 +63,13 @@ class HoldAdmin(ReadOnlyAdmin):
     search_fields = ("key", "balance__namespace_id")
 
 
+@admin.register(WaitingCharge)
+class WaitingChargeAdmin(ReadOnlyAdmin):
+    list_display = ("created_at", "balance", "workspace_id", "amount")
+    list_select_related = ("balance",)
+    search_fields = ("balance__namespace_id", "workspace_id")
+
+
 @admin.register(QuotaDefault)
 class QuotaDefaultAdmin(ReadOnlyAdmin):
     list_display = ("account_id", "service", "quota_limit", "overdraft", "auto_apply")
@@ -72,7 +79,7 @@ class QuotaDefaultAdmin(ReadOnlyAdmin):
 
 @admin.register(LedgerCheck)
 class LedgerCheckAdmin(ReadOnlyAdmin):
-    list_display = ("started_at", "result", "seconds", "entries", "records", "balances")
+    list_display = ("started_at", "result", "is_full", "seconds", "entries", "records", "balances")
     list_filter = (("night", admin.EmptyFieldListFilter),)
 
     @admin.display(description="Result")
@@ -83,11 +90,14 @@ class LedgerCheckAdmin(ReadOnlyAdmin):
 
 
 def ledger_warning(request: HttpRequest) -> list[str] | None:
-    """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where the newest finished check found
-    differences or failed, or none has finished for two days. One query.
+    """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where charges wait for room in a
+    balance, where the newest finished check found differences or failed, or none has finished for two days. Two
+    queries.
     """
     if not request.user.is_staff:
         return None
+    if WaitingCharge.objects.exists():
+        return ["A balance is full: charges wait for its reset", "danger"]
     newest = LedgerCheck.objects.exclude(finished_at=None).first()
     if newest is None:
         return None

@@ -4,7 +4,7 @@ A balance on which many spend is locked from the change of its row to the commit
 keep all others waiting for its turn; a function with its plans kept by the session takes a tenth of a millisecond.
 SQLite has neither functions nor more than one writer.
 
-A migration that changes one of these tables or rules replaces the functions (`CREATE OR REPLACE`).
+A migration that changes one of these tables or rules makes the functions again (`create_functions`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 # No row where the key was used, where there is no room, where no column holds the sum, and where there is no balance
 # yet, or no quota while a default one applies. What is read after the lock is what others have committed.
 HOLD = """
-CREATE FUNCTION credits_hold_take(
+CREATE OR REPLACE FUNCTION credits_hold_take(
     of_namespace text, of_service text, wanted bigint, hold_key text, entry_key text, until timestamptz,
     made_at timestamptz
 ) RETURNS TABLE (taken_balance_id bigint, taken_hold_id bigint) LANGUAGE plpgsql AS $$
@@ -32,8 +32,8 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    IF EXISTS (SELECT FROM credits_hold WHERE key = hold_key)
-        OR EXISTS (SELECT FROM credits_entry WHERE key = entry_key)
+    IF EXISTS (SELECT FROM credits_hold WHERE balance_id = b.id AND key = hold_key)
+        OR EXISTS (SELECT FROM credits_entry WHERE balance_id = b.id AND key = entry_key)
     THEN
         RETURN;
     END IF;
@@ -45,14 +45,17 @@ END $$
 # No row where there is no such hold, where no column holds the sum, and where a threshold or the hard block is reached
 # (`zones.announce_charges`).
 SETTLE = """
-CREATE FUNCTION credits_hold_settle(
-    hold_key text, spent bigint, entry_key text, of_workspace text, because text, made_at timestamptz, of_day date
+CREATE OR REPLACE FUNCTION credits_hold_settle(
+    of_namespace text, of_service text, hold_key text, spent bigint, entry_key text, of_workspace text, because text,
+    made_at timestamptz, of_day date
 ) RETURNS TABLE (settled_balance_id bigint, used_then bigint, settled_entry_id bigint) LANGUAGE plpgsql AS $$
 DECLARE
+    of_balance bigint;
     b credits_balance;
     h credits_hold;
 BEGIN
-    SELECT * INTO h FROM credits_hold WHERE key = hold_key FOR UPDATE;
+    SELECT id INTO of_balance FROM credits_balance WHERE namespace_id = of_namespace AND service = of_service;
+    SELECT * INTO h FROM credits_hold WHERE balance_id = of_balance AND key = hold_key FOR UPDATE;
     IF h.id IS NULL THEN
         RETURN;
     END IF;
@@ -71,18 +74,22 @@ BEGIN
     UPDATE credits_balance SET used = b.used + spent, held = b.held - h.amount WHERE id = b.id;
     INSERT INTO credits_spending AS s (balance_id, day, credits, requests) VALUES (b.id, of_day, spent, 1)
         ON CONFLICT (balance_id, day) DO UPDATE
-        SET credits = s.credits + excluded.credits, requests = s.requests + excluded.requests;
+        SET credits = least(s.credits::numeric + excluded.credits, 9223372036854775807),
+            requests = s.requests + excluded.requests;
     RETURN QUERY INSERT INTO credits_entry
         (balance_id, kind, amount, balance_after, workspace_id, description, key, created_at)
         VALUES (b.id, 'charge', spent, b.used + spent, of_workspace, because, entry_key, made_at)
         RETURNING credits_entry.balance_id, credits_entry.balance_after, credits_entry.id;
 END $$
 """
+_FORMER_SETTLE = "credits_hold_settle(text, bigint, text, text, text, timestamptz, date)"
 
 
 def create_functions(apps: Any, schema_editor: Any) -> None:
     """For migrations."""
     if schema_editor.connection.vendor == "postgresql":
+        # That of holds whose keys were unique in all balances.
+        schema_editor.execute(f"DROP FUNCTION IF EXISTS {_FORMER_SETTLE}")
         schema_editor.execute(HOLD)
         schema_editor.execute(SETTLE)
 
@@ -91,4 +98,4 @@ def drop_functions(apps: Any, schema_editor: Any) -> None:
     """For migrations."""
     if schema_editor.connection.vendor == "postgresql":
         for name in ("credits_hold_take", "credits_hold_settle"):
-            schema_editor.execute(f"DROP FUNCTION {name}")
+            schema_editor.execute(f"DROP FUNCTION IF EXISTS {name}")

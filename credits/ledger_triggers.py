@@ -7,7 +7,7 @@ from typing import Any
 TABLE = "credits_entry"
 REFUSAL = "An entry of the ledger is never changed or deleted."
 # REPLACE deletes the row that is in its place without the trigger of deletions.
-_TAKEN = f'EXISTS (SELECT 1 FROM {TABLE} WHERE id = NEW.id OR "key" = NEW."key")'  # noqa: S608
+_TAKEN = f'EXISTS (SELECT 1 FROM {TABLE} WHERE id = NEW.id OR balance_id = NEW.balance_id AND "key" = NEW."key")'  # noqa: S608
 SQLITE = {
     f"{TABLE}_no_{name}": f"CREATE TRIGGER {TABLE}_no_{name} BEFORE {event} BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
     for name, event in {

@@ -4,6 +4,7 @@ each, by a fixed number of statements.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import NamedTuple
@@ -12,11 +13,14 @@ from django.db.models import Exists, OuterRef
 
 from common.bulk_rows import Row, rows_insert, rows_update
 from credits import zones
-from credits.amounts import amount_of_stored, stored_amount
-from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service
+from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
+from credits.models import QUOTA_FIELDS, Balance, Entry, EntryKind, QuotaDefault, Service, WaitingCharge
 from credits.statements import spending_add
 
+logger = logging.getLogger(__name__)
+
 DESCRIPTION = "Metered usage."
+_FULL = stored_amount(MAX_CREDITS)
 _ANNOUNCED = ("last_threshold_fired", "depleted_fired")
 
 
@@ -33,11 +37,13 @@ def charges_write(charges: Sequence[MeteredCharge], service: Service, now: datet
     """Write an entry for each charge, the balances, the day's spending, and what is announced.
 
     Balances are locked in the order of their ids, so that two passes never wait for each other in a circle. The
-    caller's transaction makes it count once.
+    caller's transaction makes it count once. What a balance has no room for waits (`WaitingCharge`): a balance that is
+    full delays no other's charges.
     """
     if not charges:
         return
     balances = _locked_balances(charges, service)
+    charges = _with_room(charges, balances, now)
     _apply_defaults(balances.values(), service)
     blocked = [balance for balance in balances.values() if zones.is_blocked(balance)]
     _write_entries(charges, balances, now)
@@ -61,6 +67,39 @@ def _locked_balances(charges: Iterable[MeteredCharge], service: Service) -> dict
         Balance.objects.bulk_create(new, ignore_conflicts=True)
         found = {row.namespace_id: row for row in rows.all()}
     return found
+
+
+def _with_room(
+    charges: Sequence[MeteredCharge], balances: Mapping[str, Balance], now: datetime
+) -> Sequence[MeteredCharge]:
+    """Those that their balances' columns hold. The others become rows that wait, and an error in the log."""
+    used = {key: stored_amount(balance.used) for key, balance in balances.items()}
+    fitting: list[MeteredCharge] = []
+    waiting: list[MeteredCharge] = []
+    for charge in charges:
+        if used[charge.namespace_id] + charge.amount <= _FULL:
+            used[charge.namespace_id] += charge.amount
+            fitting.append(charge)
+        else:
+            waiting.append(charge)
+    for charge in waiting:
+        logger.error(
+            "no room in the balance %s: %s credits of %s wait",
+            balances[charge.namespace_id], amount_of_stored(charge.amount), charge.workspace_id,
+        )  # fmt: skip
+    rows = [
+        (balances[charge.namespace_id].pk, charge.workspace_id, amount)
+        for charge in waiting
+        for amount in _parts(charge.amount)
+    ]
+    rows_insert(WaitingCharge, ("balance_id", "workspace_id", "amount"), rows, {"created_at": now})
+    return fitting
+
+
+def _parts(amount: int) -> list[int]:
+    """An amount in parts that a column holds."""
+    whole, rest = divmod(amount, _FULL)
+    return [*([_FULL] * whole), *([rest] if rest else [])]
 
 
 def _apply_defaults(balances: Iterable[Balance], service: Service) -> None:

@@ -1,5 +1,5 @@
-"""Prices, balances and the ledger in credits (wire contract, section 7). Written by `credits.services` and
-`credits.ledger` only.
+"""Prices, balances and the ledger in credits (wire contract, section 7). Written by `credits.services`, the ledger by
+`credits.ledger`, `holds` and `metered_charges` only.
 
 Namespaces and accounts are referenced by plain ids: the ledger outlives both.
 """
@@ -27,6 +27,7 @@ class Unit(models.TextChoices):
     NETWORK_GB = "network_gb", "a GB received or sent"
     ASSIST_CALL = "assist_call", "a call of the code assistance API"
     CDN_GB = "cdn_gb", "a GB published"
+    PAGE_DEPLOY = "page_deploy", "a deploy of a page"
 
 
 class Service(models.TextChoices):
@@ -113,7 +114,8 @@ class Balance(models.Model):
 class Entry(models.Model):
     """One line of the ledger. Triggers refuse every change and deletion.
 
-    `key`: what it was written for; a second entry with the same key is refused. `balance_after`: the balance's `used`.
+    `key`: what it was written for; a second entry of the balance with the same key is refused. `balance_after`: the
+    balance's `used`.
     """
 
     balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="entries")
@@ -122,13 +124,16 @@ class Entry(models.Model):
     balance_after = CreditsField()
     workspace_id = models.CharField(max_length=24, blank=True)
     description = models.CharField(max_length=200, blank=True)
-    key = models.CharField(max_length=100, null=True, unique=True)  # of null there may be many
+    key = models.CharField(max_length=100, null=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ["-id"]
         verbose_name_plural = "entries"
         indexes = [models.Index(fields=["balance", "-id"], name="entries_of_balance")]
+        constraints = [
+            models.UniqueConstraint(fields=["balance", "key"], condition=Q(key__isnull=False), name="entry_once_by_key")
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.amount}"
@@ -153,17 +158,37 @@ class Spending(models.Model):
 class Hold(models.Model):
     """Credits set aside for what is not finished: settled with what it really cost, given back, or expired."""
 
-    key = models.CharField(max_length=100, unique=True)
-    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, related_name="holds")
+    key = models.CharField(max_length=100)
+    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, db_index=False, related_name="holds")
     amount = CreditsField()
     expires_at = models.DateTimeField(db_index=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(amount__gte=0), name="hold_not_negative")]
+        constraints = [
+            models.CheckConstraint(condition=Q(amount__gte=0), name="hold_not_negative"),
+            models.UniqueConstraint(fields=["balance", "key"], name="hold_once_by_key"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.amount} for {self.key}"
+
+
+class WaitingCharge(models.Model):
+    """Metered usage for which its balance has no room: a column ends at 92 billion credits. It is charged, and the row
+    deleted, when the balance was reset or something was refunded.
+    """
+
+    balance = models.ForeignKey(Balance, on_delete=models.PROTECT, related_name="waiting")
+    workspace_id = models.CharField(max_length=24)
+    amount = CreditsField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.amount} of {self.workspace_id}"
 
 
 # What a quota and its default have in common.
@@ -190,11 +215,29 @@ class QuotaDefault(models.Model):
         return f"{self.service} of {self.account_id}"
 
 
+class CheckedBalance(models.Model):
+    """What the last check that found nothing knew of a balance: the next night goes on after it.
+
+    `entry_id`: its newest entry then, 0 without one; `used`: the balance after it. `day`, `spent`: its newest day of
+    spending then, and the credits of that and what followed.
+    """
+
+    balance = models.OneToOneField(Balance, on_delete=models.PROTECT, primary_key=True, related_name="checked")
+    entry_id = models.BigIntegerField()
+    used = CreditsField()
+    day = models.DateField(null=True)
+    spent = CreditsField()
+
+    def __str__(self) -> str:
+        return f"{self.balance_id} up to {self.entry_id}"
+
+
 class LedgerCheck(models.Model):
     """What one run of `manage.py ledger_check` found (`manage.py`, or beat: then `night` is the UTC date).
 
     `finished_at` null: it is running, or its process died. `differences` null: it did not come to its end; `sentences`
-    are the first ones, or the error.
+    are the first ones, or the error. `is_full`: everything was read, not only what is new since the last check that
+    found nothing.
     """
 
     night = models.DateField(null=True, unique=True, editable=False)
@@ -206,6 +249,7 @@ class LedgerCheck(models.Model):
     balances = models.BigIntegerField(default=0)
     differences = models.PositiveIntegerField(null=True)
     sentences = models.JSONField(default=list)
+    is_full = models.BooleanField(default=True)
 
     class Meta:
         ordering = ["-id"]

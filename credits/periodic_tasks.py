@@ -13,4 +13,10 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 10.0,
             "options": {"expires": 9},
         },
+        # Nothing waits unless a balance is full: one query on an empty table.
+        "charge-waiting": {
+            "task": "credits.tasks.charge_waiting",
+            "schedule": 60.0,
+            "options": {"expires": 50},
+        },
     }

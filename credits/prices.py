@@ -10,7 +10,7 @@ from math import lcm
 from typing import Self
 
 from common.times import EPOCH
-from credits.amounts import amount_of_stored, stored_amount
+from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
 from credits.models import Rate, Unit
 
 # How much of what is metered makes one unit that has a price.
@@ -27,6 +27,7 @@ _FACTORS = (
 _MICROSECOND = timedelta(microseconds=1)
 # Before and after every time that a column of 64 bits holds.
 _ALWAYS, _NEVER = -(1 << 63), 1 << 63
+_MOST = stored_amount(MAX_CREDITS)
 
 
 class PriceTable:
@@ -54,7 +55,8 @@ class PriceTable:
     def price(self, tick: int, cpu_time_ns: int, memory_mb_ms: int, disk_bytes: int, network_bytes: int) -> Decimal:
         """Of what one metering tick measured, by the rates at that time (microseconds since the epoch).
 
-        Rounded once, half to even, to 1e-8 credits.
+        Rounded once, half to even, to 1e-8 credits; at most MAX_CREDITS, which is what a column holds, and never
+        negative: that would be a refund which no entry shows as one.
         """
         return amount_of_stored(self.stored_price(tick, cpu_time_ns, memory_mb_ms, disk_bytes, network_bytes))
 
@@ -67,7 +69,9 @@ class PriceTable:
         credits, rest = divmod(whole, _COMMON)
         if rest * 2 > _COMMON or (rest * 2 == _COMMON and credits % 2):
             credits += 1
-        return credits
+        if 0 <= credits < _MOST:
+            return credits
+        return 0 if credits < 0 else _MOST
 
     def _choose(self, number: int) -> None:
         self._from = self._begins[number]

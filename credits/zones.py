@@ -15,6 +15,7 @@ from credits.quota_events import QuotaFact, quota_events
 from namespaces.models import Namespace
 from namespaces.quota_suspension import QuotaState, quota_states_set, quotas_lock
 from namespaces.selectors import not_suspended_by_quota
+from namespaces.status_events import require_few_events
 from webhooks.events import NewEvent, events_publish
 
 HUNDRED = Decimal(100)
@@ -75,9 +76,15 @@ def _passed_now(balance: Balance) -> Iterator[QuotaFact]:
         yield QuotaFact(balance, None, percent_used(balance))
 
 
-def apply_blocks(balances: Sequence[Balance]) -> None:
-    """Suspend namespaces by their quotas, or lift that, as the zones say. The rows of the balances are locked."""
-    events_publish(_blocks_set(balances, quotas_lock({balance.namespace_id for balance in balances})))
+def apply_blocks(balances: Sequence[Balance], *, by_request: bool = False) -> None:
+    """Suspend namespaces by their quotas, or lift that, as the zones say. The rows of the balances are locked.
+
+    `by_request`: raises RateLimited where requests of the account have announced very many changes just now.
+    """
+    events = _blocks_set(balances, quotas_lock({balance.namespace_id for balance in balances}))
+    if by_request and events:
+        require_few_events(events[0].account_id)
+    events_publish(events)
 
 
 def _blocks_set(balances: Sequence[Balance], namespaces: Sequence[Namespace]) -> list[NewEvent]:

@@ -22,8 +22,15 @@ EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}
 class NamespaceForm(forms.ModelForm):
     """Leaves the constraint of one default namespace to the service, which replaces the former one.
 
-    Values of any JSON are those that the API takes, as it shows them again.
+    Values of any JSON are those that the API takes, as it shows them again. The page carries the values that it showed:
+    only what staff changed is written, beside what others wrote since.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            # What sends no such values writes all of the form.
+            field.show_hidden_initial = not self.is_bound or self.add_initial_prefix(name) in self.data
 
     def _get_validation_exclusions(self) -> set[str]:
         return {*super()._get_validation_exclusions(), "is_default"}  # type: ignore[misc]  # not in the stubs
@@ -52,8 +59,8 @@ class NamespaceAdmin(ServiceModelAdmin):
         """What workspaces, balances and credentials refer to never changes."""
         return (*self.readonly_fields, "account", "slug") if obj else self.readonly_fields
 
-    def save_by_service(self, request: HttpRequest, obj: Namespace, *, change: bool) -> None:
-        services.namespace_save(obj, actor=staff_label(request))
+    def save_model(self, request: HttpRequest, obj: Namespace, form: forms.ModelForm, change: bool) -> None:
+        services.namespace_save(obj, actor=staff_label(request), changed=form.changed_data if change else None)
 
     def delete_by_service(self, request: HttpRequest, obj: Namespace) -> None:
         services.namespace_delete(namespace=obj, actor=staff_label(request))

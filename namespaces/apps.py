@@ -10,5 +10,6 @@ class NamespacesConfig(AppConfig):
         from webhooks.hooks import namespace_webhook_changed
 
         hooks.account_created.register(services.default_namespace_create)
+        hooks.account_deletion_begins.register(services.account_namespaces_lock)
         hooks.namespace_binding.register(selectors.scope_binding)
         namespace_webhook_changed.register(audit.record_webhook_entry)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
+from django.utils import timezone
+
 from common.request_origin import NO_ORIGIN, RequestOrigin
+from common.retention import rows_prune
 from namespaces.models import Namespace, NamespaceActivity
 from webhooks.models import AuditEntry, Subscription
 
-# Entries are kept for good; metadata have up to 64 KiB.
+# Entries are kept for long; metadata have up to 64 KiB.
 MAX_SHOWN = 1000
 
 
@@ -65,6 +70,11 @@ def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
         ip_address=entry.ip_address,
         user_agent=entry.user_agent,
     )
+
+
+def activity_prune() -> int:
+    """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, some ten thousand at most. Returns how many."""
+    return rows_prune(NamespaceActivity, "created_at", timezone.now() - timedelta(days=settings.ENV.activity_days))
 
 
 def shown_value(value: Any) -> Any:

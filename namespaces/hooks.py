@@ -12,6 +12,8 @@ workspaces_count: Hook[[Namespace], int] = Hook("namespace.workspaces_count")
 workspaces_stop: Hook[[Namespace, str, str], int] = Hook("namespace.workspaces_stop")
 # (from, to, actor): moves all workspaces, in the transaction that deletes the first; returns how many.
 workspaces_move: Hook[[Namespace, Namespace, str], int] = Hook("namespace.workspaces_move")
+# (from, to, actor): moves everything that is no workspace, in the transaction that deletes the first; returns how many.
+contents_move: Hook[[Namespace, Namespace, str], int] = Hook("namespace.contents_move")
 # Queues the deletion of all workspaces of a namespace that is being deleted; returns how many are still there.
 workspaces_delete: Hook[[Namespace], int] = Hook("namespace.workspaces_delete")
 # The error of a namespace that a quota has suspended, with what is used up; None where none is.

@@ -14,4 +14,9 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 5.0,
             "options": {"expires": 4},
         },
+        "prune-namespace-activity": {
+            "task": "namespaces.tasks.prune_activity",
+            "schedule": 3600.0,
+            "options": {"expires": 3000},
+        },
     }

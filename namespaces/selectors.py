@@ -60,8 +60,9 @@ def by_slug(account: Account, slug: str) -> Namespace:
 
 
 def slugs_of(namespace_ids: Collection[str]) -> dict[str, str]:
-    """By id; without namespaces that are gone."""
-    return dict(Namespace.objects.filter(pk__in=namespace_ids).order_by().values_list("pk", "slug"))
+    """By id; without namespaces that are gone, or are being deleted: their slugs may be those of others by now."""
+    live = Namespace.objects.filter(pk__in=namespace_ids, deleted_at=None)
+    return dict(live.order_by().values_list("pk", "slug"))
 
 
 def scope_binding(account: Account, slug: str) -> ScopeBinding:

@@ -6,7 +6,7 @@ namespace exclude each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from namespaces.errors import NamespaceExists, NamespaceLimitExceeded
 from namespaces.limits import require_plan_allows
 from namespaces.models import Namespace, Status, Type
 from namespaces.slugs import chosen_slug
-from namespaces.status_events import Reason, StatusChange, status_change_publish
+from namespaces.status_events import Reason, StatusChange, require_few_events, status_change_publish
 from webhooks.subscriptions import namespace_subscriptions_delete
 
 DEFAULT_SLUG = "default"
@@ -50,6 +50,12 @@ class NewNamespace:
 def default_namespace_create(account: Account) -> None:
     """The first namespace of an account; runs in the transaction that creates the account."""
     Namespace.objects.create(account=account, name="Default", slug=DEFAULT_SLUG, type=Type.DEFAULT, is_default=True)
+
+
+def account_namespaces_lock(account: Account) -> None:
+    """Before an account is deleted: a charge locks a namespace, and not the account."""
+    rows = Namespace.objects.select_for_update(of=("self",), no_key=True).filter(account=account)
+    list(rows.order_by("pk").values_list("pk"))
 
 
 @transaction.atomic
@@ -162,7 +168,7 @@ def namespace_activate(*, namespace: Namespace, actor: str, origin: RequestOrigi
 def _change_status(stored: Namespace, wanted: Status, actor: str, origin: RequestOrigin) -> None:
     """Write the status and its reason; an activity entry only where one of them changes.
 
-    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended).
+    Raises Conflict (the default one is not suspended), InvalidState (`inactive` while suspended), RateLimited.
     """
     if wanted == Status.SUSPENDED and stored.is_default:
         raise Conflict("The default namespace cannot be suspended.")
@@ -175,7 +181,10 @@ def _change_status(stored: Namespace, wanted: Status, actor: str, origin: Reques
         stored.save(update_fields=["status", "suspended_by_hand", "updated_at"])
         changes = {"status": {"from": before[0], "to": stored.status}}
         record_activity(stored, ACTIONS[wanted], actor=actor, origin=origin, changes=changes)
-        status_change_publish(StatusChange(stored, before[0], Reason.MANUAL))
+        change = StatusChange(stored, before[0], Reason.MANUAL)
+        if change.event:
+            require_few_events(stored.account_id)
+        status_change_publish(change)
 
 
 def namespace_stop_workspaces(*, namespace: Namespace, actor: str, origin: RequestOrigin) -> int:
@@ -190,7 +199,7 @@ def namespace_delete(
     *, namespace: Namespace, delete_workspaces: bool = False, actor: str, origin: RequestOrigin = NO_ORIGIN
 ) -> int:
     """Delete a namespace, with its webhooks. Returns how many workspaces are moved to the default one, or will be
-    deleted.
+    deleted. Its pages, which need no workspace, are moved to the default one in both cases.
 
     With `delete_workspaces` it is gone for every caller from now on, and the worker deletes what is in it and then the
     row (`deletions_continue`). Raises Conflict for the default one, NotFound; nothing has changed then.
@@ -199,13 +208,14 @@ def namespace_delete(
     stored = _stored(namespace)
     if stored.is_default:
         raise Conflict("The default namespace cannot be deleted; make another one the default first.")
+    default = Namespace.objects.get(account=account, is_default=True)
+    hooks.contents_move(stored, default, actor)
     if delete_workspaces:
         count = sum(hooks.workspaces_count(stored))
         stored.deleted_at = timezone.now()
         stored.save(update_fields=["deleted_at", "updated_at"])
         text = f"With its {count} workspaces."
     else:
-        default = Namespace.objects.get(account=account, is_default=True)
         count = sum(hooks.workspaces_move(stored, default, actor))
         text = f"Its {count} workspaces were moved to {default.slug}."
     record_activity(stored, "deleted", text, actor=actor, origin=origin)
@@ -236,9 +246,10 @@ def namespace_used(namespace: Namespace) -> None:
 
 
 @transaction.atomic
-def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
+def namespace_save(namespace: Namespace, *, actor: str, changed: Collection[str] | None = None) -> Namespace:
     """Create a namespace or change it, on behalf of staff, who may also suspend the default one.
 
+    `changed`: the columns to write of one that exists, default: all; others stay as they are in the locked row.
     `status` and the two reasons for a suspension are made consistent: suspended exactly while there is a reason. A
     namespace marked as default replaces the account's former one. Raises ValidationError where a default would be left
     without a successor, InvalidState for one that is being deleted.
@@ -248,9 +259,8 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
     if former is not None:
         if former.deleted_at is not None:
             raise InvalidState("The namespace is being deleted.")
-        # No form has them, and charges and requests write them.
-        namespace.quota_stops_workspaces = former.quota_stops_workspaces
-        namespace.last_active_at = former.last_active_at
+        for name in _kept_columns(changed):
+            setattr(namespace, name, getattr(former, name))
     before = _apply_suspension(namespace, former)
     others = _live(account).exclude(pk=namespace.pk)
     if namespace.is_default:
@@ -261,6 +271,14 @@ def namespace_save(namespace: Namespace, *, actor: str) -> Namespace:
     record_activity(namespace, "saved", actor=actor)
     status_change_publish(StatusChange(namespace, before, Reason.MANUAL))
     return namespace
+
+
+def _kept_columns(changed: Collection[str] | None) -> set[str]:
+    """What stays as it is in the row. No form has the first two: charges and requests write them."""
+    kept = {"quota_stops_workspaces", "last_active_at"}
+    if changed is not None:
+        kept |= {field.name for field in Namespace._meta.concrete_fields} - {*changed}
+    return kept
 
 
 def _apply_suspension(namespace: Namespace, former: Namespace | None) -> str:

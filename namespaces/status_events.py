@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
+from django.utils import timezone
+
+from common.errors import RateLimited
 from namespaces.models import Namespace, Status
-from webhooks.events import NewEvent, events_publish
+from webhooks.events import NewEvent, events_count, events_publish
+
+SUSPENDED, RESTORED = "namespace.suspended", "namespace.restored"
+# Twice as many as an account may have namespaces.
+MOST_IN_A_MINUTE = 200
+MINUTE = timedelta(minutes=1)
 
 
 class Reason(StrEnum):
@@ -31,7 +40,7 @@ class StatusChange:
         was, suspended = self.before == Status.SUSPENDED, self.namespace.status == Status.SUSPENDED
         if was == suspended or self.namespace.deleted_at is not None:
             return None
-        return "namespace.suspended" if suspended else "namespace.restored"
+        return SUSPENDED if suspended else RESTORED
 
 
 def status_events(changes: Iterable[StatusChange]) -> list[NewEvent]:
@@ -39,6 +48,19 @@ def status_events(changes: Iterable[StatusChange]) -> list[NewEvent]:
     of them is lifted.
     """
     return [_event(change, change.event) for change in changes if change.event]
+
+
+def require_few_events(account_id: str) -> None:
+    """Before a request announces one more change. Raises RateLimited where there were very many in the last minute.
+
+    Nothing else limits how often a namespace is suspended and restored, and each time is sent to ten receivers, which
+    are whose the account says.
+    """
+    if events_count(account_id, (SUSPENDED, RESTORED), timezone.now() - MINUTE) >= MOST_IN_A_MINUTE:
+        raise RateLimited(
+            f"At most {MOST_IN_A_MINUTE} changes in a minute are announced to webhooks; try again later.",
+            headers={"Retry-After": str(int(MINUTE.total_seconds()))},
+        )
 
 
 def status_change_publish(change: StatusChange) -> None:

@@ -138,7 +138,11 @@ class NamespaceViewSet(GenericViewSet):
 
     @extend_schema(request=None, responses={200: bodies.StoppedWorkspacesResponse, **refused({409: DEFAULT})})
     def suspend(self, request: ApiRequest, namespace_id: str) -> Response:
-        """Suspend by hand: every machine in it is stopped, and nothing is created or started. Idempotent."""
+        """Suspend by hand: every machine in it is stopped, and nothing is created or started. Idempotent.
+
+        At most 200 suspensions and restorations that requests of an account cause in a minute are sent to its webhooks;
+        where one of them wants these events, the next is refused with 429.
+        """
         _, stopped = services.namespace_suspend(
             namespace=selectors.get_namespace(request.user, namespace_id),
             actor=request.user.label,

@@ -1,1 +1,1 @@
-"""Pages: static files exported from a workspace and served by the edge. Not built yet; section 5."""
+"""Pages: static files that are exported from a workspace and served by the edge (specification, Pages)."""

@@ -1,1 +1,1 @@
-"""Sandboxes: workspaces of their own kind with one token and one address. Not built yet (wire contract, section 4)."""
+"""Sandboxes: workspaces of their own kind, each with a token and an address (wire contract, section 4)."""

@@ -37,12 +37,21 @@ def use_kit_dir(kit_dir: Path = KIT_DIR) -> Path:
     """The kit directory, marked as used now; those that no test run has used for KEEP_DAYS are removed."""
     kit_dir.mkdir(parents=True, exist_ok=True)
     os.utime(kit_dir)
-    oldest = time.time() - KEEP_DAYS * 86400
-    for folder in kit_dir.parent.iterdir():
-        with suppress(FileNotFoundError):  # another run removed it
-            if folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
+    remove_unused(kit_dir.parent)
     return kit_dir
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the files and folders directly in a folder that no test run has marked as used for KEEP_DAYS."""
+    oldest = time.time() - KEEP_DAYS * 86400
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):  # another run removed it
+            if entry.stat().st_mtime >= oldest:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink()
 
 
 def main() -> None:

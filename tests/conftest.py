@@ -15,6 +15,8 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.commands import flush
+from django.db import connection
+from django.db.models import Model
 from django.test import Client
 
 import outbound.names
@@ -26,6 +28,8 @@ from credits.models import Entry, Rate
 from tests.callers import Caller
 from tests.world import World
 
+MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate)
+
 
 def pytest_configure() -> None:
     """A run that is terminated ends its machines first, as with Ctrl-C."""
@@ -36,6 +40,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks as `rows` what uses the database of the tests; tests of whole instances carry the mark themselves."""
     for item in items:
+        if item.get_closest_marker("one_database"):
+            continue
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if used or item.get_closest_marker("django_db"):
             item.add_marker("rows")
@@ -51,13 +57,29 @@ def no_links_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             link.unlink(missing_ok=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def quick_flush() -> Iterator[None]:
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    """A crash may lose what is written here, so nothing waits for the disk."""
+    options = connection.settings_dict["OPTIONS"]
+    if connection.vendor == "sqlite":
+        options["init_command"] += " PRAGMA synchronous=OFF;"
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """What empties the tables after a transactional test: on tables of a few rows, DELETE instead of TRUNCATE, and
-    without reading the schema and making all permissions again each time, as content types and permissions stay."""
+    without reading the schema and making all permissions again each time, as content types and permissions stay. Plans
+    and prices, which migrations made, are written again."""
+    with django_db_blocker.unblock():
+        made = {model: list(model._default_manager.all()) for model in MADE_BY_MIGRATIONS}
+
+    def restore(*_: Any, **__: Any) -> None:
+        for model, rows in made.items():
+            model._default_manager.bulk_create(rows)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flush, "sql_flush", delete_rows)
-        patch.setattr(flush, "emit_post_migrate_signal", lambda *_, **__: None)
+        patch.setattr(flush, "emit_post_migrate_signal", restore)
         yield
 
 
@@ -72,33 +94,6 @@ def delete_rows(style: Any, connection: Any, **_: Any) -> list[str]:
     if Entry.objects.exists():
         return [*(f"DROP TRIGGER {name}" for name in SQLITE), *rows, *SQLITE.values()]
     return rows
-
-
-@pytest.fixture(autouse=True)
-def plans(request: pytest.FixtureRequest) -> None:
-    """A transactional test flushes the tables, and with them the plans that a migration made."""
-    marker = request.node.get_closest_marker("django_db")
-    if marker is not None:
-        request.getfixturevalue("transactional_db" if marker.kwargs.get("transaction") else "db")
-    elif "transactional_db" not in request.fixturenames and "db" not in request.fixturenames:
-        return
-    if Plan.objects.exists():
-        return
-    from importlib import import_module
-
-    import_module("accounts.migrations.0002_plans").add(apps, None)
-
-
-@pytest.fixture(autouse=True)
-def rates(request: pytest.FixtureRequest) -> None:
-    """Likewise the prices."""
-    if "transactional_db" not in request.fixturenames and "db" not in request.fixturenames:
-        return
-    if Rate.objects.exists():
-        return
-    from importlib import import_module
-
-    import_module("credits.migrations.0002_rates").add(apps, None)
 
 
 @pytest.fixture(autouse=True)
@@ -173,3 +168,13 @@ def vmhost(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.fixture
 def account_of() -> Callable[[str], Account]:
     return lambda name: Account.objects.get(name=name)
+
+
+@pytest.fixture(scope="session")
+def hold_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kit's program, for this host."""
+    from tests.vmbackend.hold_factory import compile_hold
+
+    target = tmp_path_factory.mktemp("hold") / "guest"
+    compile_hold(target)
+    return target

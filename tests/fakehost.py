@@ -54,8 +54,8 @@ class FakeHost:
     def stop(self) -> None:
         self.release_tasks()
         self.settle()
+        process.close_host()  # what it writes at its end sends tasks
         self.pool.shutdown()
-        process.close_host()
         guest_pool().close()
         self.driver.clear_failures()
         for machine in self.driver.inventory().ids():

@@ -49,7 +49,7 @@ def killed_process() -> Iterator[KilledProcess]:
     """On the database of this test, which must commit what it writes (`transaction=True`)."""
     from django.conf import settings
 
-    environment = {**os.environ, **settings.ENV.variables(), "PLATFORM_DATABASE_URL": _database_url()}
+    environment = {**os.environ, **settings.ENV.variables(), "PLATFORM_DATABASE_URL": database_url()}
     environment["PYTHONPATH"] = f"{ROOT}:{ROOT / 'platform'}"
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.killed_process"],
@@ -66,7 +66,7 @@ def killed_process() -> Iterator[KilledProcess]:
             process.kill()
 
 
-def _database_url() -> str:
+def database_url() -> str:
     from django.db import connection
 
     given = connection.settings_dict

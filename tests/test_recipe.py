@@ -65,7 +65,7 @@ def tool(name: str) -> str:
 def use_packages_of_this_run(tree: Path) -> None:
     """No command of the Makefile installs anything here: .venv is the one of this run."""
     (tree / ".venv").symlink_to(ROOT / ".venv")
-    for script in ("packages.sh", "venv.sh"):
+    for script in ("packages.sh", "venv.sh", "npm.sh"):
         (tree / "scripts" / script).write_text("#!/bin/sh\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Barrier, Thread
 from typing import Any
@@ -33,3 +34,11 @@ def run_at_once(count: int, work: Callable[[int], Any]) -> list[str]:
     for thread in threads:
         thread.join()
     return outcomes
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Until other threads have made it true. Fails after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not become true"
+        time.sleep(0.02)

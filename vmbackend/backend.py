@@ -12,6 +12,9 @@ import asyncssh
 from django.conf import settings
 
 from vmbackend.driver import Driver
+from vmbackend.guest.hold import HoldClient, HoldSettings, HoldUnsupported
+from vmbackend.guest.hold.transport import Transport
+from vmbackend.guest.kit import find_kit
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress, GuestSession
 from vmbackend.images.types import ImageSettings
@@ -133,4 +136,24 @@ def open_session(address: GuestAddress) -> GuestSession:
         return FakeGuestSession(machines_dir(), address.machine_id)
     from vmbackend.guest.ssh import SSHGuestSession
 
-    return SSHGuestSession(address, control_key())
+    kept = settings.ENV.sandbox_output_bytes
+    return SSHGuestSession(address, control_key(), search_folder=_search_folder, terminal_buffer=kept)
+
+
+def _search_folder() -> Path:
+    """Raises BackendUnavailable where no kit is built."""
+    return find_kit(settings.ENV.kit_dir).search
+
+
+def open_hold(address: GuestAddress, hold: HoldSettings) -> HoldClient:
+    """A client of the terminals that a guest keeps, for the running event loop. The caller closes it."""
+    if settings.ENV.vm_backend == "fake":
+        return HoldClient(_no_hold, hold)
+    from vmbackend.guest.ssh import SSHGuestSession
+
+    kept = settings.ENV.sandbox_output_bytes
+    return SSHGuestSession(address, control_key(), terminal_buffer=kept).open_hold(hold)
+
+
+async def _no_hold() -> Transport:
+    raise HoldUnsupported("Machines of the fake driver have no terminal service.")

@@ -57,6 +57,12 @@ class CapacityExceeded(BackendError):
     retryable = True
 
 
+class GuestKitOutdated(BackendError):
+    """The machine was started with a kit whose helper cannot do this; nothing was started."""
+
+    code = "guest_kit_outdated"
+
+
 class DeadlineExceeded(BackendError):
     """The call's deadline passed."""
 
@@ -129,6 +135,19 @@ class GuestPathInvalid(BackendError):
     """The path cannot be used for the operation (a directory instead of a file, a device, a symlink loop)."""
 
     code = "path_invalid"
+
+
+class GuestPathExists(GuestPathInvalid):
+    """The path exists already. Nothing was changed."""
+
+    code = "path_exists"
+
+
+class GuestFileChanged(BackendError):
+    """The file is not any more what was expected of it. Nothing was changed."""
+
+    code = "file_changed"
+    retryable = True
 
 
 class GuestDiskFull(BackendError):

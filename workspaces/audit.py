@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 
+from django.conf import settings
+from django.utils import timezone
+
+from common.retention import rows_prune
 from workspaces.models import Activity, Workspace
 
 logger = logging.getLogger("workspaces.activity")
@@ -32,3 +37,8 @@ def record_moves(account_id: str, workspace_ids: Sequence[str], detail: str, *, 
         batch_size=500,
     )
     logger.info("%d workspaces moved by %s: %s", len(workspace_ids), actor, detail)
+
+
+def activity_prune() -> int:
+    """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, some ten thousand at most. Returns how many."""
+    return rows_prune(Activity, "at", timezone.now() - timedelta(days=settings.ENV.activity_days))

@@ -9,19 +9,27 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 import redis
 
 from common.redis import redis_client, redis_key
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 EXPIRY_SECONDS = 90 * 86400
 FLUSH_SECONDS = 1.0
 MAX_PENDING = 10_000  # workspaces, while Redis is down
+READ_ATTEMPTS = 10
+RETRY_SECONDS = 0.002  # about as long as a flush takes
 
 _lock = threading.Lock()
 _pending: Counter[str] = Counter()
+# Flushes that began and that ended. While one is going on, its calls may be in Redis or not.
+_begun = 0
+_ended = 0
 _has_pending = threading.Event()
 _thread: threading.Thread | None = None
 
@@ -46,11 +54,29 @@ def unflushed_calls(workspace_id: str) -> int:
     return _pending[workspace_id]
 
 
+def add_unflushed(workspace_id: str, read: Callable[[], tuple[T, int]]) -> tuple[T, int]:
+    """What `read` returns from Redis, with the calls that are not there yet added to its count. Raises as `read`.
+
+    Read again where a flush was in between, as its calls would count twice or not at all.
+    """
+    for attempt in range(READ_ATTEMPTS):
+        time.sleep(RETRY_SECONDS * attempt)
+        with _lock:
+            before, is_flushing, waiting = _begun, _begun != _ended, _pending[workspace_id]
+        found, count = read()
+        if not is_flushing and before == _begun:
+            break
+    return found, count + waiting
+
+
 def flush_calls() -> None:
     """Add the counts to Redis; where that fails, they are flushed later."""
+    global _begun, _ended  # noqa: PLW0603 one for each process
     with _lock:
         counts = dict(_pending)
         _pending.clear()
+        _begun += 1
+    left: dict[str, int] = {}
     try:
         with redis_client().pipeline(transaction=False) as pipe:
             for workspace_id, count in counts.items():
@@ -59,9 +85,12 @@ def flush_calls() -> None:
             pipe.execute()
     except redis.RedisError as exc:
         logger.warning("API calls: %s", exc)
+        left = counts
+    finally:
         with _lock:
+            _ended += 1
             if len(_pending) < MAX_PENDING:
-                _pending.update(counts)
+                _pending.update(left)
 
 
 def delete_calls(workspace_id: str) -> None:

@@ -178,6 +178,11 @@ class PathInvalid(Conflict):
     message = "The path cannot be used for this."
 
 
+class PathExists(Conflict):
+    code = "path_exists"
+    message = "There is something at this path already."
+
+
 class GuestDiskFull(Conflict):
     code = "guest_disk_full"
     message = "The workspace's disk is full; nothing was changed."

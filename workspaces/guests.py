@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from typing import TypeVar
 
 from common.async_views import in_pool_thread
 from common.connections import release_thread
-from common.errors import NotFound
+from common.errors import DomainError, NotFound
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress, GuestSession
@@ -19,13 +19,22 @@ from workspaces.states import Status
 T = TypeVar("T")
 
 SSH_SECONDS = 5
+# What is refused now is worth trying again: the machine is about to run.
+SOON_RUNNING = frozenset({Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.WAKING})
+RETRY_SECONDS = 2
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
     """The address of the guest's control port; counts as a use. Raises VmNotRunning unless the workspace is running."""
+    address = running_address(workspace)
+    last_used.record_use(workspace.pk)
+    return address
+
+
+def running_address(workspace: Workspace) -> GuestAddress:
+    """The same without a use, for callers that record theirs. Asks neither the database nor Redis."""
     if workspace.status != Status.RUNNING:
         raise _not_running(workspace.status)
-    last_used.record_use(workspace.pk)
     return _address(workspace)
 
 
@@ -93,12 +102,40 @@ async def call_errors(address: GuestAddress) -> AsyncIterator[None]:
         with guest_errors():
             yield
     except errors.GuestUnreachable as exc:
-        status = await in_pool_thread(_status_of, address.machine_id)
-        if status is None:
-            raise NotFound from exc
-        if status != Status.RUNNING:
-            raise _not_running(status) from exc
-        raise
+        reason = await in_pool_thread(_reason_of, address.machine_id)
+        if reason is None:
+            raise
+        raise reason from exc
+
+
+def _reason_of(workspace_id: str) -> DomainError | None:
+    """Why a guest does not answer; None where its machine should run."""
+    status = _status_of(workspace_id)
+    if status is None:
+        return NotFound()
+    return None if status == Status.RUNNING else _not_running(status)
+
+
+def directory_archive(address: GuestAddress, path: str, timeout: float) -> Iterator[bytes]:
+    """The tar archive of a directory (`GuestSession.archive`), in a thread; the workspace counts as in use.
+
+    `timeout`: seconds for one chunk. Close it to stop early. Raises the errors of `call_errors`.
+    """
+    use = last_used.TransferUse(address.machine_id)
+    try:
+        with guest_errors(), closing(_archive(address, path, timeout)) as chunks:
+            for chunk in chunks:
+                use.record_chunk()
+                yield chunk
+    except errors.GuestUnreachable as exc:
+        reason = _reason_of(address.machine_id)
+        if reason is None:
+            raise
+        raise reason from exc
+
+
+def _archive(address: GuestAddress, path: str, timeout: float) -> Generator[bytes, None, None]:
+    yield from guest_pool().stream(address, lambda session: session.archive(path), timeout)
 
 
 def _status_of(workspace_id: str) -> str | None:
@@ -107,7 +144,9 @@ def _status_of(workspace_id: str) -> str | None:
 
 
 def _not_running(status: str) -> errors.VmNotRunning:
-    return errors.VmNotRunning(f"The workspace is {status}; it must be running.", details={"status": status})
+    message = f"The workspace is {status}; it must be running."
+    headers = {"Retry-After": str(RETRY_SECONDS)} if status in SOON_RUNNING else {}
+    return errors.VmNotRunning(message, details={"status": status}, headers=headers)
 
 
 @contextmanager
@@ -117,6 +156,8 @@ def guest_errors() -> Iterator[None]:
         yield
     except backend.GuestPathNotFound as exc:
         raise errors.PathNotFound(exc.message) from exc
+    except backend.GuestPathExists as exc:
+        raise errors.PathExists(exc.message) from exc
     except backend.GuestPathInvalid as exc:
         raise errors.PathInvalid(exc.message) from exc
     except backend.GuestDiskFull as exc:

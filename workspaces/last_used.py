@@ -2,16 +2,23 @@
 
 Stored in Redis, as it changes with each request: a sorted set per workspace, with one member for each current use (its
 score is the latest time at which it ends) and one for the last that ended. Losing it can cause one early sleep, and the
-next request wakes the workspace.
+next request wakes the workspace. A member says how long its use takes at most, so that a score which no use can have
+now is known as one of before the clock was set back; it is then written as if the use began now.
+
+Uses of one workspace that overlap in a process, and last equally long at most, share a member, whose score may be
+REQUEST_INTERVAL_SECONDS too early: many short commands at once cost few writes.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import redis
 
@@ -22,11 +29,13 @@ logger = logging.getLogger(__name__)
 _recorded_at: dict[str, float] = {}
 
 EXPIRY_SECONDS = 2 * 86400
-# Between two writes to Redis for one workspace: most requests cost no round trip, and transfers few.
+# Between two writes to Redis for one workspace: most requests cost no round trip, and transfers few. All are well below
+# the shortest idle time.
 REQUEST_INTERVAL_SECONDS = 5.0
-TRANSFER_INTERVAL_SECONDS = 20.0  # well below the shortest idle time
+TRANSFER_INTERVAL_SECONDS = 20.0
 MAX_REMEMBERED = 10_000
 LAST = "last"
+CLOCKS_APART_SECONDS = 5.0  # of the processes that write and read
 
 
 def _key(workspace_id: str) -> str:
@@ -41,18 +50,107 @@ def record_use(workspace_id: str) -> None:
 @contextmanager
 def in_use(workspace_id: str, seconds: float) -> Iterator[None]:
     """In use within the context; where the process dies, for at most `seconds`."""
-    member = secrets.token_hex(8)
-    _write_use(workspace_id, member, time.time() + seconds)
+    use = _enter(workspace_id, seconds)
     try:
+        use.record()
         yield
     finally:
-        _write_use(workspace_id, LAST, time.time(), ended=member)
+        if _leave(use):
+            use.record_end()
+
+
+@asynccontextmanager
+async def in_use_async(workspace_id: str, seconds: float) -> AsyncIterator[None]:
+    """As `in_use`, for event loops: Redis is written in a thread, and only where another use has not just done it."""
+    use = _enter(workspace_id, seconds)
+    try:
+        if not use.is_recorded():
+            await in_pool_thread(use.record)
+        yield
+    finally:
+        if _leave(use):
+            await in_pool_thread(use.record_end)
+
+
+@dataclass(slots=True)
+class _Use:
+    """Uses that overlap: `users` of them now. Another one begins with a name of its own, so that it may be recorded
+    while the end of this one is.
+    """
+
+    workspace_id: str
+    seconds: float
+    name: str
+    users: int = 0
+    recorded_until: float = 0.0
+
+    def is_recorded(self) -> bool:
+        """Whether a use of now is recorded, up to its end or a little less. False once the clock was set back."""
+        left = self.recorded_until - time.time()
+        return self.seconds - REQUEST_INTERVAL_SECONDS < left <= self.seconds
+
+    def record(self) -> None:
+        """Record a use that begins now."""
+        until = time.time() + self.seconds
+        if not self.is_recorded() and _write_use(self.workspace_id, self.name, until):
+            self.recorded_until = until
+
+    def record_end(self) -> None:
+        """All of them are over."""
+        _write_use(self.workspace_id, LAST, time.time(), ended=self.name)
+
+
+_uses_lock = threading.Lock()
+_current_uses: dict[tuple[str, float], _Use] = {}
+
+
+def _enter(workspace_id: str, seconds: float) -> _Use:
+    with _uses_lock:
+        use = _current_uses.get((workspace_id, seconds))
+        if use is None:
+            name = f"{secrets.token_hex(8)}:{seconds:.0f}"
+            use = _current_uses[workspace_id, seconds] = _Use(workspace_id, seconds, name)
+        use.users += 1
+        return use
+
+
+def _leave(use: _Use) -> bool:
+    """Whether that was the last of them."""
+    with _uses_lock:
+        use.users -= 1
+        if not use.users:
+            del _current_uses[use.workspace_id, use.seconds]
+        return not use.users
 
 
 def last_used(workspace_id: str) -> float:
     """Seconds since the epoch; in the future while it is in use, 0 where no use is known. Raises redis.RedisError."""
-    members = redis_client().zrange(_key(workspace_id), -1, -1, withscores=True)
-    return float(members[0][1]) if members else 0.0
+    for member, score in _uses(workspace_id, -1).items():
+        late = score > _latest_end(member) + CLOCKS_APART_SECONDS
+        return _correct_uses(workspace_id) if late else score
+    return 0.0
+
+
+def _uses(workspace_id: str, first: int) -> dict[str, float]:
+    """The members from that place on, by their scores."""
+    found: list[Any] = redis_client().zrange(_key(workspace_id), first, -1, withscores=True)
+    return {member.decode(): float(score) for member, score in found}
+
+
+def _latest_end(member: str) -> float:
+    """The latest time at which a use that is recorded now may end."""
+    length = member.partition(":")[2]
+    return time.time() + (float(length) if length else 0.0)
+
+
+def _correct_uses(workspace_id: str) -> float:
+    """Write each end that is too late as that of a use of now; returns the last. A use that is recorded or ends at the
+    same time is kept: ends only become earlier, and no member is made.
+    """
+    ends = {member: min(score, _latest_end(member)) for member, score in _uses(workspace_id, 0).items()}
+    if ends:
+        redis_client().zadd(_key(workspace_id), {**ends}, xx=True, lt=True)
+    return max(ends.values(), default=0.0)
 
 
 def is_in_use(workspace_id: str, within: float) -> bool:
@@ -64,7 +162,8 @@ def is_in_use(workspace_id: str, within: float) -> bool:
         return True
 
 
-def _write_use(workspace_id: str, member: str, score: float, *, ended: str = "") -> None:
+def _write_use(workspace_id: str, member: str, score: float, *, ended: str = "") -> bool:
+    """Whether Redis has it."""
     try:
         with redis_client().pipeline() as pipe:
             pipe.zadd(_key(workspace_id), {member: score}, gt=True)
@@ -74,6 +173,8 @@ def _write_use(workspace_id: str, member: str, score: float, *, ended: str = "")
             pipe.execute()
     except redis.RedisError as exc:
         logger.warning("last use of %s: %s", workspace_id, exc)
+        return False
+    return True
 
 
 def record_request(workspace_id: str) -> None:

@@ -24,6 +24,11 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 1.0,
             "options": {"expires": 1},
         },
+        "correct-due-times": {
+            "task": "workspaces.tasks.correct_due_times",
+            "schedule": 60.0,
+            "options": {"expires": 50},
+        },
         "stop-suspended": {
             "task": "workspaces.tasks.stop_suspended",
             "schedule": 5.0,
@@ -45,6 +50,11 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "task": "workspaces.tasks.check_ledger",
             "schedule": 600.0,
             "options": {"expires": 500},
+        },
+        "prune-workspace-activity": {
+            "task": "workspaces.tasks.prune_activity",
+            "schedule": 3600.0,
+            "options": {"expires": 3000},
         },
         # No request depends on it: readers compute what is not rolled up yet.
         "compact-usage": {

@@ -11,6 +11,7 @@ from accounts.models import Account
 from accounts.scopes import Scope, ScopeBinding
 from common.errors import NotFound
 from workspaces.models import Workspace
+from workspaces.models.workspace import Kind
 from workspaces.states import Status
 
 NOT_FOUND_MESSAGE = "There is no such workspace."
@@ -20,6 +21,7 @@ HIDDEN = frozenset(
     {
         "env", "workloads", "cmd", "macos", "metadata", "image_digest", "ssh_host_key", "wait_for_init",
         "desktop_enabled", "proxy_assignment_id", "static_network", "ttl_seconds", "ttl_action", "ttl_expires_at",
+        "ttl_length",
         "remove_on_exit", "restart_policy", "max_restarts", "restart_count", "last_exit_code", "last_exit_reason",
         "keep_logs", "control_port", "kind", "last_restart_at", "restart_history", "restart_due_at",
         "ssh_keys", "ssh_stale", "network_stale", "suspend_after", "stop_after", "idle_due_at", "memory_expires_at",
@@ -73,8 +75,8 @@ def _compiled(scope: Scope, by: str, whole: bool) -> tuple[str, tuple[str, ...]]
 def listed_workspaces(
     actor: Actor, *, mode: str = "", status: str = "", namespace: str = "", search: str = ""
 ) -> QuerySet[Workspace]:
-    """The list's rows, newest first."""
-    found = visible_workspaces(actor)
+    """The list's rows, newest first. Sandboxes have a list of their own (`GET /sandbox`)."""
+    found = visible_workspaces(actor).filter(kind=Kind.WORKSPACE)
     if mode:
         found = found.filter(mode=mode)
     if status:
@@ -89,9 +91,13 @@ def listed_workspaces(
 
 
 def total_count(actor: Actor, rows: QuerySet[Workspace], *, filtered: bool) -> int:
-    """How many rows a list has over all its pages; the number of an account's workspaces is a column of its row."""
+    """How many rows a list has over all its pages.
+
+    The number of an account's machines is a column of its row; those of its sandboxes are counted on an index of them.
+    """
     if actor.scope is Scope.ACCOUNT and not filtered:
-        return actor.account.workspace_count
+        sandboxes = Workspace.objects.filter(account=actor.account, kind=Kind.SANDBOX)
+        return actor.account.workspace_count - sandboxes.count()
     return rows.count()
 
 

@@ -2,6 +2,7 @@
 
     queued -> creating -> running                     create; also from failed by a retry
     queued, creating -> failed                        creation failed; the record stays
+    creating -> stopped                               create of a machine that is not to be started
     stopped, lost -> starting -> running              start; forced also from failed, as a retry
     running, paused, sleeping -> stopping -> stopped  stop
     running -> restarting -> running                  restart
@@ -142,7 +143,7 @@ ALLOWED: dict[Status, frozenset[Status]] = {
     Status.REINSTALLING: HAS_MACHINE,
     # After an operation, and where reconcile finds the machine in another state than its row.
     Status.RUNNING: _POWER | {Status.CREATING, Status.LOST, Status.STOPPED, Status.SLEEPING},
-    Status.STOPPED: _POWER | {Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},
+    Status.STOPPED: _POWER | {Status.CREATING, Status.RUNNING, Status.LOST, Status.PAUSED, Status.SLEEPING},
     Status.PAUSED: _POWER,
     Status.SLEEPING: _POWER | {Status.RUNNING, Status.PAUSED, Status.LOST},
     Status.LOST: _POWER | {Status.RUNNING, Status.PAUSED, Status.SLEEPING},

@@ -5,10 +5,10 @@ from __future__ import annotations
 from celery import current_app, shared_task
 
 from vmbackend.models import Host
-from workspaces import namespace_members
+from workspaces import audit, namespace_members
 from workspaces.charging import billing, check, wakeups
 from workspaces.charging import services as charging
-from workspaces.host import console_log, engine, machine_info, sweep
+from workspaces.host import console_log, due_times, engine, machine_info, sweep
 from workspaces.host.metering import compaction
 from workspaces.host.network_policy import apply_policy
 from workspaces.host.process import host_runtime, reconcile_rows_and_machines
@@ -48,6 +48,12 @@ def sweep_due() -> int:
 
 
 @shared_task
+def correct_due_times() -> int:
+    """Celery beat: due times that were written before the clock was set back."""
+    return due_times.due_times_correct()
+
+
+@shared_task
 def stop_suspended() -> int:
     """Celery beat: stop what runs in suspended namespaces."""
     return namespace_members.suspended_members_stop()
@@ -58,6 +64,12 @@ def charge_metered() -> int:
     """Celery beat, and after each writer's commit: charge credits for what was metered."""
     wakeups.charge_begun()
     return charging.charge_metered()
+
+
+@shared_task
+def prune_activity() -> int:
+    """Celery beat: remove activity that is older than it is kept for."""
+    return audit.activity_prune()
 
 
 @shared_task

@@ -14,7 +14,7 @@ from workspaces.states import HOST_DOWN, Status
 ENDED_BY_ITSELF = frozenset({Status.RUNNING, Status.PAUSED})
 HAD_MACHINE = ENDED_BY_ITSELF | {Status.SLEEPING}
 # Transitional states which may also be entered from one without a machine.
-_MAYBE_STOPPED_BEFORE = frozenset({Status.STARTING, Status.REINSTALLING, Status.RESIZING, Status.LOST})
+_MAYBE_STOPPED_BEFORE = frozenset({Status.CREATING, Status.STARTING, Status.REINSTALLING, Status.RESIZING, Status.LOST})
 
 
 def publish_vm_event(workspace: Workspace, before: Status) -> None:

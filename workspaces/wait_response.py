@@ -47,6 +47,25 @@ def require_success(operation: Operation) -> None:
         raise errors.OperationInProgress("The workspace is being deleted.")
 
 
+def wait_for_create(operation: Operation, shown_id: str, timeout: float) -> None:
+    """Wait `timeout` seconds for a creation. Raises CreateFailed, with `shown_id` in its details, where it failed."""
+    ended = waiting.wait_for_outcome(operation, timeout)
+    if ended is None or ended.state != OperationState.FAILED:
+        return
+    raise errors.CreateFailed(
+        ended.error_message,
+        details={"id": shown_id, "provisioning": {"code": ended.error_code, "message": ended.error_message}},
+    )
+
+
+def wait_for_removal(operation: Operation, workspace: Workspace) -> bool:
+    """Wait for a removal; not if its host does not respond, as it runs when the host is back. True once it is done."""
+    if workspace.host is None or not workspace.host.is_alive:
+        return False
+    ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
+    return ended is not None and ended.state != OperationState.FAILED
+
+
 def power_response(request: ApiRequest, workspace: Workspace, operation: Operation | None) -> Response:
     """`{success, workspace}`; 202 while the operation continues. Raises as `wait_until_finished`, NotFound."""
     ended = operation is None or wait_until_finished(operation)

@@ -95,7 +95,11 @@ def _by_token(token: str) -> Actor | None:
 
 
 def _credential(**lookup: str) -> Credential | None:
-    return Credential.objects.select_related("account").filter(account__is_active=True, **lookup).first()
+    """By a unique column. `get`, as `first` would sort by time, which costs a tenth of a request."""
+    try:
+        return Credential.objects.select_related("account").get(account__is_active=True, **lookup)
+    except Credential.DoesNotExist:
+        return None
 
 
 class ApiRequest(Request):

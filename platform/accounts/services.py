@@ -6,14 +6,14 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
 from accounts import tokens
 from accounts.actors import Actor
 from accounts.errors import BindingMissing
-from accounts.hooks import account_created, namespace_binding, workspace_binding
+from accounts.hooks import account_created, account_deletion_begins, namespace_binding, workspace_binding
 from accounts.models import Account, Credential, IdempotencyKey, Plan
 from accounts.scopes import Scope, ScopeBinding
 from common.database_errors import is_database_unavailable
@@ -24,6 +24,9 @@ from common.secrets_at_rest import keyed_hash, new_secret
 logger = logging.getLogger(__name__)
 
 IDEMPOTENCY_HOURS = 24
+# Of PostgreSQL: a row refers to one that is deleted, two transactions wait for each other.
+_WRITTEN_AT_ONCE = {"23503", "40P01"}
+DELETE_TRIES = 5
 LAST_USED_EVERY = timedelta(minutes=1)
 
 
@@ -60,9 +63,28 @@ def account_update(account: Account, *, name: str, plan: Plan, is_active: bool) 
 def account_delete(account: Account) -> None:
     """Delete an account with its credentials, namespaces and idempotency keys.
 
-    Raises ProtectedError while it has workspaces; nothing is deleted then.
+    What another transaction writes for it at the same time is deleted, too, where that has committed first; else that
+    transaction fails. Raises ProtectedError while it has workspaces; nothing is deleted then.
     """
-    account.delete()
+    for _ in range(DELETE_TRIES - 1):
+        try:
+            _delete_whole(account)
+        except DatabaseError as exc:
+            if getattr(exc.__cause__, "sqlstate", "") not in _WRITTEN_AT_ONCE:
+                raise
+        else:
+            return
+    _delete_whole(account)
+
+
+@transaction.atomic
+def _delete_whole(account: Account) -> None:
+    """PostgreSQL checks here, and not at the commit of the caller, that nothing refers to the account."""
+    for locked in Account.objects.select_for_update(of=("self",), no_key=True).filter(pk=account.pk):
+        account_deletion_begins(locked)
+    Account.objects.filter(pk=account.pk).delete()
+    if connection.vendor == "postgresql":
+        connection.check_constraints()
 
 
 def plan_save(plan: Plan) -> Plan:

@@ -15,8 +15,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import markcoroutinefunction, sync_to_async
 from django.db import connections
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
@@ -24,6 +25,10 @@ from common.connections import release_connection, release_thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class ShortResponse(Response):
+    """A response that takes less time to render than a thread takes to be asked: the event loop renders it."""
 
 
 class AsyncViewSet(ViewSet):
@@ -48,19 +53,29 @@ class AsyncViewSet(ViewSet):
         self.headers = self.default_response_headers
         response: HttpResponseBase
         try:
-            await sync_to_async(self.initial)(self.request, *args, **kwargs)
+            await self.begin(self.request, *args, **kwargs)
             response = await self._handler()(self.request, *args, **kwargs)
         except Exception as exc:
             response = self.handle_exception(exc)
         if isinstance(response, Response):
             response = self.finalize_response(self.request, response, *args, **kwargs)
-        return response
+        return _rendered(response) if isinstance(response, ShortResponse) else response
+
+    async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Authentication, permissions and throttles. Raises what refuses the request."""
+        await sync_to_async(self.initial)(request, *args, **kwargs)
 
     def _handler(self) -> Any:
         method = str(self.request.method).lower()
         if method not in self.http_method_names:
             return self.http_method_not_allowed
         return getattr(self, method, self.http_method_not_allowed)
+
+
+def _rendered(response: Response) -> HttpResponse:
+    """The same as a response that Django does not render."""
+    response.render()
+    return HttpResponse(response.content, status=response.status_code, headers=dict(response.items()))
 
 
 async def in_request_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

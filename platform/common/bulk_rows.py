@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import Field, Model, QuerySet
 
 Row = Sequence[int | str]
+LARGEST = 2**63 - 1  # of a column
 
 
 def rows_read(query: QuerySet[Any, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -33,11 +34,19 @@ def rows_insert(
 
 def rows_add(model: type[Model], key: Sequence[str], sums: Sequence[str], rows: Sequence[Row]) -> None:
     """Add to the `sums` of the rows with these keys, which are unique in the table and in `rows`; insert those that are
-    missing. Rows are locked in the order of `rows`.
+    missing. Rows are locked in the order of `rows`. A sum that would be more than its column holds stays at the
+    column's end.
     """
-    table = model._meta.db_table
-    added = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in sums)
-    _insert(model, (*key, *sums), rows, {}, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}")
+    table, first = model._meta.db_table, len(key)
+    # Compared before it is made: PostgreSQL raises an error beyond 64 bits, SQLite makes it a fraction.
+    added = ", ".join(
+        f"{name} = CASE WHEN excluded.{name} <= 0 THEN {table}.{name} + excluded.{name}"
+        f" WHEN {table}.{name} > {LARGEST} - excluded.{name} THEN {LARGEST}"
+        f" ELSE {table}.{name} + excluded.{name} END"
+        for name in sums
+    )
+    held = [(*row[:first], *(min(int(value), LARGEST) for value in row[first:])) for row in rows]
+    _insert(model, (*key, *sums), held, {}, f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}")
 
 
 def rows_update(model: type[Model], columns: Sequence[str], rows: Sequence[Row]) -> None:

@@ -4,10 +4,8 @@ early.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, UnreadablePostError
@@ -15,23 +13,15 @@ from django.http.response import HttpResponseBase
 
 from common import errors
 from common.caller_places import loop_place, thread_place
+from common.dual_middleware import DualMiddleware
 from common.request_id import begin_request
 from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
 from common.streaming_body import body_limit, body_refusal, body_was_too_large
 
 
-class ApiMiddleware:
-    """Supports WSGI and ASGI, so that an asynchronous view needs no thread."""
-
-    sync_capable = True
-    async_capable = True
-
-    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
-        self.get_response = get_response
-        self.is_async: bool = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
+class ApiMiddleware(DualMiddleware):
+    """What each request has, whichever view serves it."""
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))

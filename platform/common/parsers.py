@@ -33,6 +33,7 @@ class ObjectParser(BaseParser):
     """
 
     media_type = "application/json"
+    allow_nul = False
 
     def parse(
         self,
@@ -45,19 +46,25 @@ class ObjectParser(BaseParser):
         raw = stream.read(limit + 1)
         if len(raw) > limit:
             raise errors.PayloadTooLarge(f"At most {limit} bytes are accepted here.")
-        return parse_object(raw)
+        return parse_object(raw, allow_nul=self.allow_nul)
 
 
-def parse_object(raw: bytes) -> dict[str, Any]:
+class UnstoredObjectParser(ObjectParser):
+    """The same for bodies of which nothing goes to a database, such as texts of files: NUL characters are accepted."""
+
+    allow_nul = True
+
+
+def parse_object(raw: bytes, *, allow_nul: bool = False) -> dict[str, Any]:
     """Bytes of a body to the object they hold. Raises InvalidJson, ValidationError."""
     if not raw.strip():
         return {}
     try:
-        _require_few_tokens(raw)
+        require_few_tokens(raw)
         text = raw.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
         if "\\u0000" in text or "\\ud" in text.lower() or "\0" in text:
-            _storable(value)
+            _storable(value, allow_nul)
         if text.count("[") + text.count("{") > MAX_DEPTH and is_deeper(value, MAX_DEPTH):
             raise ValueError("it is nested too deeply")
     except (ValueError, RecursionError) as exc:
@@ -81,10 +88,10 @@ def _inside(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _require_few_tokens(raw: bytes) -> None:
-    """Raises ValueError. Before the body is parsed: what it becomes then may be more than the memory."""
-    if len(raw) > MAX_TOKENS and next(islice(_TOKEN.finditer(raw), MAX_TOKENS, None), None) is not None:
-        raise ValueError(f"it has more than {MAX_TOKENS} strings, commas and brackets")
+def require_few_tokens(raw: bytes, limit: int = MAX_TOKENS) -> None:
+    """Raises ValueError. Before the JSON is parsed: what it becomes then may be more than the memory."""
+    if len(raw) > limit and next(islice(_TOKEN.finditer(raw), limit, None), None) is not None:
+        raise ValueError(f"it has more than {limit} strings, commas and brackets")
 
 
 def _reason(exc: Exception) -> str:
@@ -106,15 +113,15 @@ def _finite(text: str) -> float:
     return value
 
 
-def _storable(value: Any) -> None:
+def _storable(value: Any, allow_nul: bool) -> None:
     if isinstance(value, str):
-        if "\0" in value:
+        if "\0" in value and not allow_nul:
             raise ValueError("it holds a NUL character")
         value.encode()  # UnicodeEncodeError is a ValueError: a lone surrogate
     elif isinstance(value, dict):
         for key, item in value.items():
-            _storable(key)
-            _storable(item)
+            _storable(key, allow_nul)
+            _storable(item, allow_nul)
     elif isinstance(value, list):
         for item in value:
-            _storable(item)
+            _storable(item, allow_nul)

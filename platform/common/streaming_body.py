@@ -24,7 +24,8 @@ STALL_SECONDS = 60.0
 # The rest of a refused body is read within these bounds, so that its client gets to read the response.
 DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
-_FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
+_FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files|/s/[^/]+/files/(create|edit|upload)")
+_RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
 _REFUSED = "common.streaming_body.refused"
@@ -195,7 +196,7 @@ def is_raw(content_type: str) -> bool:
 
 def is_streamed(method: str, path: str, content_type: str) -> bool:
     """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
-    return _is_file_write(method, path) and is_raw(content_type)
+    return method == "POST" and _RAW_WRITES.fullmatch(path) is not None and is_raw(content_type)
 
 
 def body_limit(method: str, path: str, content_type: str = "") -> int:

@@ -17,14 +17,18 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
+# The routes of an app are tried in this order, one by one: the most frequent requests first, then by name. Sandboxes
+# have few routes beside those of workspaces.
 APPS = [
+    "sandboxes",
+    "workspaces",
     "accounts",
     "credits",
     "edge",
     "namespaces",
+    "pages",
     "vmbackend",
     "webhooks",
-    "workspaces",
 ]
 
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from edge.address import PublicAddress
+from edge.sandbox_address import SandboxAddress
 
 SOCKET_PATH_MAX = 107
 
@@ -50,3 +51,14 @@ def settings_fit_together(app_configs: Any, **kwargs: Any) -> list[CheckMessage]
     if env.stop_grace_seconds >= env.power_seconds:
         found.append(Error("PLATFORM_STOP_GRACE_SECONDS must be below PLATFORM_POWER_SECONDS.", id="platform.E006"))
     return found
+
+
+@register()
+def sandbox_names_are_served(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """By host, the edge serves sandboxes below the domain of the public ports."""
+    suffix = SandboxAddress.of(settings.ENV.sandbox_url).suffix
+    public = PublicAddress.of(settings.ENV.public_url)
+    if suffix in ("", public.suffix):
+        return []
+    message = "The host names of PLATFORM_SANDBOX_URL do not lie below PLATFORM_PUBLIC_URL's domain."
+    return [Error(message, hint=f"Its names end with {public.suffix} here.", id="platform.E009")]

@@ -11,20 +11,23 @@ from django.core.exceptions import ImproperlyConfigured
 # Until a failed attempt to connect is given up; the next query begins another one. The pool doubles the wait between
 # attempts, and queries would wait for the next of them as long as the server had been away, up to these seconds.
 RECONNECT_SECONDS = 2.0
+# Of the process `hooks`, whose one writer must not wait for a lock for good. What waits longer is repeated.
+HOOKS_LOCK_SECONDS = 5
 
 
-def database(url: str, *, persistent: bool) -> dict[str, Any]:
+def database(url: str, *, persistent: bool, lock_seconds: int | None = None) -> dict[str, Any]:
     """Django's settings for `sqlite:///PATH` or `postgresql://user:password@host:port/name`.
 
     `postgresql:///name?host=/run/postgresql` reaches a Unix socket. `persistent`: this process keeps its threads, and
-    so their SQLite connections; elsewhere threads come and go.
+    so their SQLite connections; elsewhere threads come and go. `lock_seconds`: for how long a statement waits for a
+    lock on PostgreSQL; None: as the server has it. (On SQLite every transaction waits for 20 s at most.)
     """
     try:
         parts = urlsplit(url)
         if parts.scheme == "sqlite" and len(parts.path) > 1:
             return sqlite(Path(unquote(parts.path)), persistent=persistent)
         if parts.scheme in ("postgres", "postgresql"):
-            return _postgresql(url)
+            return _postgresql(url, lock_seconds)
     except ValueError as error:  # of the port, the size of the pool
         raise ImproperlyConfigured(f"PLATFORM_DATABASE_URL: {error}") from error
     raise ImproperlyConfigured("PLATFORM_DATABASE_URL: use sqlite:///PATH or postgresql://...")
@@ -47,11 +50,13 @@ def sqlite(path: Path, *, persistent: bool) -> dict[str, Any]:
     }
 
 
-def _postgresql(url: str) -> dict[str, Any]:
+def _postgresql(url: str, lock_seconds: int | None) -> dict[str, Any]:
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
+    if lock_seconds is not None:
+        query["options"] = f"{query.get('options', '')} -c lock_timeout={lock_seconds}s".strip()
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "config.postgresql",
         "NAME": unquote(parts.path.lstrip("/")) or "platform",
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

@@ -29,6 +29,8 @@ from pydantic import (
 )
 
 from edge.address import PublicAddress
+from edge.page_address import page_addresses
+from edge.sandbox_address import SandboxAddress
 from outbound.errors import OutboundError
 from outbound.urls import place_of
 from vmbackend.uids import default_first_uid
@@ -49,7 +51,18 @@ _EXBIBYTE_MB = 1 << 40
 _EMPTY_IS_UNSET = frozenset(
     {
         *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
-        *("bind", "base_url", "public_url", "database_url", "redis_url", "libvirt_uri", "host_name", "default_image"),
+        *(
+            "bind",
+            "base_url",
+            "public_url",
+            "sandbox_url",
+            "pages_url",
+            "database_url",
+            "redis_url",
+            "libvirt_uri",
+            "host_name",
+        ),
+        "default_image",
     }
 )
 
@@ -117,8 +130,14 @@ class Env(BaseModel):
     public_url: str = _derived(
         "`http://{hash}.localhost:PORT`", lambda data: f"http://{{hash}}.localhost:{data['port']}"
     )
+    sandbox_url: str = _derived("`BASE_URL/s/{id}`", lambda data: f"{data['base_url'].rstrip('/')}/s/{{id}}")
+    pages_url: CommaSeparated = _derived(
+        "`http://{slug}.pages.localhost:PORT`", lambda data: (f"http://{{slug}}.pages.localhost:{data['port']}",)
+    )
     public_certificate: str = ""
     public_key: str = ""
+    pages_certificate: str = ""
+    pages_key: str = ""
     behind_proxy: bool = False
     allowed_hosts: CommaSeparated = Field(
         default=("localhost", _LOOPBACK, "[::1]"),
@@ -143,10 +162,17 @@ class Env(BaseModel):
     worker_processes: int = Field(default=2, ge=1, le=1024)
     vmhost_threads: int = Field(default=32, ge=1, le=4096)
     webhook_threads: int = Field(default=128, ge=4, le=4096)
+    pages_threads: int = Field(default=4, ge=1, le=256)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
     commands_per_account: int = Field(default=256, ge=1, le=_MANY)
+    # Of one sandbox. The guest itself keeps at most 64 terminals and 8 watches.
+    sandbox_sockets_max: int = Field(default=16, ge=1, le=_MANY)
+    sandbox_terminals_max: int = Field(default=64, ge=1, le=64)
+    sandbox_watches_max: int = Field(default=8, ge=1, le=8)
+    # Of a terminal, in bytes. At least what a streams process may hold of it (sandboxes/sockets/output.py).
+    sandbox_output_bytes: int = Field(default=256 * 1024, ge=256 * 1024, le=16 << 20)
 
     # The host that this machine is
     host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
@@ -198,9 +224,22 @@ class Env(BaseModel):
     orphan_grace_seconds: int = Field(default=120, ge=0, le=_YEAR)
     orphan_removals_per_hour: int = Field(default=100, ge=0, le=_MANY)
 
+    # Pages
+    deploy_seconds: int = Field(default=1800, ge=10, le=_YEAR)
+    deploy_wait_seconds: int = Field(default=600, ge=0, le=3600)
+    page_max_bytes: int = Field(default=1 << 30, ge=1, le=1 << 50)
+    page_max_files: int = Field(default=20_000, ge=1, le=1 << 31)
+    page_file_max_bytes: int = Field(default=100 << 20, ge=1, le=1 << 50)
+    page_path_max_bytes: int = Field(default=1024, ge=1, le=4096)
+    page_releases: int = Field(default=10, ge=1, le=1000)
+    pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
+
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
     billing_seconds: int = Field(default=3600, ge=1, le=_YEAR, validate_default=True)
+
+    # How long audit entries are kept
+    activity_days: int = Field(default=400, ge=1, le=36500)
 
     # Guessing
     login_attempts: int = Field(default=10, ge=1, le=_MANY)
@@ -268,6 +307,18 @@ class Env(BaseModel):
     @classmethod
     def _public_address(cls, value: str) -> str:
         PublicAddress.of(value)
+        return value
+
+    @field_validator("pages_url")
+    @classmethod
+    def _page_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        page_addresses(value)
+        return value
+
+    @field_validator("sandbox_url")
+    @classmethod
+    def _sandbox_address(cls, value: str) -> str:
+        SandboxAddress.of(value)
         return value
 
     @field_validator("allowed_hosts")

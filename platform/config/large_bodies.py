@@ -6,6 +6,7 @@ in memory until the command has ended. Bodies that are streamed into a guest are
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from common.async_views import in_pool_thread
 from common.errors import RateLimited, Unauthorized
 from common.responses import as_domain_error
 from common.streaming_body import Receive, Send, refuse_body, stored_bytes
+from sandboxes.tokens import bearer_token, require_holder
 
 # Smaller bodies are not looked at: their number is limited by that of the connections.
 SMALL_BYTES = 64 * 1024
@@ -27,6 +29,8 @@ SMALL_BYTES = 64 * 1024
 ACCOUNT_BYTES = 256 * 1024 * 1024
 TOTAL_BYTES = 1024 * 1024 * 1024
 RETRY_SECONDS = 1
+# The sandbox level, whose credential is the token of the sandbox.
+SANDBOX = re.compile(r"/s/([^/]+)/")
 
 Application = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
@@ -73,8 +77,11 @@ class LargeBodies:
 
 
 def _account_of(scope: Mapping[str, Any]) -> str:
-    """Raises Unauthorized, RateLimited."""
-    actor = actor_of(ASGIRequest(dict(scope), BytesIO()))
+    """Raises Unauthorized, Forbidden, RateLimited."""
+    request = ASGIRequest(dict(scope), BytesIO())
+    if found := SANDBOX.match(request.path):
+        return require_holder(found[1].lower(), bearer_token(request)).account_id
+    actor = actor_of(request)
     if actor is None:
         raise Unauthorized
     return str(actor.account.pk)

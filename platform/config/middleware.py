@@ -1,14 +1,34 @@
-"""Middleware of the admin alone: API requests do not pay for sessions and CSRF."""
+"""Middleware of the admin alone, as API requests do not pay for sessions and CSRF, and Django's security headers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.middleware.security import SecurityMiddleware
 from django.utils.module_loading import import_string
+
+from common.dual_middleware import DualMiddleware
+
+
+class SecurityHeadersMiddleware(DualMiddleware):
+    """Django's SecurityMiddleware. By itself it asks a thread under ASGI, twice for each request, for a few headers."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], Any]) -> None:
+        super().__init__(get_response)
+        self._django = SecurityMiddleware(get_response)
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
+        return self._async_call(request) if self.is_async else self._django(request)
+
+    async def _async_call(self, request: HttpRequest) -> HttpResponseBase:
+        refused = self._django.process_request(request)
+        response = await self.get_response(request) if refused is None else refused
+        return self._django.process_response(request, response)
 
 
 class AdminOnlyMiddleware:

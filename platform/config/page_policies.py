@@ -8,17 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.views.decorators.clickjacking import xframe_options_deny
+
+from edge.sandbox_address import sandbox_address
 
 _SHARED = "img-src 'self' data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 DOCS_POLICY = (
     f"default-src 'none'; script-src 'self'; connect-src 'self'; font-src 'self'; form-action 'none'; {_SHARED}"
 )
-# Alpine, which the admin's pages are built on, compiles expressions of the markup.
-ADMIN_POLICY = f"default-src 'self'; script-src 'self' 'unsafe-eval'; object-src 'none'; form-action 'self'; {_SHARED}"
+# Alpine, which the admin's pages are built on, compiles expressions of the markup. A form may lead to a sandbox.
+ADMIN_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-eval'; object-src 'none'; form-action 'self'{sandboxes}; " + _SHARED
+)
 
 View = Callable[..., HttpResponseBase]
 
@@ -41,7 +47,17 @@ def admin_policy(get_response: View) -> View:
 
     def respond(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
-        response["Content-Security-Policy"] = ADMIN_POLICY
+        sandboxes = sandbox_origins(settings.ENV.sandbox_url)
+        response["Content-Security-Policy"] = ADMIN_POLICY.format(sandboxes=sandboxes)
         return response
 
     return respond
+
+
+def sandbox_origins(template: str) -> str:
+    """For a policy, after a space: the origins of sandboxes by host. By path they have the platform's own."""
+    suffix = sandbox_address(template).suffix
+    if not suffix:
+        return ""
+    scheme, port = urlsplit(template).scheme, template.rpartition(suffix)[2]
+    return f" {scheme}://*{suffix}{port}"

@@ -13,10 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
+from django.core.signals import request_started
+from django.db import close_old_connections, reset_queries
+
+from config.socket_protocol import SocketProtocol
 
 TARGET = "config.asgi:application"
 # From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
 DRAIN_SECONDS = 0.5
+# WebSockets: bytes of a message, and how often and how long a client is asked whether it is there. One that reads
+# slowly answers after all output that is on its way.
+MAX_MESSAGE = 2 << 20
+PING_SECONDS = 20.0
+PONG_SECONDS = 120.0
 
 
 class StreamsServer(uvicorn.Server):
@@ -37,6 +46,10 @@ def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:
     listener.add_argument("--fd", type=int, help="a listening Unix socket that this process inherited")
     listener.add_argument("--uds", type=Path, help="the path of a Unix socket to create")
     given = parser.parse_args(arguments)
+    # They would ask a thread at the beginning of each request, for nothing: it begins with the request, and has no
+    # connection yet.
+    request_started.disconnect(close_old_connections)
+    request_started.disconnect(reset_queries)
     config = uvicorn.Config(
         given.target,
         fd=given.fd,
@@ -48,6 +61,11 @@ def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:
         # Only the edge can open the socket, so its X-Forwarded-* are true.
         proxy_headers=True,
         forwarded_allow_ips="*",
+        ws=SocketProtocol,
+        ws_max_size=MAX_MESSAGE,
+        ws_per_message_deflate=False,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PONG_SECONDS,
     )
     return StreamsServer(config)
 

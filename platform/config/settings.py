@@ -7,7 +7,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 
 from config.app_list import APPS, app_modules
-from config.database import database
+from config.database import HOOKS_LOCK_SECONDS, database
 from config.env import load_settings
 
 ENV = load_settings()
@@ -42,8 +42,9 @@ INSTALLED_APPS = [
     *APPS,
 ]
 MIDDLEWARE = [
+    "sandboxes.cors.SandboxCorsMiddleware",
     "common.middleware.ApiMiddleware",
-    "django.middleware.security.SecurityMiddleware",
+    "config.middleware.SecurityHeadersMiddleware",
     "config.middleware.AdminOnlyMiddleware",
 ]
 # Sessions, CSRF and messages serve the admin alone; API requests do not pay for them.
@@ -76,7 +77,13 @@ TEMPLATES = [
         },
     }
 ]
-DATABASES = {"default": database(ENV.database_url, persistent=ENV.role == "api")}
+DATABASES = {
+    "default": database(
+        ENV.database_url,
+        persistent=ENV.role == "api",
+        lock_seconds=HOOKS_LOCK_SECONDS if ENV.role == "hooks" else None,
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},

@@ -55,6 +55,11 @@ def public_address(template: str) -> PublicAddress:
     return PublicAddress.of(template)
 
 
+def is_port_label(text: str) -> bool:
+    """Whether the first label of a name could be that of a port."""
+    return _LABEL.fullmatch(text) is not None
+
+
 def label(slug: str, hash_: str) -> str:
     """The first label of a port's name."""
     return f"{slug}-{hash_}" if slug else hash_

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from common.edge_header import edge_secret
 from edge.address import PublicAddress
+from edge.page_sites import page_sites
 from edge.pages import page
 from edge.route_cache import route_cache_folder
 
@@ -45,6 +46,9 @@ class EdgeSettings(Protocol):
     public_url: str
     public_certificate: str
     public_key: str
+    pages_url: tuple[str, ...]
+    pages_certificate: str
+    pages_key: str
     behind_proxy: bool
     body_limit_bytes: int
     secret_key: str
@@ -53,10 +57,10 @@ class EdgeSettings(Protocol):
 def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
     """The Caddyfile of an instance; the upstream sockets are in `run_dir`. It contains a secret.
 
-    Raises ValueError where the public URL cannot be served.
+    Raises ValueError where the public URL or an address of pages cannot be served.
     """
     public = PublicAddress.of(settings.public_url)
-    return Template(TEMPLATE.read_text()).substitute(
+    made = Template(TEMPLATE.read_text()).substitute(
         address=_site_address(settings),
         machines=_machines_address(settings),
         suffix=re.escape(public.suffix),
@@ -82,6 +86,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         cut_off=CUT_OFF,
         closed_page=page("Nothing answers on this port", CLOSED),
     )
+    return made + page_sites(settings, run_dir)
 
 
 def _https(settings: EdgeSettings) -> bool:

@@ -12,3 +12,5 @@ if TYPE_CHECKING:
 # Wraps the api's WSGI application in one that answers the edge's authorization requests before Django does. Called once
 # in each process that serves the api, when all apps are ready.
 auth_fast_path: Hook[[WSGIApplication], WSGIApplication] = Hook("auth_fast_path")
+# Likewise for the edge's questions about rules of pages.
+page_rules: Hook[[WSGIApplication], WSGIApplication] = Hook("page_rules")

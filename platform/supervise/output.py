@@ -18,6 +18,7 @@ _COLOURS = {
     "streams": 35,
     "worker": 33,
     "hooks": 34,
+    "pages": 95,
     "vmhost": 94,
     "beat": 90,
     "redis": 31,

@@ -54,6 +54,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _streams(instance),
         _worker(settings),
         _hooks(),
+        _pages(settings),
         _vmhost(settings),
         _beat(),
         _edge(instance),
@@ -129,6 +130,12 @@ def _hooks() -> Process:
     command = _celery_worker("hooks", "webhooks", "--pool", "threads", "-c", "1")
     # An attempt of 15 s, what is written after it, and the end of Celery.
     return Process("hooks", command, stop_seconds=30, start_seconds=4)
+
+
+def _pages(settings: Env) -> Process:
+    # Two threads more than deploys, for what takes a moment. What is stopped in a deploy leaves it to its successor.
+    pool = ("--pool", "threads", "-c", str(settings.pages_threads + 2))
+    return Process("pages", _celery_worker("pages", "pages", *pool), stop_seconds=30, start_seconds=4)
 
 
 def _vmhost(settings: Env) -> Process:

@@ -19,7 +19,7 @@ TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 # of its own has.
 PARTS = frozenset(
     {
-        *(*PRIVATE, "machines", "libvirt", "cache", "reserve", "first-workspace", "lost+found"),
+        *(*PRIVATE, "machines", "libvirt", "cache", "pages", "reserve", "first-workspace", "lost+found"),
         *("settings.env", "secrets.env", "credentials.env", CHOICES),
         *("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm", "db.sqlite3-journal"),
     }

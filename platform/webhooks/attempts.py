@@ -30,7 +30,10 @@ USER_AGENT = "microvm-workspaces-webhooks/1"
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """What an attempt needs to know. `number`: which attempt it is, from 1. `secrets`: see `signature_headers`."""
+    """What an attempt needs to know. `number`: which attempt it is, from 1. `secrets`: see `signature_headers`.
+
+    `began`: monotonic seconds, as its threads are shared out.
+    """
 
     id: str
     claim: str
@@ -45,6 +48,7 @@ class ClaimedDelivery:
     event_at: datetime
     namespace: str
     data: Mapping[str, Any]
+    began: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ WHERE first_due.due_at <= %(now)s OR NOT subscription.active
 
 def is_anything_due(now: datetime) -> bool:
     """Whether a delivery is due, or being attempted. One query."""
-    return Delivery.objects.filter(status=DeliveryStatus.PENDING, next_attempt_at__lte=now).exists()
+    return Delivery.objects.filter(status=DeliveryStatus.PENDING, attempts__gte=0, next_attempt_at__lte=now).exists()
 
 
 def due_subscriptions(now: datetime) -> tuple[list[DueSubscription], list[str]]:
@@ -85,14 +85,18 @@ def deliveries_claim(due: list[DueSubscription], in_flight: InFlight) -> list[Cl
         rows = _locked_subscriptions(shares)
         now = timezone.now()
         chosen = _chosen_rows(rows, shares, now)
-        free = Delivery.objects.filter(unleased(now), pk__in=chosen, status=DeliveryStatus.PENDING)
-        free.update(claim=token, lease_until=now + LEASE)
+        free = Delivery.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
+        free = free.filter(unleased(now), pk__in=chosen, status=DeliveryStatus.PENDING)
+        Delivery.objects.filter(pk__in=free.order_by().values("pk")).update(claim=token, lease_until=now + LEASE)
     return _claimed_deliveries(rows, chosen, token, now)
 
 
 def _locked_subscriptions(shares: Mapping[str, int]) -> dict[str, Subscription]:
-    """Locked against a claim by another process; publishing goes on. (SQLite has one writer at a time anyway.)"""
-    rows = Subscription.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=shares, active=True)
+    """Locked against a claim by another process; publishing goes on. What another transaction has locked is left to
+    the next look. (SQLite has one writer at a time anyway.)
+    """
+    rows = Subscription.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
+    rows = rows.filter(pk__in=shares, active=True)
     return {row.pk: row for row in rows.order_by("pk")}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
@@ -42,9 +43,15 @@ def switched_off_settle() -> int:
 def deliveries_disable(subscription_id: str) -> int:
     """Disable pending deliveries of a subscription that is off, BATCH at most. Returns how many. Idempotent.
 
-    The process `hooks` finds the others. One that is being attempted is left to the end of its attempt.
+    The process `hooks` finds the others. One that is being attempted is left to the end of its attempt, and one that
+    another transaction has locked to the next call.
     """
-    pending = Delivery.objects.filter(
+    with transaction.atomic():
+        return _disable_batch(subscription_id)
+
+
+def _disable_batch(subscription_id: str) -> int:
+    pending = Delivery.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).filter(
         unleased(timezone.now()),
         subscription=subscription_id,
         subscription__active=False,

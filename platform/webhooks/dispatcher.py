@@ -34,6 +34,7 @@ GATHER_SECONDS = 0.01
 # A receiver that took longer for its last event has one attempt at a time, as one that did not take it: many that
 # answer just in time would otherwise have all threads.
 SLOW_SECONDS = 5.0
+MOST_SLOW = 10_000  # subscriptions that are remembered as such
 # Longer than an attempt and the transaction after it; shorter than the supervisor waits for the process.
 STOP_SECONDS = 20.0
 
@@ -44,13 +45,15 @@ class Dispatcher:
     def __init__(self, threads: int, attempt: Callable[[ClaimedDelivery], Outcome] = attempt_make) -> None:
         self._attempt = attempt
         self._in_flight = InFlight(threads)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="attempt")
+        # As many again for attempts that take long (`sharing`).
+        self._pool = ThreadPoolExecutor(2 * threads, thread_name_prefix="attempt")
         self._ended: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._unwritten: list[Outcome] = []
         # Encrypted under a key that is lost; until the process starts again.
         self._unreadable: set[str] = set()
-        # By SLOW_SECONDS, as this process has seen it.
-        self._slow: set[str] = set()
+        # By SLOW_SECONDS, as this process has seen it; in the order of the last time.
+        self._slow: dict[str, None] = {}
+        self._hanging: set[str] = set()  # with an attempt that takes long, at the last look
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hooks-dispatcher", daemon=True)
@@ -89,7 +92,7 @@ class Dispatcher:
     def _run(self) -> None:
         until = None
         while not self._is_done(until):
-            if self._woken.wait(LOOK_SECONDS) and self._in_flight.total:
+            if self._woken.wait(self._look_seconds()) and self._in_flight.total:
                 time.sleep(GATHER_SECONDS)
             self._woken.clear()
             if self._stopping.is_set() and until is None:
@@ -100,6 +103,11 @@ class Dispatcher:
             except Exception as exc:  # the thread must survive whatever may be gone at the next look
                 self._after_failure(exc)
         connections.close_all()
+
+    def _look_seconds(self) -> float:
+        """Until the next look: earlier where an attempt will leave its thread to what waits."""
+        soon = None if self._in_flight.free else self._in_flight.seconds_to_wait
+        return LOOK_SECONDS if soon is None else min(LOOK_SECONDS, max(soon, GATHER_SECONDS))
 
     def _is_done(self, until: float | None) -> bool:
         if until is None:
@@ -122,36 +130,50 @@ class Dispatcher:
         if not self._unwritten:
             return
         try:
-            outcomes_record(self._unwritten)
+            later = outcomes_record(self._unwritten).later
         except Exception as exc:
             if is_database_unavailable(exc):
                 raise
             logger.exception("outcomes of webhooks; each is written by itself")
-            self._write_one_by_one()
-        self._forget(self._unwritten)
-        self._unwritten = []
+            later = self._write_one_by_one()
+        # What is locked stays in flight: its account has no more of the threads for it.
+        self._forget([each for each in self._unwritten if each not in later])
+        self._unwritten = later
 
-    def _write_one_by_one(self) -> None:
-        """One that the database refuses must not keep the others from being written; its lease ends."""
+    def _write_one_by_one(self) -> list[Outcome]:
+        """One that the database refuses must not keep the others from being written; its lease ends. Returns those
+        that are to be written later.
+        """
+        later: list[Outcome] = []
         while self._unwritten:
             try:
-                outcomes_record(self._unwritten[:1])
+                later += outcomes_record(self._unwritten[:1]).later
             except Exception as exc:
                 if is_database_unavailable(exc):
+                    self._unwritten += later
                     raise
                 logger.exception("the outcome of %s is lost", self._unwritten[0].delivery.id)
-            self._forget([self._unwritten.pop(0)])
+            written = self._unwritten.pop(0)
+            if written not in later:
+                self._forget([written])
+        return later
 
     def _forget(self, outcomes: list[Outcome]) -> None:
         for each in outcomes:
             one = each.delivery
-            self._in_flight.attempt_ended(one.subscription_id, one.account_id, is_proven=one.is_proven)
+            self._in_flight.attempt_ended(one.subscription_id, one.account_id, is_proven=one.is_proven, began=one.began)
             is_slow = each.duration_ms > SLOW_SECONDS * 1000
-            (self._slow.add if is_slow else self._slow.discard)(one.subscription_id)
+            self._slow.pop(one.subscription_id, None)
+            if is_slow:
+                self._slow[one.subscription_id] = None
+        while len(self._slow) > MOST_SLOW:  # a tenant may delete such a subscription and make the next one
+            del self._slow[next(iter(self._slow))]
 
     def _begin_due(self) -> int:
-        if self._in_flight.total >= self._in_flight.threads or not claims.is_anything_due(timezone.now()):
+        self._in_flight.now = time.monotonic()
+        if not self._in_flight.free or not claims.is_anything_due(timezone.now()):
             return 0
+        self._hanging = self._in_flight.slow_subscriptions
         due, switched_off = claims.due_subscriptions(timezone.now())
         for key in switched_off:
             deliveries_disable(key)
@@ -159,7 +181,7 @@ class Dispatcher:
         return self._begin([replace(each, is_proven=self._is_proven(each, each.id)) for each in readable])
 
     def _is_proven(self, found: DueSubscription | ClaimedDelivery, subscription_id: str) -> bool:
-        return found.is_proven and subscription_id not in self._slow
+        return found.is_proven and subscription_id not in self._slow and subscription_id not in self._hanging
 
     def _begin(self, due: list[DueSubscription]) -> int:
         try:
@@ -172,7 +194,8 @@ class Dispatcher:
             return 0
         for claimed in found:
             # What it counts as now, also when it ends.
-            each = replace(claimed, is_proven=self._is_proven(claimed, claimed.subscription_id))
+            is_proven = self._is_proven(claimed, claimed.subscription_id)
+            each = replace(claimed, is_proven=is_proven, began=self._in_flight.now)
             self._in_flight.attempt_began(each.subscription_id, each.account_id, is_proven=each.is_proven)
             self._pool.submit(self._attempt_and_report, each)
         return len(found)

@@ -82,6 +82,11 @@ def events_publish(events: Sequence[NewEvent]) -> int:
     return _write_events(pairs)
 
 
+def events_count(account_id: str, types: Iterable[str], since: datetime) -> int:
+    """How many events of these names were written for an account since that time, some minutes ago."""
+    return Event.objects.filter(account_id=account_id, type__in=list(types), created_at__gte=since).count()
+
+
 def event_send_to(subscription: Subscription, type: str, data: Mapping[str, Any]) -> Delivery:
     """Write an event for one subscription alone, whichever events it wants, in the caller's transaction."""
     event = Event.objects.create(

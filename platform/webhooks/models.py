@@ -139,7 +139,20 @@ class Delivery(models.Model):
         ]
         indexes = [
             models.Index(fields=["subscription", "-id"], name="deliveries_of_webhook"),
-            models.Index(fields=["next_attempt_at"], condition=Q(status=DeliveryStatus.PENDING), name="deliveries_due"),
+            # Few, among all that were delivered in 30 days: a list or redelivery of them reads no others.
+            models.Index(
+                fields=["subscription", "id"], condition=Q(status=DeliveryStatus.FAILED), name="deliveries_failed"
+            ),
+            models.Index(
+                fields=["subscription", "id"], condition=Q(status=DeliveryStatus.DISABLED), name="deliveries_disabled"
+            ),
+            # `attempts` is never negative: only a query that says so can use this index (`claims.is_anything_due`). A
+            # database that took it to look for the deliveries of one subscription would read those of all others.
+            models.Index(
+                fields=["next_attempt_at"],
+                condition=Q(status=DeliveryStatus.PENDING, attempts__gte=0),
+                name="deliveries_due",
+            ),
             models.Index(
                 fields=["subscription", "next_attempt_at"],
                 condition=Q(status=DeliveryStatus.PENDING),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Model
 from django.utils import timezone
 
 from webhooks.attempts import Outcome
@@ -18,8 +19,15 @@ from webhooks.schedule import retry_wait
 FAILING_FOR = timedelta(days=5)
 
 
-def outcomes_record(outcomes: Sequence[Outcome]) -> int:
-    """Write attempts, deliveries and subscriptions. Returns how many outcomes were written.
+class Recorded(NamedTuple):
+    """How many outcomes were written, and which are to be written later: other transactions have locked their rows."""
+
+    written: int
+    later: list[Outcome]
+
+
+def outcomes_record(outcomes: Sequence[Outcome]) -> Recorded:
+    """Write attempts, deliveries and subscriptions, without waiting for other transactions.
 
     An outcome whose claim was lost writes nothing: another attempt is being made, or the row is at its end. Idempotent,
     as writing gives the claim back. Raises what the database raises; nothing is written then, and once the leases end
@@ -28,28 +36,44 @@ def outcomes_record(outcomes: Sequence[Outcome]) -> int:
     with transaction.atomic():
         subscriptions = _locked_subscriptions(outcomes)
         deliveries = _locked_deliveries(outcomes)
-        owned = [each for each in outcomes if _is_owned(each, deliveries)]
+        later = _locked_by_others(outcomes, subscriptions, deliveries)
+        owned = [each for each in outcomes if each not in later and _is_owned(each, deliveries)]
         Attempt.objects.bulk_create(_attempt_row(each) for each in owned)
         _write_delivered([each for each in owned if each.is_delivered])
         reasons = _follow_receivers(owned, subscriptions)
         _write_undelivered([each for each in owned if not each.is_delivered], deliveries, subscriptions, reasons)
         for key, reason in reasons.items():
             subscription_switch_off(subscriptions[key], reason)
-    return len(owned)
+    return Recorded(len(owned), later)
 
 
 def _locked_subscriptions(outcomes: Iterable[Outcome]) -> dict[str, Subscription]:
     """Before the deliveries, as a claim does; without what is encrypted."""
     keys = {each.delivery.subscription_id for each in outcomes}
-    rows = Subscription.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys)
+    rows = Subscription.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).filter(pk__in=keys)
     plain = rows.defer("url", "secret", "former_secret")
     return {row.pk: row for row in plain.order_by("pk")}
 
 
 def _locked_deliveries(outcomes: Iterable[Outcome]) -> dict[str, Delivery]:
     keys = {each.delivery.id for each in outcomes}
-    rows = Delivery.objects.select_for_update(of=("self",), no_key=True).filter(pk__in=keys)
+    rows = Delivery.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).filter(pk__in=keys)
     return {row.pk: row for row in rows.order_by("pk")}
+
+
+def _locked_by_others(
+    outcomes: Sequence[Outcome], subscriptions: Mapping[str, Subscription], deliveries: Mapping[str, Delivery]
+) -> list[Outcome]:
+    """Those with a row that exists and was skipped; of one that is gone nothing is left to write."""
+    hooks = _skipped(Subscription, {each.delivery.subscription_id for each in outcomes}, subscriptions)
+    rows = _skipped(Delivery, {each.delivery.id for each in outcomes}, deliveries)
+    return [each for each in outcomes if each.delivery.subscription_id in hooks or each.delivery.id in rows]
+
+
+def _skipped(model: type[Model], keys: set[str], found: Mapping[str, Model]) -> set[str]:
+    """No query where none was."""
+    missing = keys - found.keys()
+    return set(model._default_manager.filter(pk__in=missing).values_list("pk", flat=True)) if missing else set()
 
 
 def _is_owned(outcome: Outcome, deliveries: Mapping[str, Delivery]) -> bool:

@@ -12,10 +12,14 @@ from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from webhooks.events import CATALOGUE, EVERY_EVENT
 from webhooks.models import Delivery, DeliveryStatus, DisabledReason
+from webhooks.signatures import signing_key
+from webhooks.targets import url_problem
 
 MAX_URL = 2048
 GRACE_SECONDS, MAX_GRACE_SECONDS = 86_400, 604_800
 _SECRET = re.compile(r"[!-~]+")
+# 128 bits, if they are random. Who gets one event can try shorter ones until its signature fits.
+LEAST_KEY_BYTES = 16
 
 
 class EventNames(BoundedList):
@@ -43,6 +47,11 @@ class UpdateWebhookRequest(s.Serializer):
     )
     description = StrictChar(max_length=500, required=False, allow_blank=True)
 
+    def validate_url(self, value: str) -> str:
+        if problem := url_problem(value):
+            raise s.ValidationError(problem)
+        return value
+
 
 class CreateWebhookRequest(UpdateWebhookRequest):
     url = StrictChar(max_length=MAX_URL, help_text=URL_HELP)
@@ -53,15 +62,20 @@ class CreateWebhookRequest(UpdateWebhookRequest):
         max_length=128, required=False, help_text="The slug: events of this namespace only. Default: of all."
     )
     secret = StrictChar(
-        min_length=8,
+        min_length=LEAST_KEY_BYTES,
         max_length=255,
+        # A space at an end would be left out here, and not by the receiver.
+        trim_whitespace=False,
         required=False,
-        help_text="Visible ASCII characters. Default: `whsec_` and 256 random bits in base64.",
+        help_text=f"Visible ASCII characters: {LEAST_KEY_BYTES} at least, or `whsec_` and as many bytes in base64. "
+        "Default: `whsec_` and 256 random bits in base64.",
     )
 
     def validate_secret(self, value: str) -> str:
         if not _SECRET.fullmatch(value):
             raise s.ValidationError("Visible ASCII characters only.")
+        if len(signing_key(value)) < LEAST_KEY_BYTES:
+            raise s.ValidationError(f"Ensure that `whsec_` is followed by {LEAST_KEY_BYTES} bytes or more in base64.")
         return value
 
 

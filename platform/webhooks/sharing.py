@@ -4,6 +4,9 @@ Threads go one by one to the account with the fewest attempts in flight, and wit
 fewest. So it does not matter how many deliveries of an account are due, or how long its receivers take. What a
 subscription has in flight beyond one attempt fits in half of its account's share: the other half is there for the
 subscriptions of the account that have none. A receiver that has not proven that it answers gets one attempt at a time.
+
+An attempt that takes long leaves its thread: as many threads again are there for these. The more there are, the fewer
+are begun, at once and of one account, so that however many receivers hang, and one after another, others find a thread.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import Any
 MOST_OF_SUBSCRIPTION = 4
 # One attempt shows whether a receiver answers that was never sent to, or did not take the last one.
 MOST_OF_UNPROVEN = 1
+# An attempt in flight for longer takes none of the threads that others may begin with.
+LONG_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,15 @@ class DueSubscription:
 
 @dataclass(slots=True)
 class InFlight:
-    """The attempts that this process is making, of `threads` at most.
+    """The attempts that this process is making: of `threads` at most, beside those that take long.
 
     `last_share`: when each account last got a thread, as a growing number; of equals the one that waited goes first.
+    `now`, `begun`: monotonic seconds; the subscription of each attempt, and when that began.
     """
 
     threads: int
+    now: float = 0.0
+    begun: list[tuple[str, float]] = field(default_factory=list)
     of_subscription: Counter[str] = field(default_factory=Counter)
     of_account: Counter[str] = field(default_factory=Counter)
     unproven: int = 0
@@ -51,9 +59,35 @@ class InFlight:
         return self.of_account.total()
 
     @property
+    def long(self) -> int:
+        """How many take long."""
+        return sum(self._is_long(begun) for _, begun in self.begun)
+
+    @property
+    def free(self) -> int:
+        """How many may begin now: half of what those that take long leave of twice the threads, without those that have
+        begun.
+        """
+        return max(0, self.threads - self.long // 2 - (self.total - self.long))
+
+    @property
+    def slow_subscriptions(self) -> set[str]:
+        """Those with an attempt that takes long."""
+        return {key for key, begun in self.begun if self._is_long(begun)}
+
+    @property
+    def seconds_to_wait(self) -> float | None:
+        """Until the next attempt in flight takes long; None where none will."""
+        left = [begun + LONG_SECONDS - self.now for _, begun in self.begun if not self._is_long(begun)]
+        return min(left, default=None)
+
+    def _is_long(self, begun: float) -> bool:
+        return self.now - begun >= LONG_SECONDS
+
+    @property
     def most_of_account(self) -> int:
-        """A quarter of the threads."""
-        return max(1, self.threads // 4)
+        """A quarter of the threads that those that take long would leave."""
+        return max(1, (self.threads - self.long) // 4)
 
     @property
     def most_beyond_one(self) -> int:
@@ -66,13 +100,17 @@ class InFlight:
         return max(1, self.threads // 2)
 
     def attempt_began(self, subscription_id: str, account_id: str, *, is_proven: bool) -> None:
+        """It begins at `now`."""
+        self.begun.append((subscription_id, self.now))
         self.of_subscription[subscription_id] += 1
         self.of_account[account_id] += 1
         self.unproven += not is_proven
         self.turn += 1
         self.last_share[account_id] = self.turn
 
-    def attempt_ended(self, subscription_id: str, account_id: str, *, is_proven: bool) -> None:
+    def attempt_ended(self, subscription_id: str, account_id: str, *, is_proven: bool, began: float = 0.0) -> None:
+        """`began`: what `now` was then."""
+        self.begun.remove((subscription_id, began))
         _subtract(self.of_subscription, subscription_id)
         _subtract(self.of_account, account_id)
         self.unproven -= not is_proven
@@ -91,7 +129,7 @@ def most_in_flight(*, is_proven: bool) -> int:
 
 def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mapping[str, int]:
     """How many attempts each subscription may begin now, by its id; those that may begin none are left out."""
-    free = in_flight.threads - in_flight.total
+    free, most_of_account, most_beyond_one = in_flight.free, in_flight.most_of_account, in_flight.most_beyond_one
     unproven_left = in_flight.most_unproven - in_flight.unproven
     waiting = _waiting_by_account(due, in_flight)
     accounts = [(in_flight.of_account[key], in_flight.last_share.get(key, 0), key) for key in waiting]
@@ -99,9 +137,9 @@ def threads_share(due: Iterable[DueSubscription], in_flight: InFlight) -> Mappin
     shares: Counter[str] = Counter()
     while free > 0 and accounts:
         busy, turn, account = heapq.heappop(accounts)
-        if busy >= in_flight.most_of_account or not waiting[account]:
+        if busy >= most_of_account or not waiting[account]:
             continue
-        may_add = busy < in_flight.most_beyond_one
+        may_add = busy < most_beyond_one
         found = _next_of_account(waiting[account], may_add=may_add, may_prove=unproven_left > 0)
         if found is not None:
             shares[found.id] += 1

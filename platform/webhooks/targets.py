@@ -5,7 +5,17 @@ from __future__ import annotations
 from common.errors import ValidationError
 from common.outbound_targets import outbound_targets
 from outbound.http import OutboundError, require_public_url
+from outbound.targets import required_target
 from outbound.urls import target_of
+
+
+def url_problem(url: str) -> str | None:
+    """Why a URL is never connected to, by what it says itself: no name is looked up. None: nothing is wrong with it."""
+    try:
+        required_target(url, outbound_targets())
+    except OutboundError as exc:
+        return exc.sentence
+    return None
 
 
 def required_host(url: str) -> str:

@@ -33,6 +33,14 @@ class SendThrottle(RedisThrottle):
     window_seconds = 60
 
 
+class WriteThrottle(RedisThrottle):
+    """Of what writes activity and may look a name up for a second: created, changed and rotated together."""
+
+    scope = "webhooks-write"
+    limit = 60
+    window_seconds = 60
+
+
 def _throttles_of(action: str | None) -> list[BaseThrottle]:
     return [SendThrottle()] if action in ("test", "redeliver") else []
 
@@ -57,9 +65,11 @@ class WebhookViewSet(ViewSet):
     def create(self, request: ApiRequest) -> Response:
         """Create a webhook. The secret that signs what is sent is in this response only.
 
-        A credential of a namespace makes webhooks of that namespace.
+        A credential of a namespace makes webhooks of that namespace. An account's webhooks are created, changed and
+        rotated 60 times in a minute at most; requests that are refused for what they say themselves do not count.
         """
         data = validated(bodies.CreateWebhookRequest, request)
+        WriteThrottle().allow_request(request, self)
         namespace = selectors.namespace_for_create(request.user, data.pop("namespace", None))
         made = subscriptions.subscription_create(
             account=request.user.account,
@@ -78,6 +88,7 @@ class WebhookViewSet(ViewSet):
         """Change the given fields. Switched off, a webhook gets nothing, and pending deliveries become `disabled`."""
         found = selectors.get_subscription(request.user, webhook_id)
         changes = validated(bodies.UpdateWebhookRequest, request)
+        WriteThrottle().allow_request(request, self)
         changed = subscriptions.subscription_update(subscription=found, changes=changes, **_by(request))
         return respond(bodies.WebhookResponse, webhook=changed)
 
@@ -103,6 +114,7 @@ class WebhookViewSet(ViewSet):
         """Replace the secret. The former one signs as well until its grace ends; one before it no more."""
         found = selectors.get_subscription(request.user, webhook_id)
         seconds = validated(bodies.RotateWebhookRequest, request)["grace_seconds"]
+        WriteThrottle().allow_request(request, self)
         rotated = subscriptions.subscription_rotate(subscription=found, grace_seconds=seconds, **_by(request))
         return respond(bodies.RotatedWebhookResponse, webhook=rotated, secret=rotated.secret)
 

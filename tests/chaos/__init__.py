@@ -4,10 +4,12 @@
 
     __main__    the command
     run         the course of a run: active phases and quiet points
-    world       the instance on a file system of its own, its accounts
+    world       the instance on a file system of its own, its accounts and their webhooks
+    receivers   where the webhooks lead to
     schedule    which fault comes when, from the seed
     faults      what the faults do; `processes` finds their victims
-    clients     threads that do the `operations`, each on workspaces of its own; `creation`, `streams`, `sleep` are some
+    clients     threads that do the `operations`, each on workspaces of its own; `creation`, `streams`, `sleep`,
+                `announcements` are some
     session     one account's requests; `answers` checks every answer to them
     ledger      what was asked for and acknowledged
     snapshot    what rows, host and Redis hold at a quiet point

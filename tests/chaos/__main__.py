@@ -30,7 +30,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
     report = Report()
     report.say(f"seed {seed}")
-    with new_world(report) as world:
+    with new_world(report, seed) as world:
         report.say(f"instance {world.instance.id} in {world.instance.state}")
         try:
             Run(world, seed=seed, seconds=given.minutes * 60, kinds=kinds).carry_out()

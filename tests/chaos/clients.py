@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.chaos import operations as op
+from tests.chaos.announcements import send_test_event, suspend_namespace
 from tests.chaos.answers import Answer
 from tests.chaos.creation import create, create_part
 from tests.chaos.ledger import Creation, Tracked
@@ -27,6 +28,8 @@ LIGHT = (
     Weighted(2, create_part),
     Weighted(3, op.write_part_of_metadata),
     Weighted(2, op.read_foreign),
+    Weighted(4, send_test_event),
+    Weighted(3, suspend_namespace),
 )
 MACHINE = (
     Weighted(8, op.write_file),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
 from tests.chaos.ledger import Ledger
-from tests.chaos.snapshot import Row, Snapshot
+from tests.chaos.snapshot import Row, Sent, Snapshot
 from tests.vm.client import IN_BETWEEN
 from tests.vm.onhost import HOLDS
 
@@ -149,6 +149,42 @@ def what_runs_is_metered(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
             yield f"{row.id} runs since {row.started_at:%H:%M:%S} and has no metering record"
 
 
+def every_event_arrives(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
+    """What was written with its fact, which the row of the event is, reaches the receiver of the account."""
+    for row in snapshot.sent:
+        arrived = ledger.arrived.get(row.event_id)
+        if arrived is None and not _is_waiting(row, snapshot):
+            yield f"{row.type} {row.event_id} is {row.status} after {row.attempts} attempts and has not arrived"
+        if arrived is not None and arrived.word != ledger.accounts.get(row.account_id):
+            yield f"{row.type} {row.event_id} of {row.account_id} has arrived at {arrived.word}"
+
+
+def every_delivery_comes_to_its_end(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
+    for row in snapshot.sent:
+        if row.status != "delivered" and not _is_waiting(row, snapshot):
+            yield f"{row.type} {row.event_id} is {row.status} after {row.attempts} attempts"
+
+
+def every_acknowledged_fact_is_announced_once(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
+    waiting = [row for row in snapshot.sent if _is_waiting(row, snapshot)]
+    late = {(ledger.accounts.get(row.account_id), row.type, row.namespace) for row in waiting}
+    known = ledger.arrived.keys() | {row.event_id for row in waiting}
+    yield from (f"{event} was acknowledged" for event in sorted(ledger.acknowledged_events - known))
+    events = ledger.events_of()
+    for fact in ledger.acknowledged_facts:
+        if fact not in events and (fact.word, fact.type, fact.namespace) not in late:
+            yield f"{fact} was acknowledged"
+    for fact, ids in events.items():
+        if fact.type.startswith("namespace.") and (len(ids) > 1 or fact not in ledger.asked_facts):
+            yield f"{fact}, {'asked for' if fact in ledger.asked_facts else 'not asked for'}: {sorted(ids)}"
+
+
+def _is_waiting(row: Sent, snapshot: Snapshot) -> bool:
+    """Two attempts met faults: the third one comes after five minutes."""
+    due = row.next_attempt_at
+    return row.status == "pending" and row.attempts > 1 and due is not None and due > snapshot.now
+
+
 def the_database_is_intact(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
     if snapshot.database != "ok":
         yield snapshot.database
@@ -172,6 +208,9 @@ INVARIANTS: dict[str, Invariant] = {
     "workspaces are counted": workspaces_are_counted,
     "no foreign word in a row": no_row_has_a_foreign_word,
     "what runs is metered": what_runs_is_metered,
+    "every event arrives": every_event_arrives,
+    "every delivery comes to its end": every_delivery_comes_to_its_end,
+    "every acknowledged fact is announced once": every_acknowledged_fact_is_announced_once,
     "the database is intact": the_database_is_intact,
 }
 

@@ -84,6 +84,25 @@ class Creation:
     abandoned: bool = False
 
 
+@dataclass(frozen=True)
+class Arrived:
+    """An event that a receiver has taken: answered with 2xx. `namespace`: of its data; "" where it has none."""
+
+    word: str
+    id: str
+    type: str
+    namespace: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A change of a namespace that is announced by one event. A namespace is suspended and restored once."""
+
+    word: str
+    type: str
+    namespace: str
+
+
 class Ledger:
     """Shared by the clients, the faults and the checks."""
 
@@ -93,6 +112,11 @@ class Ledger:
         self.creations: dict[str, Creation] = {}
         self.gone: set[str] = set()
         self.names: dict[str, str] = {}  # every name that was asked for -> word of the account
+        self.webhooks: dict[str, str] = {}  # word -> id of the account's webhook
+        self.arrived: dict[str, Arrived] = {}
+        self.acknowledged_events: set[str] = set()
+        self.asked_facts: set[Fact] = set()
+        self.acknowledged_facts: set[Fact] = set()
         self._lock = threading.Lock()
 
     def begin_creation(self, word: str, key: str, name: str) -> Creation:
@@ -134,6 +158,18 @@ class Ledger:
 
     def lose_all_memory(self) -> None:
         self.lose_memory(*self.workspaces)
+
+    def add_arrived(self, event: Arrived) -> None:
+        with self._lock:
+            self.arrived[event.id] = event
+
+    def events_of(self) -> dict[Fact, set[str]]:
+        """Facts -> ids of the events of them that have arrived."""
+        found: dict[Fact, set[str]] = {}
+        with self._lock:
+            for event in self.arrived.values():
+                found.setdefault(Fact(event.word, event.type, event.namespace), set()).add(event.id)
+        return found
 
     def remove(self, tracked: Tracked) -> None:
         """Its row is gone, as it may be."""

@@ -122,6 +122,7 @@ class Run:
         verify.forget_gone(sessions)
         for session in sessions.values():
             verify.delete_unwanted(session)
+            verify.delete_namespaces(session)
         verify.verify_all(sessions, start_all=last)
         self._world.ledger.settle()
         self._check()

@@ -60,6 +60,18 @@ class Key(NamedTuple):
     workspace_id: str
 
 
+class Sent(NamedTuple):
+    """An event, and what has become of its delivery to the account's webhook."""
+
+    event_id: str
+    account_id: str
+    type: str
+    namespace: str
+    status: str
+    attempts: int
+    next_attempt_at: datetime | None
+
+
 @dataclass
 class Snapshot:
     """`held`: kind of thing -> ids of workspaces that have one on the host; `wanted`: what the rows say."""
@@ -68,6 +80,7 @@ class Snapshot:
     rows: list[Row] = field(default_factory=list)
     live: list[Live] = field(default_factory=list)
     keys: list[Key] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
     metered: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)  # account id -> how many workspaces its row says it has
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -89,6 +102,7 @@ def take_snapshot(instance: TestInstance) -> Snapshot:
     made.rows = [_row(found) for found in instance.query(_ROWS)]
     made.live = [_live(found) for found in instance.query(_LIVE)]
     made.keys = [Key(*found) for found in instance.query(_KEYS)]
+    made.sent = [Sent(*found[:-1], _moment(found[-1])) for found in instance.query(_SENT)]
     made.metered = frozenset(found[0] for found in instance.query("SELECT workspace_id FROM workspaces_metered"))
     made.counts = dict(instance.query("SELECT id, workspace_count FROM accounts_account"))
     made.database = _integrity(instance)
@@ -111,6 +125,12 @@ _ROWS = """SELECT id, account_id, name, status, ready, ip, host_id, metadata, al
 _LIVE = """SELECT id, workspace_id, kind, state, deadline_at FROM workspaces_operation
     WHERE state IN ('queued', 'running') ORDER BY id"""
 _KEYS = "SELECT account_id, key, resource_id FROM accounts_idempotencykey ORDER BY key"
+
+# An event without a delivery is none that anybody gets.
+_SENT = """SELECT event.id, event.account_id, event.type, event.namespace_slug, COALESCE(delivery.status, 'none'),
+    COALESCE(delivery.attempts, 0), delivery.next_attempt_at
+    FROM webhooks_event AS event LEFT JOIN webhooks_delivery AS delivery ON delivery.event_id = event.id
+    ORDER BY event.id"""
 
 
 def _row(found: tuple[Any, ...]) -> Row:

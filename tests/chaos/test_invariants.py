@@ -9,14 +9,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.chaos.invariants import INVARIANTS, problems_of
-from tests.chaos.ledger import WORDS, Ledger
-from tests.chaos.snapshot import Key, Live, Row, Snapshot
+from tests.chaos.ledger import WORDS, Arrived, Fact, Ledger
+from tests.chaos.snapshot import Key, Live, Row, Sent, Snapshot
 from tests.vm.onhost import RUNNING, wanted
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 ONE, TWO = "ws_aaaaaaaaaaaaaaaa", "ws_bbbbbbbbbbbbbbbb"
 STRANGE = "ws_cccccccccccccccc"
 NAME = f"{WORDS[0]}-name"
+
+
+FACT = Fact(WORDS[0], "namespace.suspended", "team")
+ARRIVED = Arrived(WORDS[0], "evt_1", "namespace.suspended", "team")
+SENT = Sent("evt_1", "ac_1", "namespace.suspended", "team", "delivered", 1, None)
 
 
 def row(key: str = ONE, **changes: object) -> Row:
@@ -29,10 +34,14 @@ def right() -> tuple[Snapshot, Ledger]:
     ledger = Ledger({"ac_1": WORDS[0], "ac_2": WORDS[1]})
     creation = ledger.begin_creation(WORDS[0], "key", NAME)
     ledger.add_workspace(creation, ONE)
+    ledger.acknowledged_facts.add(FACT)
+    ledger.asked_facts.add(FACT)
+    ledger.add_arrived(ARRIVED)
     found = Snapshot(
         NOW,
         rows=[row()],
         keys=[Key("ac_1", "key", ONE)],
+        sent=[SENT],
         metered=frozenset({ONE}),
         counts={"ac_1": 1, "ac_2": 0},
         held={kind: frozenset({ONE}) if kind in RUNNING else frozenset() for kind in wanted([])},
@@ -180,6 +189,53 @@ def not_metered(state: Snapshot, ledger: Ledger) -> Snapshot:
     return replace(state, metered=frozenset())
 
 
+def not_arrived(state: Snapshot, ledger: Ledger) -> Snapshot:
+    ledger.arrived.clear()
+    return state
+
+
+def arrived_elsewhere(state: Snapshot, ledger: Ledger) -> Snapshot:
+    return replace(state, sent=[SENT._replace(account_id="ac_2")])
+
+
+def delivery_given_up(state: Snapshot, ledger: Ledger) -> Snapshot:
+    return replace(state, sent=[SENT._replace(status="failed", attempts=10)])
+
+
+def delivery_overdue(state: Snapshot, ledger: Ledger) -> Snapshot:
+    due = NOW - timedelta(seconds=1)
+    return replace(state, sent=[SENT._replace(status="pending", attempts=2, next_attempt_at=due)])
+
+
+def delivery_never_tried(state: Snapshot, ledger: Ledger) -> Snapshot:
+    due = NOW + timedelta(seconds=1)
+    return replace(state, sent=[SENT._replace(status="pending", attempts=0, next_attempt_at=due)])
+
+
+def without_delivery(state: Snapshot, ledger: Ledger) -> Snapshot:
+    return replace(state, sent=[SENT._replace(status="none", attempts=0)])
+
+
+def fact_without_event(state: Snapshot, ledger: Ledger) -> Snapshot:
+    ledger.arrived.clear()
+    return replace(state, sent=[])
+
+
+def acknowledged_event_lost(state: Snapshot, ledger: Ledger) -> Snapshot:
+    ledger.acknowledged_events.add("evt_2")
+    return state
+
+
+def fact_announced_twice(state: Snapshot, ledger: Ledger) -> Snapshot:
+    ledger.add_arrived(replace(ARRIVED, id="evt_2"))
+    return state
+
+
+def fact_not_asked_for(state: Snapshot, ledger: Ledger) -> Snapshot:
+    ledger.add_arrived(replace(ARRIVED, id="evt_2", namespace="other"))
+    return state
+
+
 def broken_database(state: Snapshot, ledger: Ledger) -> Snapshot:
     return replace(state, database="row 1 missing from index workspace_list")
 
@@ -202,6 +258,14 @@ PLANTED: dict[str, list[Plant]] = {
     "workspaces are counted": [counted_too_many, counted_too_few],
     "no foreign word in a row": [foreign_word],
     "what runs is metered": [not_metered],
+    "every event arrives": [not_arrived, arrived_elsewhere],
+    "every delivery comes to its end": [delivery_given_up, delivery_overdue, delivery_never_tried, without_delivery],
+    "every acknowledged fact is announced once": [
+        fact_without_event,
+        acknowledged_event_lost,
+        fact_announced_twice,
+        fact_not_asked_for,
+    ],
     "the database is intact": [broken_database],
 }
 
@@ -223,3 +287,12 @@ def test_a_temporary_file_of_an_operation_under_way_is_no_orphan() -> None:
     snapshot, ledger = right()
     busy = replace(temporary_file(snapshot, ledger), live=[Live("op_1", ONE, "start", "running", NOW)])
     assert problems_of(busy, ledger)["no orphan file"] == []
+
+
+def test_an_event_whose_third_attempt_comes_in_minutes_is_not_missing_yet() -> None:
+    snapshot, ledger = right()
+    ledger.arrived.clear()
+    ledger.acknowledged_events.add(SENT.event_id)
+    waiting = SENT._replace(status="pending", attempts=2, next_attempt_at=NOW + timedelta(minutes=4))
+    found = problems_of(replace(snapshot, sent=[waiting]), ledger)
+    assert {name: problems for name, problems in found.items() if problems} == {}

@@ -116,6 +116,14 @@ def delete_unwanted(session: Session) -> None:
             _require(session, session.call("quiet delete", "DELETE", f"/workspace/{row['id']}"))
 
 
+def delete_namespaces(session: Session) -> None:
+    """Those of requests that met a fault before they deleted theirs."""
+    listed = _require(session, session.call("quiet list", "GET", "/namespaces", params={"limit": 100}))
+    for row in (listed or {}).get("data", []):  # type: ignore[attr-defined]
+        if not row["is_default"]:
+            _require(session, session.call("quiet delete", "DELETE", f"/namespaces/{row['slug']}"))
+
+
 def forget_gone(sessions: dict[str, Session]) -> None:
     """Workspaces that may be gone and are."""
     for tracked in list(next(iter(sessions.values())).ledger.workspaces.values()):

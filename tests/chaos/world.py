@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from supervise import control
 from tests.chaos.ledger import WORDS, Ledger
+from tests.chaos.receivers import Receivers, receivers_of
 from tests.chaos.report import Report
 from tests.vm.instances import TestInstance, instance_in
 
@@ -26,6 +29,8 @@ SETTINGS = {
     "PLATFORM_STOP_GRACE_SECONDS": "5",
     "PLATFORM_METERING_SECONDS": "10",
     "PLATFORM_DISK_RESERVE_MB": "64",
+    # The second attempt; the third one comes after five minutes.
+    "PLATFORM_WEBHOOK_RETRY_SECONDS": "1",
 }
 SETTLE_SECONDS = 150.0
 
@@ -53,23 +58,39 @@ class World:
 
 
 @contextmanager
-def new_world(report: Report) -> Iterator[World]:
-    """A started instance with an account for each word; all of it is removed at the end."""
-    with _own_file_system(DISK_MB) as folder, instance_in(folder, **SETTINGS) as instance:
+def new_world(report: Report, seed: int) -> Iterator[World]:
+    """A started instance with an account for each word and its webhook; all of it is removed at the end."""
+    ledger = Ledger()
+    with (
+        receivers_of(ledger, report, seed) as receivers,
+        _own_file_system(DISK_MB) as folder,
+        instance_in(folder, **SETTINGS, PLATFORM_PRIVATE_RECEIVERS=receivers.place) as instance,
+    ):
         instance.start()
         made = {word: _account(instance, word) for word in WORDS}
-        accounts = {account["account"]: word for word, account in made.items()}
+        ledger.accounts |= {account["account"]: word for word, account in made.items()}
         headers = {
             word: {"X-Client-ID": account["client_id"], "X-Client-Secret": account["client_secret"]}
             for word, account in made.items()
         }
-        yield World(folder, instance, Ledger(accounts), report, headers)
+        for word in WORDS:
+            ledger.webhooks[word] = _webhook(instance, headers[word], receivers, word)
+        yield World(folder, instance, ledger, report, headers)
 
 
 def _account(instance: TestInstance, name: str) -> dict[str, str]:
     done = instance.command("manage", "--", "account_create", name, "--plan", "pro", "--json")
     assert done.returncode == 0, done.stderr
     made: dict[str, str] = json.loads(done.stdout)
+    return made
+
+
+def _webhook(instance: TestInstance, headers: dict[str, str], receivers: Receivers, word: str) -> str:
+    body = {"url": receivers.url(word), "events": ["*"], "secret": receivers.secret(word)}
+    url = f"{instance.settings.base_url}/webhooks"
+    answer = httpx.post(url, headers=headers, json=body, timeout=30, trust_env=False)
+    assert answer.status_code == 201, answer.text
+    made: str = answer.json()["webhook"]["id"]
     return made
 
 

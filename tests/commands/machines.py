@@ -8,7 +8,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -53,8 +53,9 @@ class RecordingHandler(BaseHTTPRequestHandler):
         for key, value in more.items():
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        with suppress(BrokenPipeError):  # the edge went away, as some tests want it to
+            self.end_headers()
+            self.wfile.write(content)
 
     do_POST = do_GET
 
@@ -121,9 +122,9 @@ class World:
         shutil.rmtree(route_cache_folder(self.instance.run_dir), ignore_errors=True)
 
     @contextmanager
-    def without_the_api(self) -> Iterator[None]:
-        """Its socket is away."""
-        path = self.instance.run_dir / "api.sock"
+    def without(self, server: str) -> Iterator[None]:
+        """The socket of "api" or "streams" is away."""
+        path = self.instance.run_dir / f"{server}.sock"
         away = path.rename(path.with_name("away.sock"))
         try:
             yield

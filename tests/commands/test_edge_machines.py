@@ -152,7 +152,7 @@ def test_a_closed_port_is_reported(world: World) -> None:
 
 
 def test_an_unavailable_platform_is_not_reported_as_a_closed_port(world: World) -> None:
-    with world.without_the_api():
+    with world.without("api"):
         answer = world.send("GET")
     assert (answer.status_code, answer.json()["error"]) == (503, "service_unavailable")
 

@@ -121,7 +121,7 @@ class Server:
         """None where the process is ending."""
         try:
             return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             return []
 
     def everyone(self) -> frozenset[int]:

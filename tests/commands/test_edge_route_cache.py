@@ -152,7 +152,7 @@ def test_a_closed_port_of_a_cached_route_is_reported(world: World) -> None:
 
 
 def test_cached_routes_expire_when_the_platform_is_down(world: World) -> None:
-    with world.without_the_api():
+    with world.without("api"):
         now = this_second()
         cache_route(world, range(now, now + 3))
         deadline = time.monotonic() + 10

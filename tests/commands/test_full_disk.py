@@ -13,7 +13,8 @@ import pytest
 from supervise import control
 from supervise.instance import Instance, load_instance
 from tests.commands.conftest import free_port, sleeping_process
-from tests.commands.test_supervise import is_alive, processes_of, running, silent, start, wait_until
+from tests.commands.test_supervise import processes_of, running, silent, start, wait_until
+from tests.processes import is_running
 from tests.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.host
@@ -68,7 +69,7 @@ def test_the_supervisor_outlasts_a_full_disk(
     assert "Lines before this one were lost" in log.read_text()
     assert supervisor.poll() is None
     assert control.stop_instance(instance, silent)
-    assert not is_alive(supervisor.pid)
+    assert not is_running(supervisor.pid)
 
 
 def test_a_log_that_rotates_on_a_full_disk_is_written_again(

@@ -19,7 +19,8 @@ from supervise import control, listeners
 from supervise.instance import Instance
 from supervise.processes import Process
 from tests.commands.running import start
-from tests.commands.test_supervise import is_alive, wait_until
+from tests.commands.test_supervise import wait_until
+from tests.processes import is_running
 
 # Answers every connection with its process id, on the descriptor that its command names.
 SERVER = """
@@ -50,7 +51,7 @@ def test_a_connection_that_meets_a_restart_is_served_by_the_next_process(
     seen = [answer(path)]
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         os.kill(seen[-1], number)
-        wait_until(lambda: not is_alive(seen[-1]))
+        wait_until(lambda: not is_running(seen[-1]))
         # Connects at once; the answer comes from the next process.
         seen.append(answer(path))
     assert len(set(seen)) == 4

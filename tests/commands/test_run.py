@@ -21,7 +21,7 @@ from supervise.instance import ROOT
 from tests.commands.conftest import free_port
 from tests.commands.test_supervise import wait_until
 
-START_SECONDS = 90
+START_SECONDS = 240
 
 
 class Run:

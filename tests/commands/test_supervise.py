@@ -20,6 +20,7 @@ from supervise.orphans import MARKER, environment_of
 from supervise.processes import Process, processes
 from supervise.procfile import procfile
 from tests.commands.conftest import sleeping_process
+from tests.processes import is_running
 
 Make = Callable[..., Instance]
 
@@ -46,16 +47,9 @@ def running(instance: Instance) -> dict[str, int]:
     return {row.name: row.pid for row in control.process_states(instance) if row.state == "RUNNING"}
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def processes_of(instance: Instance) -> list[int]:
     numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and is_alive(pid)]
+    return [pid for pid in numbers if environment_of(pid).get(MARKER) == instance.id and is_running(pid)]
 
 
 def test_stopping_one_instance_does_not_affect_another(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +79,7 @@ def test_children_of_a_killed_process_do_not_outlive_it(make_instance: Make, mon
     child = next(item for item in processes_of(instance) if item not in {pid, control.supervisor_pid(instance)})
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: running(instance).get("a", pid) != pid)
-    assert not is_alive(child)
+    assert not is_running(child)
 
 
 def test_down_stops_orphans_of_a_killed_supervisor(make_instance: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +100,7 @@ def test_up_after_a_crash_replaces_orphans(make_instance: Make, monkeypatch: pyt
     supervisor.kill()
     supervisor.wait()
     start(instance, monkeypatch, sleeping_process("a"))
-    assert not is_alive(orphan)
+    assert not is_running(orphan)
 
 
 def test_a_stale_pid_file_stops_no_foreign_process(make_instance: Make) -> None:

@@ -44,28 +44,29 @@ class View:
         return HttpResponse()
 
 
-async def here(view: View, *callers: dict[str, str], each: int) -> int:
-    """How many of so many requests of each caller the view handles at once; all of them are handled in the end."""
+async def handled_at_once(expected: int, *callers: dict[str, str], each: int, view: View | None = None) -> bool:
+    """Whether so many of `each` requests of each caller are handled at once, and no more; all are in the end."""
+    view = view or View()
     middleware: Any = ApiMiddleware(view.respond)
     factory = AsyncRequestFactory()
     requests = [factory.get("/", headers=headers) for headers in callers for _ in range(each)]
     tasks = [asyncio.ensure_future(middleware(request)) for request in requests]
-    seen, steady = -1, 0
-    async with asyncio.timeout(20):
-        while steady < 5:
-            await asyncio.sleep(0.1)
-            steady, seen = (steady + 1 if view.here == seen else 0), view.here
+    async with asyncio.timeout(60):
+        while view.here < expected:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)  # one more would be there by now
+        seen = view.here
         view.go_on.set()
         assert {response.status_code for response in await asyncio.gather(*tasks)} == {200}
-    return seen
+    return seen == expected
 
 
 def test_a_caller_has_so_many_places_and_leaves_those_of_others(api: Caller, stranger: Caller) -> None:
     async def work() -> None:
         for headers in (api.headers, stranger.headers):  # each is known by its account once its secret was right
-            await here(View(), headers, each=1)
-        assert await here(View(), api.headers, each=3 * PLACES) == PLACES
-        assert await here(View(), api.headers, stranger.headers, each=3 * PLACES) == 2 * PLACES
+            assert await handled_at_once(1, headers, each=1)
+        assert await handled_at_once(PLACES, api.headers, each=3 * PLACES)
+        assert await handled_at_once(2 * PLACES, api.headers, stranger.headers, each=3 * PLACES)
 
     asyncio.run(work())
 
@@ -76,8 +77,8 @@ def test_all_credentials_of_an_account_share_its_places(api: Caller) -> None:
 
     async def work() -> None:
         for headers in (api.headers, second):
-            await here(View(), headers, each=1)
-        assert await here(View(), api.headers, second, each=2 * PLACES) == PLACES
+            assert await handled_at_once(1, headers, each=1)
+        assert await handled_at_once(PLACES, api.headers, second, each=2 * PLACES)
 
     asyncio.run(work())
 
@@ -85,7 +86,7 @@ def test_all_credentials_of_an_account_share_its_places(api: Caller) -> None:
 def test_who_knows_only_the_client_id_takes_no_place_of_its_owner(api: Caller) -> None:
     async def work() -> None:
         guess = {**api.headers, "X-Client-Secret": "guess"}
-        assert await here(View(), guess, api.headers, each=2 * PLACES) == 2 * PLACES
+        assert await handled_at_once(2 * PLACES, guess, api.headers, each=2 * PLACES)
 
     asyncio.run(work())
 
@@ -152,13 +153,13 @@ def test_in_the_api_too_many_requests_of_a_caller_are_429(api: Caller, monkeypat
 
 def test_a_request_whose_synchronous_part_is_over_holds_no_place(api: Caller) -> None:
     async def work() -> None:
-        assert await here(View(in_thread=True), api.headers, each=3 * PLACES) == 3 * PLACES
+        assert await handled_at_once(3 * PLACES, api.headers, each=3 * PLACES, view=View(in_thread=True))
 
     asyncio.run(work())
 
 
 def test_requests_without_credentials_need_none(db: None) -> None:
     async def work() -> None:
-        assert await here(View(), {}, each=2 * PLACES) == 2 * PLACES
+        assert await handled_at_once(2 * PLACES, {}, each=2 * PLACES)
 
     asyncio.run(work())

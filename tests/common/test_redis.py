@@ -105,7 +105,7 @@ def instances(tmp_path: Path) -> Iterator[list[Instance]]:
         one.stop()
 
 
-def until(true: Callable[[], object], seconds: float = 30) -> None:
+def until(true: Callable[[], object], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end

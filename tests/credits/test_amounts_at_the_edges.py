@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from common.errors import Conflict, QuotaExceeded
-from credits import ledger
+from credits import holds, ledger
 from credits.amounts import MAX_CREDITS, amount_of_stored, stored_amount
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Balance, Entry, Hold, Service
 from namespaces.models import Namespace
 from tests.callers import Caller
@@ -77,12 +77,12 @@ def refuse(namespace: Namespace, amount: str) -> None:
     """No function of the ledger takes it, and nothing is written."""
     charge(namespace, 5)
     common: dict[str, Any] = {"namespace": namespace, "service": Service.SANDBOX}
-    ledger.credits_hold(**common, amount=Decimal(1), key="held")
+    holds.credits_hold(**common, amount=Decimal(1), key="held")
     for work in (
         lambda: charge(namespace, amount),
         lambda: ledger.credits_refund(**common, amount=Decimal(amount), purpose=Purpose()),
-        lambda: ledger.credits_hold(**common, amount=Decimal(amount), key="new"),
-        lambda: ledger.hold_settle(key="held", amount=Decimal(amount)),
+        lambda: holds.credits_hold(**common, amount=Decimal(amount), key="new"),
+        lambda: holds.hold_settle(**common, key="held", amount=Decimal(amount)),
     ):
         with pytest.raises(ValueError, match=r"no amount|is negative"):
             work()
@@ -95,8 +95,8 @@ def test_the_largest_balance_is_full(default: Namespace) -> None:
     common: dict[str, Any] = {"namespace": default, "service": Service.SANDBOX}
     for work in (
         lambda: charge(default, SMALLEST),
-        lambda: ledger.credits_hold(**common, amount=SMALLEST, key="one"),
-        lambda: ledger.credits_hold(**common, amount=MAX_CREDITS, key="two"),
+        lambda: holds.credits_hold(**common, amount=SMALLEST, key="one"),
+        lambda: holds.credits_hold(**common, amount=MAX_CREDITS, key="two"),
     ):
         with pytest.raises(Conflict):
             work()
@@ -196,8 +196,8 @@ def test_a_limit_of_zero_refuses_the_smallest_hold_and_is_passed_by_the_smallest
     set_quota(api, quotaLimit=0)
     common: dict[str, Any] = {"namespace": default, "service": Service.SANDBOX}
     with pytest.raises(QuotaExceeded):
-        ledger.credits_hold(**common, amount=SMALLEST, key="some")
-    assert ledger.credits_hold(**common, amount=Decimal(0), key="free").amount == 0
+        holds.credits_hold(**common, amount=SMALLEST, key="some")
+    assert holds.credits_hold(**common, amount=Decimal(0), key="free").amount == 0
     charge(default, 0)
     default.refresh_from_db()
     assert default.status == "active"
@@ -209,7 +209,7 @@ def test_a_limit_of_zero_refuses_the_smallest_hold_and_is_passed_by_the_smallest
 
 def test_what_costs_nothing_is_held_and_settled(default: Namespace) -> None:
     common: dict[str, Any] = {"namespace": default, "service": Service.AI}
-    assert ledger.credits_hold(**common, amount=Decimal(0), key="free").amount == 0
-    entry = ledger.hold_settle(key="free", amount=Decimal(0))
+    assert holds.credits_hold(**common, amount=Decimal(0), key="free").amount == 0
+    entry = holds.hold_settle(**common, key="free", amount=Decimal(0))
     assert entry is not None
     assert (entry.amount, Balance.objects.get().used, Balance.objects.get().held) == (0, 0, 0)

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from credits import ledger
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Service
 from namespaces.models import Namespace
 from tests.callers import Caller

@@ -13,7 +13,7 @@ from django.db import connection
 
 from accounts.models import Account
 from credits import ledger
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Entry, Service
 from namespaces.models import Namespace
 from namespaces.services import deletions_continue, namespace_delete
@@ -24,13 +24,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 _COLUMNS = "balance_id, kind, amount, balance_after, workspace_id, description, key, created_at"
 _COPY = "SELECT {id}, balance_id, kind, 0, 0, workspace_id, description, {key}, created_at FROM credits_entry"
 _INTO = f"INTO credits_entry (id, {_COLUMNS}) "
+_CONFLICT = "ON CONFLICT (balance_id, key) WHERE key IS NOT NULL"
 EVERYWHERE = (
     "UPDATE credits_entry SET amount = 0",
     "UPDATE credits_entry SET id = id + 100",
     "DELETE FROM credits_entry",
     "DELETE FROM credits_entry WHERE amount > 0",
     f"INSERT {_INTO} {_COPY.format(id='id', key='key')} WHERE true ON CONFLICT (id) DO UPDATE SET amount = 0",
-    f"INSERT {_INTO} {_COPY.format(id='id + 9', key='key')} WHERE true ON CONFLICT (key) DO UPDATE SET amount = 0",
+    f"INSERT {_INTO} {_COPY.format(id='id + 9', key='key')} WHERE true {_CONFLICT} DO UPDATE SET amount = 0",
 )
 SQLITE = (
     "UPDATE OR REPLACE credits_entry SET amount = 0",

@@ -12,8 +12,10 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from common.errors import QuotaExceeded
 from common.snapshots import read_snapshot
-from credits import ledger
+from credits import holds, ledger
+from credits.entries import Purpose
 from credits.ledger_check import Counts
 from credits.models import Balance, Entry, Hold, QuotaDefault, Service, Spending
 from namespaces.models import Namespace
@@ -56,10 +58,10 @@ def test_settlements_at_once_lose_nothing_and_announce_each_threshold_once(api: 
     ledger.quota_set(**common, limit=Decimal(48), overdraft=Decimal(60), action="block", thresholds=[25, 50, 100, 200])
 
     def work(number: int) -> None:
-        ledger.credits_hold(**common, amount=Decimal(1), key=f"k{number}")
-        entry = ledger.hold_settle(key=f"k{number}", amount=Decimal("0.5"))
+        holds.credits_hold(**common, amount=Decimal(1), key=f"k{number}")
+        entry = holds.hold_settle(**common, key=f"k{number}", amount=Decimal("0.5"))
         assert entry is not None
-        again = ledger.hold_settle(key=f"k{number}", amount=Decimal("0.5"))
+        again = holds.hold_settle(**common, key=f"k{number}", amount=Decimal("0.5"))
         assert again == entry
 
     assert at_once(work, 100) == [None] * 100
@@ -75,15 +77,15 @@ def test_settlements_at_once_lose_nothing_and_announce_each_threshold_once(api: 
 
 def test_the_entry_of_a_settlement_is_the_row_that_was_written(common: dict[str, Any]) -> None:
     """With and without something to announce."""
-    purpose = ledger.Purpose(workspace_id="ws_1", description="x" * 300)
+    purpose = Purpose(workspace_id="ws_1", description="x" * 300)
     for key, limit in (("quiet", 100), ("loud", 1)):
         ledger.quota_set(**common, limit=Decimal(limit), overdraft=Decimal(9), action="block", thresholds=[50])
-        held = ledger.credits_hold(**common, amount=Decimal(2), key=key)
+        held = holds.credits_hold(**common, amount=Decimal(2), key=key)
         assert Hold.objects.get() == held
         assert (held.balance.held, held.amount) == (2, 2)
-        entry = ledger.hold_settle(key=key, amount=Decimal(1), purpose=purpose)
+        entry = holds.hold_settle(**common, key=key, amount=Decimal(1), purpose=purpose)
         assert entry is not None
-        stored = Entry.objects.get(key=ledger.hold_entry_key(key))
+        stored = Entry.objects.get(key=holds.hold_entry_key(key))
         for field in Entry._meta.concrete_fields:
             assert getattr(entry, field.attname) == getattr(stored, field.attname), field.attname
 
@@ -92,12 +94,12 @@ def test_of_a_settlement_and_an_expiry_at_once_one_counts(common: dict[str, Any]
     past = timezone.now() - timedelta(seconds=1)
     keys = [f"k{number}" for number in range(40)]
     for key in keys:
-        ledger.credits_hold(**common, amount=Decimal(1), key=key, until=past)
+        holds.credits_hold(**common, amount=Decimal(1), key=key, until=past)
 
     def work(number: int) -> Any:
         if number % 2:
-            return ledger.holds_expire()
-        return ledger.hold_settle(key=keys[number // 2], amount=Decimal(1))
+            return holds.holds_expire()
+        return holds.hold_settle(**common, key=keys[number // 2], amount=Decimal(1))
 
     found = at_once(work, 80)
     assert not [each for each in found if isinstance(each, Exception)]
@@ -110,8 +112,8 @@ def test_of_a_settlement_and_an_expiry_at_once_one_counts(common: dict[str, Any]
 
 def test_one_key_at_once_is_held_and_settled_once(common: dict[str, Any]) -> None:
     def work(number: int) -> Any:
-        ledger.credits_hold(**common, amount=Decimal(1), key=f"k{number % 5}")
-        return ledger.hold_settle(key=f"k{number % 5}", amount=Decimal(1))
+        holds.credits_hold(**common, amount=Decimal(1), key=f"k{number % 5}")
+        return holds.hold_settle(**common, key=f"k{number % 5}", amount=Decimal(1))
 
     at_once(work, 60)
     row = Balance.objects.get(service=Service.AI)
@@ -121,18 +123,18 @@ def test_one_key_at_once_is_held_and_settled_once(common: dict[str, Any]) -> Non
 
 def test_a_hold_inside_of_a_transaction_that_is_undone_holds_nothing(common: dict[str, Any]) -> None:
     with transaction.atomic():
-        ledger.credits_hold(**common, amount=Decimal(1), key="a")
-        ledger.hold_settle(key="a", amount=Decimal(1))
-        ledger.credits_hold(**common, amount=Decimal(1), key="b")
+        holds.credits_hold(**common, amount=Decimal(1), key="a")
+        holds.hold_settle(**common, key="a", amount=Decimal(1))
+        holds.credits_hold(**common, amount=Decimal(1), key="b")
         transaction.set_rollback(True)
     assert not Entry.objects.exists()
     assert not Hold.objects.exists()
 
 
 def test_a_default_quota_is_applied_by_the_first_hold(api: Caller, common: dict[str, Any]) -> None:
-    ledger.credits_charge(**common, amount=Decimal(1), purpose=ledger.Purpose())
+    ledger.credits_charge(**common, amount=Decimal(1), purpose=Purpose())
     QuotaDefault.objects.create(account_id=api.account.pk, service=Service.AI, quota_limit=Decimal(2))
-    ledger.credits_hold(**common, amount=Decimal(1), key="a")
+    holds.credits_hold(**common, amount=Decimal(1), key="a")
     assert Balance.objects.get().quota_limit == 2
-    with pytest.raises(ledger.QuotaExceeded):
-        ledger.credits_hold(**common, amount=Decimal(1), key="b")
+    with pytest.raises(QuotaExceeded):
+        holds.credits_hold(**common, amount=Decimal(1), key="b")

@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.services import account_lock
 from credits import ledger
 from credits.amounts import stored_amount
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.metered_charges import MeteredCharge, charges_write
 from credits.models import Balance, Entry, Service
 from namespaces.models import Namespace, Status

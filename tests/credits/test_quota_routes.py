@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from accounts.scopes import Scope
 from credits import ledger
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Balance, Service, Spending
 from namespaces.models import Namespace
 from tests.callers import Caller

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from credits import ledger, selectors
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Service
 from namespaces.models import Namespace
 from tests.callers import Caller

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from accounts.services import account_lock
 from credits import ledger
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import QuotaDefault, Service
 from namespaces import services
 from namespaces.models import Namespace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from django.test import Client
 
 from credits import ledger
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Service
-from namespaces import services
+from namespaces import services, status_events
 from namespaces.models import Namespace, Status
 from tests.callers import Caller
 from tests.webhooks.outbox import published, subscribe
+from tests.webhooks.receiver import pass_time
+from tests.world import assert_error
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +53,38 @@ def test_a_suspension_by_hand(api: Caller, team: Namespace) -> None:
     for status in ("inactive", "active", "suspended"):
         api.put("/namespaces/team", {"status": status})
     assert changes(team)[2:] == [(SUSPENDED, "manual")]
+
+
+def test_requests_announce_no_more_changes_than_a_receiver_may_get(
+    api: Caller, stranger: Caller, team: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_events, "MOST_IN_A_MINUTE", 4)
+    Namespace.objects.create(account=stranger.account, name="Team", slug="team")
+    for path in ("suspend", "activate") * 2:
+        assert api.post(f"/namespaces/team/{path}").status_code == 200
+    refused = api.post("/namespaces/team/suspend")
+    assert_error(refused, 429, "rate_limited")
+    assert refused["Retry-After"] == "60"
+    assert_error(api.put("/namespaces/team", {"status": "suspended"}), 429, "rate_limited")
+    team.refresh_from_db()
+    assert (team.status, len(changes(team))) == (Status.ACTIVE, 4)
+    assert api.post("/namespaces/team/activate").status_code == 200, "it changes nothing"
+    assert stranger.post("/namespaces/team/suspend").status_code == 200
+    use_up(team)
+    assert len(changes(team)) == 5, "a charge announces what it finds"
+    quota = {"namespace": "team", "service": "sandbox", "quotaLimit": 9, "overdraft": 0}
+    assert_error(api.post("/credits/namespace-quota", quota), 429, "rate_limited")
+    pass_time(timedelta(minutes=1))
+    assert api.post("/credits/namespace-quota", quota).status_code == 200
+    assert api.post("/namespaces/team/suspend").status_code == 200
+    assert len(changes(team)) == 7
+
+
+def test_what_nobody_is_sent_is_not_limited(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_events, "MOST_IN_A_MINUTE", 1)
+    Namespace.objects.create(account=api.account, name="Team", slug="team")
+    for path in ("suspend", "activate") * 2:
+        assert api.post(f"/namespaces/team/{path}").status_code == 200
 
 
 def test_a_suspension_by_a_quota(team: Namespace) -> None:

@@ -53,7 +53,9 @@ def shows(page: Page, condition: str) -> None:
 
 def test_the_documentation_shows_the_routes(served: TestInstance, chromium: Browser) -> None:
     page = opened(chromium, f"{served.settings.base_url}/docs")
-    shows(page, "document.querySelectorAll('.opblock').length > 20")
+    # Of many routes those in view are drawn.
+    page.call("Emulation.setDeviceMetricsOverride", width=1200, height=20_000, deviceScaleFactor=1, mobile=False)
+    shows(page, "document.querySelectorAll('.opblock').length > 100")
     assert page.value("document.body.innerText").count("/workspace") > 20
     # A route is unfolded by the page's own script.
     page.value("document.querySelector('.opblock-summary-control').click()")
@@ -62,15 +64,24 @@ def test_the_documentation_shows_the_routes(served: TestInstance, chromium: Brow
     assert_local(page, served)
 
 
-def test_the_admin_is_logged_in_to_and_used(served: TestInstance, chromium: Browser) -> None:
+def logged_in(served: TestInstance, chromium: Browser, path: str) -> Page:
+    """A page of the admin, by way of the login."""
     known = read_env_file(served.instance.credentials_file)
-    page = opened(chromium, f"{served.settings.base_url}/admin/login/?next=/admin/accounts/account/")
+    page = chromium.open("about:blank")
+    page.call("Network.clearBrowserCookies")
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=RECORD)
+    navigate(page, f"{served.settings.base_url}/admin/login/?next={path}")
     assert page.value(VIOLATIONS) == []
     fields = {"username": known["ADMIN_USER"], "password": known["ADMIN_PASSWORD"]}
     for name, value in fields.items():
         page.value(f"document.querySelector('[name={name}]').value = {value!r}")
     page.value("document.querySelector('#login-form').requestSubmit()")
-    shows(page, "location.pathname === '/admin/accounts/account/' && document.readyState === 'complete'")
+    shows(page, f"location.pathname === {path!r} && document.readyState === 'complete'")
+    return page
+
+
+def test_the_admin_is_logged_in_to_and_used(served: TestInstance, chromium: Browser) -> None:
+    page = logged_in(served, chromium, "/admin/accounts/account/")
     shows(page, "document.querySelector('#result_list')")
     # Alpine has run: what it hides until then is shown.
     shows(page, "window.Alpine && !document.documentElement.hasAttribute('x-cloak')")
@@ -80,6 +91,32 @@ def test_the_admin_is_logged_in_to_and_used(served: TestInstance, chromium: Brow
     shows(page, "document.querySelector('.select2-selection')")
     assert page.value(VIOLATIONS) == []
     assert_local(page, served)
+
+
+def test_staff_open_the_terminal_page_of_a_sandbox(served: TestInstance, chromium: Browser) -> None:
+    """As far as the fake driver goes, whose machines have no terminals."""
+    made = served.api().call("POST", "/sandbox", 201, json={"name": "Page", "image": "localhost/tiny:1"})
+    id = made["sandbox"]["id"]
+    page = logged_in(served, chromium, f"/admin/sandboxes/sandbox/{id}/terminal/")
+    page.value("document.querySelector('#open-terminal').requestSubmit()")
+    shows(page, f"location.pathname === '/s/{id}/terminal' && document.querySelector('#status')")
+    shows(page, "document.querySelector('#status').textContent.includes('Machines of the fake driver')")
+    assert page.value("location.hash") == ""
+    assert page.value(VIOLATIONS) == []
+    assert_local(page, served)
+
+
+@pytest.mark.parametrize("by", ["path", "host"])
+def test_the_terminal_page_is_served_by_path_and_by_host(served: TestInstance, chromium: Browser, by: str) -> None:
+    base = served.settings.base_url
+    url = f"{base}/s/sbx_2222222222222222/terminal"
+    if by == "host":
+        url = served.settings.public_url.replace("{hash}", "sbx-2222222222222222") + "/terminal"
+    page = opened(chromium, url)
+    shows(page, "document.querySelector('#ask:not([hidden])')")
+    page.value("document.querySelector('#token').value = 'sbt_no'; document.querySelector('#ask').requestSubmit()")
+    shows(page, "document.querySelector('#status').textContent.includes('missing or unknown')")
+    assert page.value(VIOLATIONS) == []
 
 
 def assert_local(page: Page, served: TestInstance) -> None:

@@ -25,7 +25,7 @@ WEB = f"localhost/tests-web:{hashlib.sha256(WEB_SOURCE.read_bytes()).hexdigest()
 def add_images(store: Path, scratch: Path) -> None:
     """Make what is missing. `scratch` is an empty folder of the caller's."""
     for name, arch in ((BUSYBOX, "amd64"), (EMPTY, "amd64"), (FOREIGN, "arm64"), (WEB, "amd64")):
-        if not _has(store, name):
+        if not has_image(store, name):
             root = scratch / name.replace("/", "_")
             root.mkdir()
             if name in (BUSYBOX, WEB):
@@ -57,7 +57,8 @@ def build_web(to: Path) -> None:
     subprocess.run(["musl-gcc", "-static", "-O2", "-Wall", "-Werror", "-o", str(to), str(WEB_SOURCE)], check=True)
 
 
-def _has(store: Path, name: str) -> bool:
+def has_image(store: Path, name: str) -> bool:
+    """Whether the local store has it."""
     try:
         find_local(store, parse_reference(name))
     except ImageNotFound:

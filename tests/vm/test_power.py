@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.vm.client import Api, until
 from tests.vm.conftest import boot_of
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import machine_pids
+from workspaces.host.outcomes import TTL_ACTOR
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("clean")]
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i >/dev/shm/count; sleep 0.1; done"
@@ -70,17 +72,27 @@ def test_one_operation_at_a_time_and_progress_is_seen(instance: TestInstance, ap
         assert going.result(60)["status"] == "running"
 
 
+def ttl_fired_at(instance: TestInstance, workspace_id: str) -> datetime | None:
+    """When the operation that a TTL asks for was written, if it was; of a removal, its entry in the activity stays."""
+    of_ttl = f"WHERE workspace_id = '{workspace_id}' AND actor = '{TTL_ACTOR}'"
+    operations = f"SELECT created_at FROM workspaces_operation {of_ttl}"
+    found = instance.query(f"{operations} UNION SELECT at FROM workspaces_activity {of_ttl} ORDER BY 1 LIMIT 1")
+    at = found[0][0] if found else None
+    # SQLite has it as text, in UTC.
+    return datetime.fromisoformat(at).replace(tzinfo=UTC) if isinstance(at, str) else at
+
+
 @pytest.mark.parametrize(("action", "ends"), [("stop", "stopped"), ("pause", "paused"), ("remove", None)])
-def test_a_ttl_fires_within_two_seconds(api: Api, action: str, ends: str | None) -> None:
+def test_a_ttl_fires_within_two_seconds(instance: TestInstance, api: Api, action: str, ends: str | None) -> None:
+    """By the times that the platform has written: until this process sees it, a busy host may take longer."""
     made = api.create()["id"]
     answer = api.call("POST", f"/workspace/{made}/lifecycle/temporary", json={"ttl": 4, "ttl_action": action})
-    expires = answer["ttl_expires_at"]
-    due = time.time() + 4
+    due = datetime.fromisoformat(answer["ttl_expires_at"])
+    fired = until(lambda: ttl_fired_at(instance, made), 30, "the ttl fires")
+    assert due <= fired < due + timedelta(seconds=2)
     if ends is None:
         until(lambda: api.is_gone(made), 20, "the workspace is removed")
         return
-    fired = until(lambda: api.get(made)["status"] != "running" and time.time(), 10, "the ttl fires")
-    assert -0.5 < fired - due < 2, expires
     assert api.reaches(made, ends)["info"]["user_requested_stop"] is False
     assert lifecycle(api, made)["ttl_expires_at"] is None
 
@@ -93,7 +105,7 @@ def test_a_ttl_that_ran_out_while_the_control_plane_was_down_fires_on_its_return
     with instance.without("worker"), instance.without("beat"):
         time.sleep(4)
         assert api.get(made)["status"] == "running"
-    api.reaches(made, "stopped", seconds=20)
+    until(lambda: api.get(made)["status"] == "stopped", 60, "its time to live has ended it")
 
 
 def test_the_restart_policy_starts_a_machine_that_failed_and_gives_up(api: Api) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.vmbackend.hold_factory import LocalHold
 from vmbackend.driver import Boot, Driver, Event, EventKind, MachineSpec
 from vmbackend.fake.driver import FakeDriver
 from vmbackend.fake.guest import fake_sessions
@@ -191,3 +192,10 @@ async def write_content(session: GuestSession) -> Any:
 async def read_content(session: GuestSession) -> bytes:
     """What `write_content` wrote."""
     return b"".join([chunk async for chunk in session.read("/file")])
+
+
+@pytest.fixture
+def hold(hold_program: Path, tmp_path: Path) -> Iterator[LocalHold]:
+    made = LocalHold(hold_program, tmp_path / "hold")
+    yield made
+    made.close()

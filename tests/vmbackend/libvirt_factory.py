@@ -28,7 +28,7 @@ from typing import Any
 
 from tests.cache import CACHE, use_kit_dir
 from vmbackend.driver import Driver, MachineSpec
-from vmbackend.guest.kit import build_kit
+from vmbackend.guest.kit import build_kit, find_kit
 from vmbackend.guest.ssh import SSHGuestSession
 from vmbackend.libvirt.confinement_check import find_processes
 from vmbackend.libvirt.driver import LibvirtDriver
@@ -221,10 +221,11 @@ class LibvirtHarness(Harness):
             tear_down(self.settings)
 
 
-def make_harness(tmp_path: Path) -> Harness:
+def make_harness(tmp_path: Path, rootfs: Path | None = None) -> Harness:
+    """`rootfs`: an image in CACHE; default: busybox alone."""
     # Not below tmp_path: its paths are too long for the sockets of a machine.
     folder = Path(tempfile.mkdtemp(prefix="mvd", dir="/tmp"))
-    settings = make_settings(folder)
+    settings = make_settings(folder, **({"images": _Images(rootfs)} if rootfs else {}))
     remove_if_killed(settings)
 
     def kill(_driver: Driver, machine_id: str) -> None:
@@ -234,7 +235,9 @@ def make_harness(tmp_path: Path) -> Harness:
     try:
         harness = LibvirtHarness(
             lambda: LibvirtDriver(settings),
-            lambda address: SSHGuestSession(address, folder / "control"),
+            lambda address: SSHGuestSession(
+                address, folder / "control", search_folder=lambda: find_kit(settings.kit_dir).search
+            ),
             IMAGE,
             60.0,
             kill=kill,

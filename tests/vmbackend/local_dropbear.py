@@ -13,6 +13,7 @@ from pathlib import Path
 
 import asyncssh
 
+from tests.compiled import compile_program
 from vmbackend.guest.commands import KitPaths
 from vmbackend.guest.session import GuestAddress
 
@@ -32,8 +33,8 @@ def missing_requirement() -> str | None:
 
 def compile_helper(target: Path) -> None:
     """Compile the kit's helper without the file that replaces user lookups in its sftp-server."""
-    sources = [str(path) for path in sorted(SOURCES.glob("*.c")) if path.name != "lookup.c"]
-    subprocess.run(["musl-gcc", "-static", "-O1", "-w", "-o", str(target), *sources], check=True)
+    sources = [path for path in sorted(SOURCES.glob("*.c")) if path.name != "lookup.c"]
+    compile_program(target, ("-static", "-O1", "-w"), sources, SOURCES)
 
 
 class LocalGuest:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from vmbackend.backend import open_hold
 from vmbackend.driver import Boot, Event, EventKind, MachineSpec, MachineState, StopReason, Workload, WorkloadRestart
 from vmbackend.errors import (
     BackendUnavailable,
@@ -17,6 +19,9 @@ from vmbackend.errors import (
     SavedMemoryUnusable,
 )
 from vmbackend.fake.driver import FakeDriver
+from vmbackend.fake.guest import FakeGuestSession
+from vmbackend.guest.hold import HoldSettings, HoldUnsupported
+from vmbackend.guest.session import ExecResult, GuestAddress
 
 SPEC = MachineSpec("m", "sha256:x", 1, 128, 64, "10.0.0.2", Boot("m"))
 
@@ -191,3 +196,31 @@ def test_set_boot_id_changes_the_boot_id(tmp_path: Path):
     before = driver.capacity().boot_id
     driver.set_boot_id("another")
     assert driver.capacity().boot_id == "another" != before
+
+
+def test_commands_that_write_without_end_are_ended_with_what_is_left_unread(tmp_path: Path):
+    driver = FakeDriver(tmp_path)
+    driver.prepare(SPEC)
+    driver.start("m")
+    driver.wait_ready("m", 10)
+    session = FakeGuestSession(tmp_path, "m")
+
+    async def run_at_once() -> list[ExecResult]:
+        commands = (session.execute(["/bin/sh", "-c", "exec yes"], stop_after=(b"\n", 1)) for _ in range(40))
+        return await asyncio.wait_for(asyncio.gather(*commands), 30)
+
+    assert all(result.truncated for result in asyncio.run(run_at_once()))
+    driver.delete("m")
+
+
+def test_machines_of_the_fake_driver_refuse_terminals_with_a_documented_error():
+    """Of the hold; a shell for one command, `open_terminal`, they have."""
+
+    async def work() -> None:
+        client = open_hold(GuestAddress("m", "10.0.0.2", 1, ""), HoldSettings())
+        with pytest.raises(HoldUnsupported) as refused:
+            await client.create_terminal(["true"])
+        assert refused.value.code == "hold_unsupported"
+        await client.close()
+
+    asyncio.run(work())

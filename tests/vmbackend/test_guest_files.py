@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from vmbackend.errors import GuestDiskFull, GuestPathInvalid, GuestPathNotFound
-from vmbackend.guest import listing, ssh
+from vmbackend.guest import kernel_files, listing, ssh
 
 from .local_dropbear import LocalGuest
 from .test_guest_session import Guest, helper, local, ssh_pool
@@ -104,7 +104,7 @@ def test_a_hundred_thousand_entries_come_in_pages_of_a_bounded_size(guest: Guest
 
 def test_directories_above_the_limit_of_names_are_refused(guest: Guest, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(listing, "SMALL_DIRECTORY", 3)
-    monkeypatch.setattr(ssh, "MAX_NAMES", 20)
+    monkeypatch.setattr(kernel_files, "MAX_NAMES", 20)
     for name in "abcdefghijkl":
         (guest.outside / name).touch()
     with pytest.raises(GuestPathInvalid, match="more names"):
@@ -144,7 +144,7 @@ def test_virtual_files_are_recognized_and_read_completely(guest: Guest, local: L
 
 
 def test_an_endless_virtual_file_is_refused_and_other_files_work(guest: Guest, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ssh, "MAX_VIRTUAL_FILE", 10)
+    monkeypatch.setattr(kernel_files, "MAX_VIRTUAL_FILE", 10)
     with pytest.raises(GuestPathInvalid, match="virtual file"):
         guest.read("/proc/version")
     monkeypatch.setattr(ssh, "KERNEL_SECONDS", 1.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiled import compile_program
 from tests.vmbackend.deep_trees import deep_root, fill_levels
 
 __all__ = ["deep_root"]
@@ -19,8 +20,7 @@ DESCRIPTORS = 16
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("program") / "trees"
-    sources = [str(MAIN), str(SOURCES / "trees.c")]
-    subprocess.run(["musl-gcc", *FLAGS, "-I", str(SOURCES), "-o", str(target), *sources], check=True)
+    compile_program(target, FLAGS, [MAIN, SOURCES / "trees.c"], SOURCES)
     return target
 
 

@@ -68,14 +68,14 @@ def _wait_until(condition):
         time.sleep(0.01)
 
 
-def test_an_emulated_machine_is_given_the_frequency_of_its_tsc(driver, monkeypatch):
+def test_an_emulated_machine_is_given_the_frequency_of_its_tsc_and_fixed_addresses(driver, monkeypatch):
     known = driver._provisioner
     monkeypatch.setattr(known._tsc, "khz", lambda: 2596132)  # of the host
     arguments = {}
     for kind in ("qemu", "kvm"):
         known.domain_type = kind
         arguments[kind] = known._kernel_args().removeprefix(KERNEL_ARGS)
-    assert arguments == {"qemu": " tsc_early_khz=2596132", "kvm": ""}
+    assert arguments == {"qemu": " norandmaps tsc_early_khz=2596132", "kvm": ""}
 
 
 def test_foreign_domains_are_never_in_the_inventory(driver):

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiled import compile_program
+
 SOURCES = Path(__file__).parents[2] / "vmbackend" / "guest" / "src"
 MAIN = Path(__file__).with_name("partials_main.c")
 FLAGS = ("-static", "-Wl,--wrap=readdir", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
@@ -30,8 +32,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("program") / "partials"
-    sources = [str(MAIN), str(SOURCES / "partials.c")]
-    subprocess.run(["musl-gcc", *FLAGS, "-I", str(SOURCES), "-o", str(target), *sources], check=True)
+    compile_program(target, FLAGS, [MAIN, SOURCES / "partials.c"], SOURCES)
     return target
 
 

@@ -210,3 +210,12 @@ def test_asynchronous_callers_stream_on_their_own_event_loop(guest: Guest):
         return (await guest.pool.acall(address, lambda s: s.stat(path))).size
 
     assert asyncio.run(both()) == 3 * MIB
+
+
+def test_a_command_runs_once_where_the_guests_hold_cannot_be_reached(local: LocalGuest):
+    kit = replace(local.kit, hold="/proc/none")
+    pool = GuestPool(lambda address: SSHGuestSession(address, local.private_key, kit=kit))
+    for number in (1, 2):
+        result = pool.call(local.address, lambda session: session.execute_held(f"echo >> {local.root}/ran; exit 3"))
+        assert (result.exit_code, (local.root / "ran").read_bytes()) == (3, b"\n" * number)
+    pool.close()

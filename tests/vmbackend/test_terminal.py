@@ -15,7 +15,8 @@ import pytest
 
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
 from vmbackend.fake.driver import FakeDriver
-from vmbackend.guest.session import GuestSession, Terminal, TerminalExit
+from vmbackend.guest.session import GuestSession
+from vmbackend.guest.terminal_contract import Terminal, TerminalExit
 
 from .local_dropbear import LocalGuest
 from .test_guest_session import Guest, guest, helper, local

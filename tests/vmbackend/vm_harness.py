@@ -216,6 +216,8 @@ def wake(asleep: Machine, kit: Kit, base: Path) -> Machine:
     try:
         events = _connected(asleep.folder / "events", process)
         machine = replace(asleep, process=process, events=events, seen=b"")
+        # The socket of the former process refuses until this one has replaced it.
+        _connected(asleep.folder / "qmp", process).close()
         # Its sockets exist before its network does; the monitor answers once all devices exist.
         while machine.qmp("query-status")["return"]["status"] != "running":
             time.sleep(0.01)

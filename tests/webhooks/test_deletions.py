@@ -77,6 +77,26 @@ def test_deliveries_of_deleted_webhooks_are_removed_in_batches(
     assert Delivery.objects.count() == Attempt.objects.count() == Event.objects.count() == 3
 
 
+def test_webhooks_that_were_made_and_deleted_again_and_again_are_removed_by_a_few_statements(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted_at = timezone.now() - timedelta(minutes=11)
+    counts = []
+    for count in (2, 40):
+        for _ in range(count):
+            subscribe(api.account, active=False, deleted_at=deleted_at)
+        with CaptureQueriesContext(connection) as asked:
+            subscriptions.deleted_subscriptions_remove()
+        assert not Subscription.objects.exists()
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
+    monkeypatch.setattr(subscriptions, "REMOVE_BATCH", 3)
+    for _ in range(5):
+        subscribe(api.account, active=False, deleted_at=deleted_at)
+    subscriptions.deleted_subscriptions_remove()
+    assert Subscription.objects.count() == 2, "one run has a limit"
+
+
 def test_a_namespace_is_deleted_with_its_webhooks(api: Caller, team: Namespace, publish: Callable[..., None]) -> None:
     default = Namespace.objects.get(account=api.account, is_default=True)
     mine = subscribe(api.account, namespace_id=team.pk, namespace_slug="team")

@@ -74,7 +74,7 @@ def test_it_goes_on_when_the_database_is_back(
     publish(api.account, 3)
     record, failures = dispatcher.outcomes_record, [OperationalError("the disk is full")] * 3
 
-    def failing(outcomes: object) -> int:
+    def failing(outcomes: object) -> object:
         if failures:
             raise failures.pop()
         return record(outcomes)  # type: ignore[arg-type]
@@ -133,6 +133,51 @@ def test_receivers_that_answer_just_in_time_leave_threads_to_others(
     release.set()
 
 
+@pytest.mark.parametrize("bad", [4, 8, 20])
+def test_receivers_that_hang_after_they_have_proven_themselves_leave_threads_to_others(
+    api: Caller,
+    receiver: Receiver,
+    running: Callable[..., Dispatcher],
+    new_account: Callable[..., Caller],
+    bad: int,
+) -> None:
+    """32 threads, of which the accounts would have all until the end of their attempts."""
+    accounts = [new_account(f"hanging-{number}").account for number in range(bad)]
+    for account in accounts:
+        for _ in range(8):
+            make_subscription(account, receiver.url)
+        publish(account, 2)
+    make_subscription(api.account, receiver.url)
+    release = threading.Event()
+
+    def attempt(delivery: ClaimedDelivery) -> Outcome:
+        if delivery.account_id != api.account.pk:
+            release.wait(60)
+        return attempt_make(delivery)
+
+    made = running(attempt=attempt)
+    try:
+        until(lambda: made._in_flight.total >= 32)
+        for number in range(3):
+            publish(api.account, 1)
+            until(lambda: are_delivered(number + 1))  # noqa: B023
+    finally:
+        release.set()
+
+
+def test_webhooks_with_slow_receivers_that_are_made_and_deleted_take_no_more_memory_than_some(
+    api: Caller, receiver: Receiver, running: Callable[..., Dispatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "MOST_SLOW", 3)
+    made = running(attempt=lambda delivery: Outcome(delivery, timezone.now(), 6_000, 200))
+    for _ in range(8):
+        make_subscription(api.account, receiver.url)
+    publish(api.account, 1)
+    until(lambda: are_delivered(8))
+    until(lambda: not made._in_flight.total)
+    assert len(made._slow) == 3
+
+
 def test_a_stop_waits_for_attempts_in_flight_and_begins_no_other(
     api: Caller, receiver: Receiver, running: Callable[..., Dispatcher]
 ) -> None:
@@ -183,16 +228,22 @@ def test_processes_that_claim_at_once_never_claim_one_row_nor_too_many(api: Call
     publish(api.account, 30)
     start = threading.Barrier(4)
 
-    def claim(_: int) -> list[ClaimedDelivery]:
+    def claim() -> list[ClaimedDelivery]:
+        due, _off = claims.due_subscriptions(timezone.now())
+        return claims.deliveries_claim(due, InFlight(64))
+
+    def claim_together(_: int) -> list[ClaimedDelivery]:
         start.wait()
         try:
-            due, _off = claims.due_subscriptions(timezone.now())
-            return claims.deliveries_claim(due, InFlight(64))
+            return claim()
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(4) as pool:
-        found = [each for some in pool.map(claim, range(4)) for each in some]
+        found = [each for some in pool.map(claim_together, range(4)) for each in some]
+    assert found
+    while some := claim():  # what another one had locked at that time is left to the next look
+        found += some
     assert len({each.id for each in found}) == len(found)
     for subscription in subscriptions:
         assert sum(each.subscription_id == subscription.pk for each in found) == 4

@@ -31,6 +31,7 @@ class Undo(Exception):
 def sent_tasks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """The tasks that are given to the broker: name and options."""
     found: list[tuple[str, dict[str, Any]]] = []
+    redis_client().delete(redis_key(QUEUE))  # what the tests before have left, of which there may be enough
     monkeypatch.setattr("webhooks.wakeups.current_app.send_task", lambda name, **options: found.append((name, options)))
     return found
 

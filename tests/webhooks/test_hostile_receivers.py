@@ -40,7 +40,8 @@ def test_no_url_of_the_corpus_is_sent_to(api: Caller, outside: Outside, inside: 
     keys = publish(api.account)
     hooks.settle(60)
     rows = Delivery.objects.filter(pk__in=keys)
-    assert {(row.status, row.attempts, row.last_status_code) for row in rows} == {("pending", 1, None)}
+    assert {(row.status, row.last_status_code) for row in rows} == {("pending", None)}
+    assert all(row.attempts for row in rows)  # where this takes more than 5 s, the first ones are tried again
     assert len(rows) == len(URLS)
     assert outside.dialled == []
 

@@ -89,7 +89,7 @@ def test_an_outcome_that_is_written_twice_counts_once(api: Caller, receiver: Rec
     publish(api.account)
     (one,) = claim()
     ended = Outcome(one, timezone.now(), 5, 500)
-    assert [outcomes.outcomes_record([ended]) for _ in range(2)] == [1, 0]
+    assert [outcomes.outcomes_record([ended]) for _ in range(2)] == [(1, []), (0, [])]
     assert Delivery.objects.get().attempts == Attempt.objects.count() == 1
 
 
@@ -110,7 +110,7 @@ def test_the_result_of_a_delivery_that_is_gone_is_dropped(api: Caller, receiver:
     publish(api.account)
     (one,) = claim()
     Delivery.objects.all().delete()
-    assert outcomes.outcomes_record([Outcome(one, timezone.now(), 5, 200)]) == 0
+    assert outcomes.outcomes_record([Outcome(one, timezone.now(), 5, 200)]) == (0, [])
 
 
 def test_an_attempt_of_a_subscription_that_was_switched_off_since_ends_the_delivery(
@@ -150,7 +150,7 @@ def test_an_outcome_that_the_database_refuses_does_not_keep_others_from_being_wr
     bad, *good = publish(api.account, 4)
     record = outcomes.outcomes_record
 
-    def refusing(some: list[Outcome]) -> int:
+    def refusing(some: list[Outcome]) -> outcomes.Recorded:
         if bad in {each.delivery.id for each in some}:
             raise ValueError("not a value of this column")
         return record(some)

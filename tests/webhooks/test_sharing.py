@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhooks.sharing import MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, threads_share
+from webhooks.sharing import LONG_SECONDS, MOST_OF_SUBSCRIPTION, DueSubscription, InFlight, threads_share
 
 
 def due(account: str, *, count: int = 1, is_proven: bool = True, at: int = 0) -> list[DueSubscription]:
@@ -82,6 +84,74 @@ def test_accounts_with_equally_many_take_turns() -> None:
         in_flight.attempt_ended(oldest, oldest[0], is_proven=True)
         served += begin(in_flight, waiting)
     assert Counter(served) == {f"{account}-0": 2 for account in "abcdef"}
+
+
+class Scene:
+    """Time in steps of a tenth of a second. Each receiver of the bad accounts hangs for 15 s, and has always proven
+    itself before; the good one takes a tenth. `arrival`: seconds from one bad account to the next.
+    """
+
+    def __init__(self, threads: int, bad: int, arrival: float) -> None:
+        self.in_flight, self.bad, self.arrival = InFlight(threads), bad, arrival
+        self.ends: list[tuple[float, DueSubscription, float]] = []
+
+    def waits_of_good(self, seconds: int) -> list[float]:
+        """How long each event of the good receiver waits; it has two in a second."""
+        waiting: list[float] = []
+        waits: list[float] = []
+        for step in range(seconds * 10):
+            now = step / 10
+            self._end(now)
+            if step % 5 == 0:
+                waiting.append(now)
+            rows = [each for number in range(self.bad) if number * self.arrival <= now for each in self._due(number)]
+            for _ in range(self._begin([*rows, *due("good", count=bool(waiting))], now, len(waiting))):
+                waits.append(now - waiting.pop(0))
+            assert self.in_flight.total <= 2 * self.in_flight.threads
+        return [*waits, *(seconds - since for since in waiting)]
+
+    def _due(self, number: int) -> list[DueSubscription]:
+        slow = self.in_flight.slow_subscriptions
+        rows = due(f"bad{number}", count=10)
+        return [replace(each, is_proven=each.id not in slow) for each in rows]
+
+    def _begin(self, rows: list[DueSubscription], now: float, due_of_good: int) -> int:
+        """How many of the good one."""
+        by_id, shares = {each.id: each for each in rows}, dict(threads_share(rows, self.in_flight))
+        of_good = shares["good-0"] = min(shares.get("good-0", 0), due_of_good)
+        for each in [by_id[key] for key, count in shares.items() for _ in range(count)]:
+            self.in_flight.attempt_began(each.id, each.account_id, is_proven=each.is_proven)
+            self.ends.append((now + (0.1 if each.account_id == "good" else 15), each, now))
+        return of_good
+
+    def _end(self, now: float) -> None:
+        self.in_flight.now = now
+        for end in [each for each in self.ends if each[0] <= now]:
+            self.ends.remove(end)
+            _, one, began = end
+            self.in_flight.attempt_ended(one.id, one.account_id, is_proven=one.is_proven, began=began)
+
+
+@pytest.mark.parametrize("threads", [32, 128])
+@pytest.mark.parametrize("bad", [4, 8, 20])
+@pytest.mark.parametrize("arrival", [0, 0.1, 0.6, 1])
+def test_a_good_receiver_waits_for_no_accounts_that_hang(threads: int, bad: int, arrival: float) -> None:
+    waits = Scene(threads, bad, arrival).waits_of_good(40)
+    assert len(waits) == 80
+    assert max(waits) <= 1
+
+
+def test_an_attempt_that_takes_long_leaves_its_thread() -> None:
+    in_flight = InFlight(32)
+    for number in range(4):
+        begin(in_flight, due(f"bad{number}", count=10))
+    assert (in_flight.total, in_flight.free) == (32, 0)
+    assert begin(in_flight, due("good")) == {}
+    assert in_flight.seconds_to_wait == LONG_SECONDS
+    in_flight.now = LONG_SECONDS
+    assert (in_flight.long, in_flight.free, in_flight.seconds_to_wait) == (32, 16, None)
+    assert begin(in_flight, due("good")) == {"good-0": 1}
+    assert len(in_flight.slow_subscriptions) == 32
 
 
 @given(

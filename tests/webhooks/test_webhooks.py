@@ -76,14 +76,14 @@ def test_a_webhook_is_created_listed_changed_and_deleted(api: Caller) -> None:
 
 
 def test_the_secret_and_the_url_are_not_readable_in_the_database(api: Caller) -> None:
-    made = create(api, secret="a-secret-of-ones-own")
-    assert made["secret"] == "a-secret-of-ones-own"
+    made = create(api, secret="a-secret-of-ones-own-choice")
+    assert made["secret"] == "a-secret-of-ones-own-choice"
     api.post(f"/webhooks/{made['id']}/rotate")
     with connection.cursor() as cursor:
         cursor.execute("SELECT * FROM webhooks_subscription")
         stored = str(cursor.fetchall())
     assert "hooks.example.com" in stored
-    for secret in ("a-secret-of-ones-own", "t0ken", "whsec_"):
+    for secret in ("a-secret-of-ones-own-choice", "t0ken", "whsec_"):
         assert secret not in stored
 
 
@@ -131,9 +131,23 @@ def test_what_is_not_valid_is_named_and_nothing_is_written(api: Caller, field: s
     assert (stored.url, stored.events, stored.active) == (webhook.url, ["*"], True)
 
 
-@pytest.mark.parametrize("secret", ["short", "a" * 256, "with space", "ünïcödé-secret", "", 12345678])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        *("short", "a" * 256, "with space", "ünïcödé-secret", "", 12345678),
+        *("a" * 15, f"{'a' * 16} ", f" {'a' * 16}", f"{'a' * 16}\n", f"{'a' * 12} {'a' * 12}", "ü" * 16, None),
+        f"whsec_{base64.b64encode(bytes(15)).decode()}",
+        f"whsec_{base64.b64encode(bytes(10)).decode().rstrip('=')}",
+    ],
+)
 def test_a_secret_that_cannot_be_one_is_refused(api: Caller, secret: Any) -> None:
     assert list(refused(api.post("/webhooks", {**NEW, "secret": secret}))) == ["secret"]
+    assert not Subscription.objects.exists()
+
+
+@pytest.mark.parametrize("secret", ["a" * 16, "whsec_" + "!" * 10, f"whsec_{base64.b64encode(bytes(16)).decode()}"])
+def test_a_secret_of_ones_own_has_a_key_of_16_bytes_at_least(api: Caller, secret: str) -> None:
+    assert create(api, secret=secret)["secret"] == secret
 
 
 @pytest.mark.parametrize("name", ["url", "events"])
@@ -202,6 +216,27 @@ def test_tests_and_redeliveries_of_an_account_are_limited(api: Caller, stranger:
     assert_error(api.post(f"{paths[0]}/redeliver", {"since": "2026-01-01T00:00:00Z"}), 429, "rate_limited")
     assert api.get("/webhooks").status_code == 200
     assert stranger.post(f"/webhooks/{create(stranger)['id']}/test").status_code == 202
+
+
+def test_writes_of_an_account_are_limited(api: Caller, stranger: Caller) -> None:
+    """Each writes activity, and may look a name up."""
+    path = f"/webhooks/{create(api)['id']}"
+    for number in range(70):
+        assert_error(api.put(path, {"url": f"https://10.0.0.{number}/"}), 400, "validation_error")
+    writes: list[Callable[[int], Any]] = [
+        lambda number: api.put(path, {"description": f"the {number}th"}),
+        lambda number: api.put(path, {"url": f"https://hooks.example.com/{number}"}),
+        lambda _: api.post(f"{path}/rotate", {}),
+    ]
+    answers = [writes[number % 3](number) for number in range(60)]
+    assert [answer.status_code for answer in answers] == [200] * 59 + [429]
+    written = AuditEntry.objects.count()
+    assert_error(api.post("/webhooks", NEW), 429, "rate_limited")
+    assert_error(api.put(path, {"url": "https://elsewhere.example.com/"}), 429, "rate_limited")
+    assert (AuditEntry.objects.count(), Subscription.objects.count()) == (written, 1)
+    assert api.get("/webhooks").status_code == 200
+    assert api.delete(path).status_code == 200, "what ends something is not limited"
+    create(stranger)
 
 
 def test_deliveries_are_filtered_and_paged(api: Caller) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from base64 import b64encode
@@ -110,3 +111,74 @@ def test_a_transfer_is_recorded_at_intervals(made: str, monkeypatch: pytest.Monk
         monkeypatch.setattr(last_used.time, "monotonic", lambda at=now + seconds: at)
         use.record_chunk()
         assert used_now(made) is expected
+
+
+class Writes:
+    """Counts what is written to Redis, and answers as Redis or as one that is away."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self.away, self._write = 0, False, last_used._write_use
+        monkeypatch.setattr(last_used, "_write_use", self.write)
+
+    def write(self, *arguments: Any, **options: Any) -> bool:
+        self.count += 1
+        return not self.away and self._write(*arguments, **options)
+
+
+def test_uses_that_overlap_are_written_once_and_end_with_the_last(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(made)
+    writes = Writes(monkeypatch)
+    with last_used.in_use(made, 300):
+        for _ in range(5):
+            with last_used.in_use(made, 300):
+                pass
+        assert writes.count == 1
+        assert last_used.last_used(made) > time.time() + 250
+    assert writes.count == 2
+    assert used_now(made)
+    assert last_used._current_uses == {}
+
+
+def test_a_use_that_begins_later_is_recorded_to_its_own_end(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    with last_used.in_use(made, 300):
+        writes = Writes(monkeypatch)
+        for later, count in ((4, 0), (6, 1), (8, 1), (12, 2)):
+            monkeypatch.setattr(last_used.time, "time", lambda at=now + later: at)
+            with last_used.in_use(made, 300):
+                assert writes.count == count
+                assert now + later + 300 - last_used.last_used(made) < last_used.REQUEST_INTERVAL_SECONDS
+
+
+def test_a_longer_use_is_recorded_beside_a_shorter_one(made: str) -> None:
+    with last_used.in_use(made, 30):
+        with last_used.in_use(made, 300):
+            assert last_used.last_used(made) > time.time() + 250
+        assert time.time() + 20 < last_used.last_used(made) < time.time() + 40
+    assert used_now(made)
+
+
+def test_a_use_that_could_not_be_written_is_written_by_the_next(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = Writes(monkeypatch)
+    writes.away = True
+    with last_used.in_use(made, 300):
+        writes.away = False
+        with last_used.in_use(made, 300):
+            assert last_used.last_used(made) > time.time() + 250
+
+
+def test_uses_of_many_tasks_end_with_the_last_of_them(made: str) -> None:
+    forget(made)
+
+    async def use(number: int) -> None:
+        async with last_used.in_use_async(made, 300):
+            assert await sync_to_async(last_used.last_used)(made) > time.time() + 250
+            if number % 2:
+                raise OSError(number)
+
+    async def run() -> list[Any]:
+        return await asyncio.gather(*map(use, range(20)), return_exceptions=True)
+
+    assert sum(isinstance(result, OSError) for result in async_to_sync(run)()) == 10
+    assert used_now(made)
+    assert last_used._current_uses == {}

@@ -10,6 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import transaction
 
+from namespaces.models import Namespace
+from namespaces.services import namespace_delete
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.webhooks.outbox import published, subscribe
@@ -164,3 +166,14 @@ def test_a_transition_that_is_lost_or_rolled_back_publishes_nothing(api: Caller)
 def stop_and_fail(row: Workspace) -> None:
     transition(row, Status.STOPPED)
     raise ZeroDivisionError
+
+
+def test_the_slug_of_a_deleted_namespace_is_not_shown(api: Caller) -> None:
+    """It is free for another namespace, whose machine a receiver would take it for."""
+    namespace = Namespace.objects.create(account=api.account, name="Old", slug="team")
+    row = make_workspace(api.account, namespace=namespace, status=Status.RUNNING)
+    namespace_delete(namespace=namespace, delete_workspaces=True, actor="owner")
+    Namespace.objects.create(account=api.account, name="New", slug="team")
+    transition(row, Status.STOPPED)
+    [(_, data)] = published(api.account, "vm.exited", "vm.stopped")
+    assert (data["namespace"], data["workspace_id"]) == ("", row.pk)

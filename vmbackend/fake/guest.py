@@ -11,33 +11,46 @@ import os
 import posixpath
 import pwd
 import secrets
-import signal
+import shutil
 import stat
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 from vmbackend.driver import MachineState
 from vmbackend.errors import (
+    BackendUnavailable,
     GuestCommandInvalid,
     GuestPathInvalid,
     GuestPathNotFound,
     GuestUnreachable,
 )
+from vmbackend.fake import trees
+from vmbackend.fake.commands import archive_directory, finish_command, run_asking
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
-from vmbackend.guest.communicate import BoundedBuffer
+from vmbackend.guest.asking import Answer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
 from vmbackend.guest.records import ssh_key_file
-from vmbackend.guest.session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
+from vmbackend.guest.session import (
+    DiskUsage,
+    Entry,
+    ExecResult,
+    GuestAddress,
+    GuestSession,
+    SearchTools,
+    TreeEntry,
+)
+from vmbackend.guest.terminal_contract import Terminal
 
 _CHUNK = 64 * 1024
-_MAX_LINKS = 40
 # Next to a machine's disk: the keys that its users' SSH accepts (absent: off), and the number of connections to report.
 SSH_FILE = "ssh"
 SSH_CONNECTIONS_FILE = "ssh_connections"
+# Likewise: what a guest sends in place of the archive of any directory, as a hostile one may.
+ARCHIVE_FILE = "archive.tar"
 
 
 def fake_sessions(root: Path) -> Callable[[GuestAddress], GuestSession]:
@@ -46,7 +59,12 @@ def fake_sessions(root: Path) -> Callable[[GuestAddress], GuestSession]:
 
 
 class FakeGuestSession(GuestSession):
-    """One fake machine's directory. GuestUnreachable unless the machine runs."""
+    """One fake machine's directory. GuestUnreachable unless the machine runs.
+
+    `helper`: the compiled guest program, beside a link `askpass` to it, where a test has one.
+    """
+
+    helper: Path | None = None
 
     def __init__(self, root: Path, machine_id: str) -> None:
         self._store = FakeStore(root)
@@ -63,36 +81,46 @@ class FakeGuestSession(GuestSession):
         stdin: bytes = b"",
         timeout: float = 30.0,
         max_output: int = 1 << 20,
+        stop_after: tuple[bytes, int] | None = None,
+        grace: float = 0.0,
     ) -> ExecResult:
         domain = self._require_ready()
         _check_user(user)
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        started = time.monotonic()
         process = await self._start(words, domain, env or {}, self._cwd(working_dir))
-        out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
-        timed_out = False
-        try:
-            async with asyncio.timeout(timeout):
-                await asyncio.gather(
-                    _feed(process.stdin, stdin),
-                    _drain(process.stdout, out),
-                    _drain(process.stderr, err),
-                    process.wait(),
-                )
-        except TimeoutError:
-            timed_out = True
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        code = await process.wait()
-        return ExecResult(
-            exit_code=124 if timed_out else (code if code >= 0 else 128 - code),
-            stdout=bytes(out.data),
-            stderr=bytes(err.data),
-            duration_ms=int((time.monotonic() - started) * 1000),
-            truncated=out.truncated or err.truncated,
-            timed_out=timed_out,
+        return await finish_command(
+            process, stdin, timeout=timeout, grace=grace, max_output=max_output, stop_after=stop_after
         )
+
+    async def execute_answering(
+        self,
+        command: Sequence[str],
+        *,
+        answer: Answer,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        timeout: float = 30.0,
+        grace: float = 0.0,
+        max_output: int = 1 << 20,
+    ) -> ExecResult:
+        domain = self._require_ready()
+        if self.helper is None:
+            raise BackendUnavailable("The fake driver's guests have no helper that asks.")
+        home = {"HOME": str(self._disk / "root")}
+        return await run_asking(
+            self.helper,
+            command,
+            answer=answer,
+            env={**_base_env(domain), **home, **(env or {})},
+            cwd=self._cwd(working_dir),
+            timeout=timeout,
+            grace=grace,
+            max_output=max_output,
+        )
+
+    @property
+    def askpass_program(self) -> str:
+        return str((self.helper or Path("/none")).with_name("askpass"))
 
     async def open_terminal(
         self,
@@ -117,11 +145,11 @@ class FakeGuestSession(GuestSession):
         if not place.is_dir():
             raise GuestPathInvalid(f"{path!r} is not a directory.")
         names = sorted(found.name for found in place.iterdir() if found.name > after)
-        entries = [_entry(place / name, f"{path.rstrip('/')}/{name}") for name in names[:limit]]
+        entries = [trees.entry_of(place / name, f"{path.rstrip('/')}/{name}") for name in names[:limit]]
         return entries, len(names) > limit
 
     async def stat(self, path: str) -> Entry:
-        return _entry(self._find(path), path)
+        return trees.entry_of(self._find(path), path)
 
     async def read(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         place = self._find(path)
@@ -134,14 +162,24 @@ class FakeGuestSession(GuestSession):
                 left = None if left is None else left - len(block)
                 yield block
 
-    async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
+    async def write(
+        self,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        mode: int | None = None,
+        replace: bool = True,
+        expected: str | None = None,
+    ) -> int:
         self._require_ready()
         check_path(path)
+        if not replace:
+            trees.require_absent(self._named(path), path)
         folder, name = posixpath.split(path)
         if name in ("", ".", ".."):
             raise GuestPathInvalid(f"{path!r} names a directory.")
-        target = self._resolve(path)
-        if (self._resolve(folder) / name).is_symlink() and not target.exists():
+        target = trees.resolve_path(self._disk, path)
+        if (trees.resolve_path(self._disk, folder) / name).is_symlink() and not target.exists():
             raise GuestPathInvalid(f"{path!r} is a symbolic link with a missing target.")
         if target.exists() and not target.is_file():
             raise GuestPathInvalid(f"{path!r} is not a regular file.")
@@ -158,10 +196,56 @@ class FakeGuestSession(GuestSession):
                     size += handle.write(chunk)
             beside.chmod(stat.S_IMODE(permissions))
             self._require_ready()
-            beside.replace(target)
+            trees.move_file(beside, target, path, replace=replace, expected=expected)
         finally:
             beside.unlink(missing_ok=True)
         return size
+
+    async def walk(
+        self, path: str, *, depth: int, limit: int, ignore: Sequence[str] = ()
+    ) -> tuple[list[TreeEntry], bool]:
+        return trees.walk_tree(self._find(path), path, depth=depth, limit=limit, ignore=ignore)
+
+    async def describe_files(self, path: str, names: Sequence[str]) -> list[TreeEntry]:
+        root = self._find(path)
+        return [trees.tree_entry(root / name, name) for name in names if os.path.lexists(root / name)]
+
+    async def search_tools(self, *, again: bool = False) -> SearchTools:
+        self._require_ready()
+        if (program := shutil.which("rg")) is None:
+            raise BackendUnavailable("This host has no ripgrep.")
+        return SearchTools((program,), ("/bin/sh",))
+
+    async def hash_files(self, path: str, names: Sequence[str]) -> dict[str, str]:
+        return trees.hash_files(self._find(path), names)
+
+    async def archive(self, path: str) -> AsyncIterator[bytes]:
+        place = self._find(path)
+        if not place.is_dir():
+            raise GuestPathInvalid(f"{path!r} is not a directory.")
+        given = self._disk.with_name(ARCHIVE_FILE)
+        source = self._blocks(given) if given.exists() else archive_directory(place)
+        async with aclosing(source) as blocks:
+            async for block in blocks:
+                self._require_ready()
+                yield block
+
+    async def _blocks(self, place: Path) -> AsyncGenerator[bytes, None]:
+        with place.open("rb") as handle:
+            while block := handle.read(_CHUNK):
+                yield block
+
+    async def make_directory(self, path: str) -> None:
+        self._require_ready()
+        trees.make_directory(self._named(path), path)
+
+    async def remove(self, path: str) -> None:
+        self._require_ready()
+        trees.remove_tree(self._named(path), path)
+
+    async def rename(self, source: str, destination: str) -> None:
+        self._require_ready()
+        trees.rename_path(self._named(source), self._named(destination), source, destination)
 
     async def disk_usage(self) -> DiskUsage:
         total = self._require_ready().spec.disk_mb << 20
@@ -204,35 +288,21 @@ class FakeGuestSession(GuestSession):
         """The path on the host of an existing file. Raises GuestPathNotFound."""
         self._require_ready()
         check_path(path)
-        place = self._resolve(path)
+        place = trees.resolve_path(self._disk, path)
         if not place.exists():
             raise GuestPathNotFound(f"There is no {path!r} inside the machine.")
         return place
 
-    def _resolve(self, path: str) -> Path:
-        """Resolve `path` with the directory as its root, symbolic links included."""
-        todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-        done: list[str] = []
-        links = 0
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                done[-1:] = []
-                continue
-            place = self._disk.joinpath(*done, part)
-            if not place.is_symlink():
-                done.append(part)
-                continue
-            links += 1
-            if links > _MAX_LINKS:
-                raise GuestPathNotFound(f"{path!r} is a loop of symbolic links.")
-            target = str(place.readlink())
-            done = [] if target.startswith("/") else done
-            todo.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
-        return self._disk.joinpath(*done)
+    def _named(self, path: str) -> Path:
+        """The path on the host of a name, which may be a link. Raises GuestPathInvalid where it ends in none."""
+        check_path(path)
+        folder, name = posixpath.split(path.rstrip("/"))
+        if name in ("", ".", ".."):
+            raise GuestPathInvalid(f"{path!r} does not end in a name.")
+        return trees.resolve_path(self._disk, folder) / name
 
     def _cwd(self, working_dir: str | None) -> Path:
-        place = self._resolve(working_dir or "/")
+        place = trees.resolve_path(self._disk, working_dir or "/")
         if not place.is_dir():
             raise GuestCommandInvalid(f"There is no directory {working_dir!r}.")
         return place
@@ -266,32 +336,3 @@ def _check_user(user: str | None) -> None:
             pwd.getpwnam(user)
     except (KeyError, ValueError) as error:
         raise GuestCommandInvalid(f"There is no user {user!r}.") from error
-
-
-async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
-    if stdin is None:
-        return
-    with suppress(BrokenPipeError, ConnectionResetError):
-        stdin.write(data)
-        await stdin.drain()
-    stdin.close()
-
-
-async def _drain(stream: asyncio.StreamReader | None, buffer: BoundedBuffer) -> None:
-    while stream is not None and (block := await stream.read(_CHUNK)):
-        buffer.append(block)
-
-
-def _entry(place: Path, path: str) -> Entry:
-    found = place.lstat()
-    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
-    kind = kinds.get(stat.S_IFMT(found.st_mode), "other")
-    return Entry(
-        name=path.rstrip("/").rsplit("/", 1)[-1] or "/",
-        path=path,
-        type=kind,
-        size=found.st_size,
-        mode=stat.S_IMODE(found.st_mode),
-        modified=found.st_mtime,
-        target=str(place.readlink()) if kind == "symlink" else None,
-    )

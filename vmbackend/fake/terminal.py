@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vmbackend.errors import GuestCommandInvalid, GuestUnreachable
-from vmbackend.guest.session import Terminal, TerminalExit, terminal_size
+from vmbackend.guest.terminal_contract import Terminal, TerminalExit, terminal_size
 
 _CHUNK = 32 * 1024
 # Seconds between two checks of an idle terminal whether its machine still runs.

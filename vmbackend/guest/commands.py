@@ -16,6 +16,7 @@ MAX_TOTAL = 1 << 20
 # Begins the helper's message on standard error if it cannot start the command; a command that itself exits with 126 or
 # 127 writes no such line.
 START_FAILURE_PREFIX = b"guest: "
+_USAGE = START_FAILURE_PREFIX + b"usage: guest run "
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,9 @@ class KitPaths:
     busybox: str = "/run/kit/bin/busybox"
     data: str = "/run/kit/data"
     tracking: str = "/dev/shm"  # noqa: S108  # of the guest; the file server tracks partial files here
+    libraries: str = "/run/kit/lib"
+    hold: str = "/hold"  # of the kit's own file system
+    askpass: str = "/run/kit/bin/askpass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,18 @@ def build_command(
     working_dir: str | None,
     user: str | None,
     timeout: float,
+    grace: float = 0.0,
+    asks: bool = False,
 ) -> RemoteCommand:
-    """The helper's command line. Raises GuestCommandInvalid for arguments that the kernel would reject."""
+    """The helper's command line; times in seconds. `asks`: its programs ask the host (asking.py).
+
+    Raises GuestCommandInvalid for arguments that the kernel would reject.
+    """
     words = ["sh", "-c", command] if isinstance(command, str) else list(command)
-    timing = ["--timeout", f"{max(timeout, 0.001):.3f}"]
-    return _remote(kit, [*timing, *_options(env, working_dir, user)], words)
+    options = ["--timeout", f"{max(timeout, 0.001):.3f}"]
+    options += ["--grace", f"{grace:.3f}"] if grace else []
+    options += ["--ask", kit.tracking] if asks else []
+    return _remote(kit, [*options, *_options(env, working_dir, user)], words)
 
 
 def build_terminal(
@@ -94,6 +105,11 @@ def start_failure(exit_code: int, stderr: bytes) -> str | None:
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
     # No database stores NUL, and a terminal obeys the others.
     return "".join(letter if letter.isprintable() else "?" for letter in line.decode("utf-8", "replace"))
+
+
+def is_outdated(exit_code: int, stderr: bytes) -> bool:
+    """Whether the helper does not know an option: it says so, then how it is used."""
+    return exit_code == 126 and _USAGE in stderr[:1000]
 
 
 def _check_name(name: str) -> None:

@@ -4,57 +4,122 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import suppress
+from typing import Any
 
 import asyncssh
 
-from vmbackend.errors import GuestUnreachable
+from vmbackend.errors import DeadlineExceeded, GuestUnreachable
 
+from .asking import Answer, answer_questions
+from .commands import TIMED_OUT
 from .connection import Channel
 from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024
+_STREAMED_CHUNK = 256 * 1024
+
+
+class EnoughOutput(Exception):
+    """A command has written as many records as were wanted, and is to be ended."""
 
 
 class BoundedBuffer:
-    """The first `limit` bytes of a stream."""
+    """The first `limit` bytes of a stream. With `stop_after` (a separator, a number) EnoughOutput ends the command."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, stop_after: tuple[bytes, int] | None = None) -> None:
         self.data = bytearray()
         self.truncated = False
         self._limit = limit
+        self._separator, self._left = stop_after or (b"", 0)
 
     def append(self, block: bytes) -> None:
-        """Append; data beyond the limit is dropped and sets `truncated`."""
+        """Append; data beyond the limit is dropped and sets `truncated`. Raises EnoughOutput."""
         free = self._limit - len(self.data)
         self.data += block[:free]
         self.truncated = self.truncated or len(block) > free
+        if self._separator:
+            self._left -= block.count(self._separator)
+            if self._left <= 0 or self.truncated:
+                self.truncated = True
+                raise EnoughOutput
 
 
 async def communicate(channel: Channel, stdin: bytes, out: BoundedBuffer, err: BoundedBuffer) -> int:
     """Run the command to its end; returns its exit code.
 
-    Raises GuestUnreachable. Cancellation, such as the caller's timeout, stops the input only.
+    Raises GuestUnreachable, EnoughOutput. Cancellation, such as the caller's timeout, stops the input only.
     """
     process = channel.process
     feeding = asyncio.ensure_future(_feed(process.stdin, stdin))
+    return await _finish(process, feeding, (_drain(process.stdout, out), _drain(process.stderr, err)))
+
+
+async def communicate_answering(channel: Channel, preamble: bytes, err: BoundedBuffer, answer: Answer) -> int:
+    """The same for a command whose programs ask (asking.py). Raises GuestUnreachable."""
+    process = channel.process
+    feeding = asyncio.ensure_future(_write(process.stdin, preamble))
+    answering = answer_questions(process.stdout, process.stdin, answer)
+    return await _finish(process, feeding, (answering, _drain(process.stderr, err)))
+
+
+async def read_output(channel: Channel, preamble: bytes, err: BoundedBuffer) -> AsyncGenerator[bytes, None]:
+    """The output of a command as it comes; the guest waits while it is not read. Raises GuestUnreachable.
+
+    At its end without an exit code, as where the connection was lost, GuestUnreachable is raised, too, and
+    DeadlineExceeded where the guest's own deadline has ended the command.
+    """
+    process = channel.process
+    others = [asyncio.ensure_future(_feed(process.stdin, preamble)), asyncio.ensure_future(_drain(process.stderr, err))]
     try:
+        while block := await _next_block(process):
+            yield block
         with translate_errors():
-            await asyncio.gather(_drain(process.stdout, out), _drain(process.stderr, err))
             await process.channel.wait_closed()
     finally:
-        feeding.cancel()
-        await asyncio.gather(feeding, return_exceptions=True)
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+    if _exit_code(process) == TIMED_OUT:
+        raise DeadlineExceeded("The machine did not finish in time.")
+
+
+async def _next_block(process: asyncssh.SSHClientProcess[bytes]) -> bytes:
+    with translate_errors():
+        return await process.stdout.read(_STREAMED_CHUNK)
+
+
+async def _finish(
+    process: asyncssh.SSHClientProcess[bytes],
+    feeding: asyncio.Future[None],
+    reading: Iterable[Coroutine[Any, Any, None]],
+) -> int:
+    """The exit code, once both outputs were read to their ends."""
+    draining = [asyncio.ensure_future(each) for each in reading]
+    try:
+        with translate_errors():
+            await asyncio.gather(*draining)
+            await process.channel.wait_closed()
+    finally:
+        for task in (feeding, *draining):
+            task.cancel()
+        await asyncio.gather(feeding, *draining, return_exceptions=True)
     return _exit_code(process)
 
 
 async def _feed(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
+    await _write(stdin, data)
+    with suppress(OSError, asyncssh.Error):
+        stdin.write_eof()
+
+
+async def _write(stdin: asyncssh.SSHWriter[bytes], data: bytes) -> None:
     # A command may exit without reading its input.
     with suppress(OSError, asyncssh.Error):
         for start in range(0, len(data), _CHUNK):
             stdin.write(data[start : start + _CHUNK])
             await stdin.drain()
-        stdin.write_eof()
 
 
 async def _drain(stream: asyncssh.SSHReader[bytes], buffer: BoundedBuffer) -> None:

@@ -71,7 +71,7 @@ class Connection:
         self._connection: asyncssh.SSHClientConnection | None = None
         self._connecting = asyncio.Lock()
         self._login_limit = login_limit or asyncio.Semaphore(1)
-        self._budget = budget or CpuBudget()
+        self.budget = budget or CpuBudget()
 
     async def close(self) -> None:
         """Close the connection. The next channel opens a new one."""
@@ -139,7 +139,7 @@ class Connection:
                 return await connect_guest(
                     self._address.ip,
                     self._address.port,
-                    self._budget,
+                    self.budget,
                     username="root",
                     client_keys=[str(self._private_key)],
                     # Only the key of this machine: addresses are reused.
@@ -182,10 +182,11 @@ class CommandConnections:
         self._idle: list[Connection] = []
 
     @asynccontextmanager
-    async def channel(self, command: str, *, reserved: bool = False) -> AsyncIterator[Channel]:
+    async def channel(self, command: str, *, reserved: bool = False, once: bool = False) -> AsyncIterator[Channel]:
         """Run `command` on a free connection, with `reserved` also on a reserved one. Raises GuestUnreachable.
 
-        A connection is reused only after the command ended; otherwise it is closed, which ends the command.
+        A connection is reused only after the command ended, and never with `once`: the memory of its server in the
+        guest ends with it. Otherwise it is closed, which ends the command.
         """
         # The platform's own commands take the reserved ones only while commands of users hold all others.
         async with self._reserved if reserved and self._free.locked() else self._free:
@@ -194,12 +195,18 @@ class CommandConnections:
             try:
                 channel = await connection.open_channel(command)
                 yield channel
-                ended = channel.is_closing()
+                ended = channel.is_closing() and not once
             finally:
                 if ended:
                     self._idle.append(connection)
                 else:
                     await connection.close()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """One of the places of users' commands, for one that needs no connection of its own."""
+        async with self._free:
+            yield
 
     async def close(self) -> None:
         """Close idle connections; the others are closed when their commands are cancelled."""

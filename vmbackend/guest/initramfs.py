@@ -31,7 +31,9 @@ LIBRARY_PACKAGES = (
     "liburing2",
     "zlib1g",
 )
-PACKAGES = (*PROGRAM_PACKAGES, *LIBRARY_PACKAGES)
+# Not in the initramfs, where they would cost every machine their size: brought into those that search (search.py).
+SEARCH_PACKAGES = ("ripgrep", "libgcc-s1")
+PACKAGES = (*PROGRAM_PACKAGES, *LIBRARY_PACKAGES, *SEARCH_PACKAGES)
 STATIC_PROGRAMS = {"busybox": "bin/busybox", "tini": "usr/bin/tini-static"}
 DYNAMIC_PROGRAMS = {
     "dropbear": "usr/sbin/dropbear",
@@ -57,6 +59,14 @@ def build_initramfs(sources: Path, root: Path, scratch: Path, modules: Iterable[
     nodes += [cpio.program(f"{KIT}/lib/{name}", path) for name, path in libraries.items()]
     nodes += [cpio.program(f"{KIT}/bin/guest", guest), cpio.symlink("init", f"{KIT}/bin/guest")]
     return cpio.archive([*nodes, *_base_files(), *_services(), *_modules(modules)])
+
+
+def search_files(root: Path) -> dict[str, Path]:
+    """The search program, and those libraries of it that the initramfs has not, by name."""
+    program = root / "usr/bin/rg"
+    inside = _closure(root, [root / path for path in DYNAMIC_PROGRAMS.values()])
+    libraries = {name: path for name, path in _closure(root, [program]).items() if name not in inside}
+    return {**libraries, "rg": program}
 
 
 def _compile(sources: Path, scratch: Path) -> tuple[Path, Path]:
@@ -106,6 +116,7 @@ def _base_files() -> list[cpio.Node]:
         *(cpio.directory(path) for path in ("proc", "sys", "tmp", "run", "sbin", "bin")),
         cpio.symlink(f"{KIT}/bin/shell", "guest"),
         cpio.symlink(f"{KIT}/bin/login", "guest"),
+        cpio.symlink(f"{KIT}/bin/askpass", "guest"),
         cpio.symlink("bin/sh", f"/{KIT}/bin/busybox"),
         cpio.regular("etc/passwd", f"root:*:0:0:root:/{KIT}/home:{shell}\n".encode()),
         cpio.regular("etc/passwd.ssh", f"root:*:0:0:root:/ssh:{login}\n".encode()),  # of the users' server

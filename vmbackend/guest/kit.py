@@ -38,6 +38,11 @@ class Kit:
     initrd: Path
     version: str
 
+    @property
+    def search(self) -> Path:
+        """The folder of the search program and its libraries, which machines get with their first search."""
+        return self.initrd.with_name("search")
+
 
 def find_kit(kit_dir: Path) -> Kit:
     """The current kit. Raises BackendUnavailable, with the command to run, if there is none."""
@@ -89,6 +94,7 @@ def _build(
     names = [deb.name for deb in debs]
     version = _hash(json.dumps([wanted["sources"], kernel.identity, names]).encode())[:16]
     _install(kit_dir, version, kernel.vmlinux, initrd)
+    _install_search(kit_dir / version, initramfs.search_files(scratch / "root"))
     _write_json(kit_dir / "current.json", {"version": version, "debs": names, **wanted})
     progress(100, "The guest kit is ready")
     return _kit(kit_dir, version)
@@ -144,6 +150,15 @@ def _install(kit_dir: Path, version: str, vmlinux: Path, initrd: bytes) -> None:
         aside.write_bytes(data)
         aside.chmod(0o644)
         aside.replace(folder / name)
+
+
+def _install_search(folder: Path, files: dict[str, Path]) -> None:
+    """Only the platform itself reads them."""
+    (folder / "search").mkdir(mode=0o700, exist_ok=True)
+    for name, path in files.items():
+        aside = folder / "search" / f"{name}.new"
+        shutil.copyfile(path, aside)
+        aside.replace(aside.with_suffix(""))
 
 
 def _sources_hash() -> str:

@@ -19,6 +19,7 @@ from vmbackend.errors import DeadlineExceeded, GuestUnreachable
 
 from .leases import OpenSession, Sessions
 from .session import GuestAddress, GuestSession
+from .sources import closing_source
 
 T = TypeVar("T")
 Pull = Callable[[GuestSession], AsyncIterator[bytes]]
@@ -183,14 +184,9 @@ class GuestPool:
             return await fn(session)
 
     async def _chunks(self, address: GuestAddress, fn: Pull) -> AsyncGenerator[bytes, None]:
-        async with self._start().sessions.lease(address) as session:
-            source = fn(session)
-            try:
-                async for chunk in source:
-                    yield chunk
-            finally:
-                if isinstance(source, AsyncGenerator):
-                    await source.aclose()
+        async with self._start().sessions.lease(address) as session, closing_source(fn(session)) as source:
+            async for chunk in source:
+                yield chunk
 
 
 @asynccontextmanager

@@ -14,6 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from .asking import Answer
+from .terminal_contract import Terminal
+
+# Of a file that is replaced after those that expect some content, or before them.
+ANY_CONTENT = "any"
+
 
 @dataclass(frozen=True, slots=True)
 class GuestAddress:
@@ -56,6 +62,30 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """An entry below a directory. `path` is relative to it, decoded with surrogateescape.
+
+    `type` is directory, or file for anything else; of a symbolic link, what it leads to (without a target: file).
+    `is_regular`: reading it neither blocks nor affects a device.
+    """
+
+    path: str
+    type: str
+    size: int
+    modified: float  # seconds since the epoch
+    is_regular: bool
+    target: str | None = None  # of a symbolic link
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTools:
+    """Beginnings of command lines: of ripgrep, and of a POSIX shell that every image has."""
+
+    program: tuple[str, ...]
+    shell: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DiskUsage:
     """Bytes of the guest's writable disk."""
 
@@ -68,51 +98,6 @@ class DiskUsage:
         total = max(0, min(self.total_bytes, size))
         used = max(0, min(self.used_bytes, total))
         return DiskUsage(total, used, max(0, min(self.available_bytes, total - used)))
-
-
-@dataclass(frozen=True, slots=True)
-class TerminalExit:
-    """How a terminal's command ended: its exit code, or the name of the signal that killed it (`SIGKILL`).
-
-    A signal that SSH has no name for is the exit code 128+N. Both None: closed by `close` before the end was reported.
-    """
-
-    exit_code: int | None
-    signal: str | None
-
-
-class Terminal(ABC):
-    """A command on a terminal of the guest. Raises GuestUnreachable wherever the channel fails, nothing else.
-
-    Belongs to the event loop that opened it; from another loop: `GuestPool.acall(address, lambda _: terminal.read())`.
-    It outlives its session's `close`. The opener must `close` it, also after it ended by itself. Output is data of a
-    hostile guest: any bytes, escape sequences included.
-    """
-
-    @abstractmethod
-    async def read(self) -> bytes:
-        """The next output, at most 64 KiB; b"" at the end. Unread output blocks the command and uses limited memory."""
-
-    @abstractmethod
-    async def write(self, data: bytes) -> None:
-        """Write input. Waits while the command does not read; dropped after the command's end."""
-
-    @abstractmethod
-    async def resize(self, cols: int, rows: int) -> None:
-        """Set the size in characters, each clamped to 1..1000; the foreground group gets SIGWINCH."""
-
-    @abstractmethod
-    async def wait(self) -> TerminalExit:
-        """Wait for the command's end, which is reported only after all output was read."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Hang up: the command's group is killed, a foreground job of a shell gets SIGHUP. Idempotent."""
-
-
-def terminal_size(cols: int, rows: int) -> tuple[int, int]:
-    """The size, clamped to what terminal programs support."""
-    return min(max(cols, 1), 1000), min(max(rows, 1), 1000)
 
 
 class GuestSession(ABC):
@@ -129,13 +114,59 @@ class GuestSession(ABC):
         stdin: bytes = b"",
         timeout: float = 30.0,
         max_output: int = 1 << 20,
+        stop_after: tuple[bytes, int] | None = None,
+        grace: float = 0.0,
     ) -> ExecResult:
         """Run a command to its end; `timeout` in seconds. A string is run by `sh -c`.
 
-        At `timeout` seconds the whole process group is killed: `timed_out` with exit code 124. At most `max_output`
+        At `timeout` seconds the whole process group is killed: `timed_out` with exit code 124. With `grace` (seconds,
+        at most 4) it gets SIGTERM first, also where this process or the connection ends. At most `max_output`
         bytes of each stream are kept. A command killed by signal N has exit code 128+N. The machine's configured
-        environment is the base of `env`. Raises GuestCommandInvalid (no such program, user or directory).
+        environment is the base of `env`.
+
+        `stop_after`, a separator and a number: the command is ended, with code 0 and `truncated`, when its output has
+        as many separators, or more than `max_output` bytes. Raises GuestCommandInvalid (no such program, user or
+        directory).
         """
+
+    async def execute_held(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        timeout: float = 30.0,
+        max_output: int = 1 << 20,
+    ) -> ExecResult:
+        """As `execute`, by a process that the guest keeps for that where it has one: for many short commands."""
+        return await self.execute(
+            command, env=env, working_dir=working_dir, user=user, timeout=timeout, max_output=max_output
+        )
+
+    @abstractmethod
+    async def execute_answering(
+        self,
+        command: Sequence[str],
+        *,
+        answer: Answer,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        timeout: float = 30.0,
+        grace: float = 0.0,
+        max_output: int = 1 << 20,
+    ) -> ExecResult:
+        """As `execute`, for a command whose programs ask for passwords or signatures: `answer` says what they get.
+
+        They ask over a socket of this command alone, which SSH_AUTH_SOCK names and which is gone with it: as clients of
+        an agent of SSH keys, or through `askpass_program`. Its standard output goes to its standard error, and it has
+        no input. Its connection is not used again.
+        """
+
+    @property
+    @abstractmethod
+    def askpass_program(self) -> str:
+        """A path in the guest, for GIT_ASKPASS or SSH_ASKPASS of a command of `execute_answering`."""
 
     @abstractmethod
     async def open_terminal(
@@ -163,6 +194,34 @@ class GuestSession(ABC):
         """
 
     @abstractmethod
+    async def walk(
+        self, path: str, *, depth: int, limit: int, ignore: Sequence[str] = ()
+    ) -> tuple[list[TreeEntry], bool]:
+        """The entries below a directory, each before those below it, by name; and whether there are more than `limit`.
+
+        `depth` 1: its own entries only. `ignore`: patterns in the syntax of gitignore; what they match is neither
+        listed nor entered. Symbolic links and other file systems are not entered. Entries with very long paths count
+        for more. Raises GuestPathNotFound, GuestPathInvalid (not a directory), DeadlineExceeded.
+        """
+
+    @abstractmethod
+    async def describe_files(self, path: str, names: Sequence[str]) -> list[TreeEntry]:
+        """The entries of these paths below a directory, in their order; those that are gone are left out."""
+
+    @abstractmethod
+    async def search_tools(self, *, again: bool = False) -> SearchTools:
+        """Ripgrep, which is brought into the guest's memory if it is not there.
+
+        A session that has found it there does not look again, unless it is asked to: it may be gone since then.
+
+        Raises BackendUnavailable (this host has none), GuestDiskFull (no memory).
+        """
+
+    @abstractmethod
+    async def hash_files(self, path: str, names: Sequence[str]) -> dict[str, str]:
+        """SHA-256 in hexadecimal of regular files below a directory, by name, of those that could be read in time."""
+
+    @abstractmethod
     async def stat(self, path: str) -> Entry:
         """The entry at `path`; follows symbolic links. Raises GuestPathNotFound."""
 
@@ -175,7 +234,15 @@ class GuestSession(ABC):
         """
 
     @abstractmethod
-    async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
+    async def write(
+        self,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        mode: int | None = None,
+        replace: bool = True,
+        expected: str | None = None,
+    ) -> int:
         """Write atomically: readers see the old file or the complete new one. Returns the size in bytes once the file
         and its name are on the disk.
 
@@ -185,6 +252,47 @@ class GuestSession(ABC):
         the guest itself died. Raises GuestPathInvalid (a directory or anything else
         that is not a regular file, a link with a missing target, a read-only file system), GuestDiskFull. If the
         channel fails after the rename, GuestUnreachable is raised and the new file may be there.
+
+        Without `replace` the path must not exist, be it a link without a target: of two such writes at once one raises
+        GuestPathExists.
+
+        `expected`: the SHA-256, in hexadecimal, of what the file must have when it is replaced; else GuestFileChanged
+        is raised. All writes with `expected`, or with ANY_CONTENT, follow one another, those of other processes too:
+        none is lost. (Not in a machine that was started with an older kit.)
+        """
+
+    @abstractmethod
+    def archive(self, path: str) -> AsyncIterator[bytes]:
+        """A directory with all that it contains, as a tar archive that the guest makes while it is read.
+
+        Names in it are relative to the directory and begin with `./`; symbolic links are not followed. What the guest
+        sends may be anything: whether the archive is whole is the receiver's to check, as what cannot be read is left
+        out and a file that shrinks ends it. A reader that stops ends the guest's program. Raises GuestPathNotFound,
+        GuestPathInvalid (not a directory), DeadlineExceeded (more than an hour).
+        """
+
+    @abstractmethod
+    async def make_directory(self, path: str) -> None:
+        """Create a directory and its missing parents; returns when they are on the disk.
+
+        Raises GuestPathExists, GuestPathInvalid, GuestDiskFull; parents that were created stay.
+        """
+
+    @abstractmethod
+    async def remove(self, path: str) -> None:
+        """Remove a file, a link, or a directory with all that it contains; returns when the disk knows it.
+
+        Raises GuestPathNotFound, GuestPathInvalid (the root, a mount point, read-only), DeadlineExceeded; of a
+        directory a part may be gone then.
+        """
+
+    @abstractmethod
+    async def rename(self, source: str, destination: str) -> None:
+        """Rename, or move, a file, a link or a directory; returns when the disk knows the new name.
+
+        Atomic within one file system; between two, and for directories of the machine's image, what is moved is copied
+        and then removed, and a failure may leave a part of the copy. Raises GuestPathExists (the destination),
+        GuestPathNotFound (the source, or the destination's parent), GuestPathInvalid, DeadlineExceeded.
         """
 
     @abstractmethod

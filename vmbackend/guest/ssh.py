@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from posixpath import basename
+from typing import Any
 
-from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
-from vmbackend.guest.communicate import BoundedBuffer, communicate
+from vmbackend.errors import (
+    GuestCommandInvalid,
+    GuestKitOutdated,
+    GuestPathInvalid,
+    GuestUnreachable,
+)
 
-from . import commands, listing, records, transfer
+from . import changes, commands, kernel_files, listing, records, search, transfer, walks
+from .asking import Answer
 from .commands import KitPaths, RemoteCommand
+from .communicate import BoundedBuffer, read_output
 from .connection import CommandConnections, Connection, ConnectionSettings
+from .held import HeldRunner
+from .hold.client import HoldClient, HoldSettings
+from .hold.command import CommandStart, NotStarted
+from .hold.transport import ssh_opener
 from .listing import check_path, make_entry
-from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, Terminal
+from .replacing import move_expected
+from .running import run_answering, run_remote
+from .session import DiskUsage, Entry, ExecResult, GuestAddress, GuestSession, SearchTools, TreeEntry
 from .sftp import FileChannel
 from .ssh_limits import CpuBudget
 from .terminal import open_terminal
+from .terminal_contract import Terminal
 
-# Seconds beyond the guest's own deadline to wait for the helper's report of it.
-DEADLINE_SLACK = 5.0
 SSH_PORT = 22  # of the users' own server
 HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
+TREE_SECONDS = 120.0  # to walk, hash or remove a tree
+ARCHIVE_SECONDS = 3600.0  # to archive one; its reader may be slow
+TERMINAL_BUFFER = 256 * 1024  # bytes; the guest takes as much memory as there is output
 KERNEL_SECONDS = 15.0  # to list a large directory, to read a virtual file
-MAX_NAMES = 8 << 20  # bytes of a directory's names
-MAX_VIRTUAL_FILE = 16 << 20
 
 
 class SSHGuestSession(GuestSession):
@@ -44,16 +57,24 @@ class SSHGuestSession(GuestSession):
         *,
         settings: ConnectionSettings | None = None,
         kit: KitPaths | None = None,
+        search_folder: Callable[[], Path] = search.no_folder,
+        terminal_buffer: int = TERMINAL_BUFFER,
     ) -> None:
+        """`terminal_buffer`: bytes of a terminal's output that the guest keeps, from its next start on."""
         settings = settings or ConnectionSettings()
         budget = CpuBudget()
         # dropbear resets a sixth connection that has not logged in yet.
         self._own = (address, private_key, settings, asyncio.Semaphore(2), budget)
         self._start_timeout = settings.request_timeout
         self._kit = kit or KitPaths()
+        self._search_folder = search_folder
+        self._terminal_buffer = terminal_buffer
+        self._search_tools: SearchTools | None = None
         self._connection = Connection(address, private_key, settings, budget=budget)
         self._commands = CommandConnections(address, private_key, settings, budget)
+        self._run = partial(run_remote, self._commands)
         self._files = FileChannel(self._connection, self._kit, settings.request_timeout)
+        self._held = HeldRunner(self.open_hold, self._commands.place)
 
     async def execute(
         self,
@@ -65,11 +86,56 @@ class SSHGuestSession(GuestSession):
         stdin: bytes = b"",
         timeout: float = 30.0,
         max_output: int = 1 << 20,
+        stop_after: tuple[bytes, int] | None = None,
+        grace: float = 0.0,
+    ) -> ExecResult:
+        fields: dict[str, Any] = {"env": env, "working_dir": working_dir, "user": user, "timeout": timeout}
+        remote = commands.build_command(self._kit, command, **fields, grace=grace)
+        try:
+            return await self._execute(remote, stdin, timeout, max_output, reserved=False, stop_after=stop_after)
+        except GuestKitOutdated:  # it is killed at once, as it was before the update
+            remote = commands.build_command(self._kit, command, **fields)
+        return await self._execute(remote, stdin, timeout, max_output, reserved=False, stop_after=stop_after)
+
+    async def execute_answering(
+        self,
+        command: Sequence[str],
+        *,
+        answer: Answer,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        timeout: float = 30.0,
+        grace: float = 0.0,
+        max_output: int = 1 << 20,
+    ) -> ExecResult:
+        remote = commands.build_command(
+            self._kit, command, env=env, working_dir=working_dir, user=None, timeout=timeout, grace=grace, asks=True
+        )
+        return _started(await run_answering(self._commands, remote, answer, timeout, max_output))
+
+    @property
+    def askpass_program(self) -> str:
+        return self._kit.askpass
+
+    async def execute_held(
+        self,
+        command: Sequence[str] | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+        timeout: float = 30.0,
+        max_output: int = 1 << 20,
     ) -> ExecResult:
         remote = commands.build_command(
             self._kit, command, env=env, working_dir=working_dir, user=user, timeout=timeout
         )
-        return await self._execute(remote, stdin, timeout, max_output, reserved=False)
+        words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        start = CommandStart(words, env or {}, working_dir, user)
+        try:
+            return _started(await self._held.run(start, timeout, max_output))
+        except NotStarted:
+            return await self._execute(remote, b"", timeout, max_output, reserved=False)
 
     async def open_terminal(
         self,
@@ -84,10 +150,17 @@ class SSHGuestSession(GuestSession):
         remote = commands.build_terminal(self._kit, command, env=env, working_dir=working_dir, user=user)
         return await open_terminal(Connection(*self._own), remote, (cols, rows), self._start_timeout)
 
+    def open_hold(self, settings: HoldSettings | None = None) -> HoldClient:
+        """A client of the terminals that the guest keeps. It has a connection of its own and outlives the session."""
+        settings = settings or HoldSettings()
+        opener = ssh_opener(Connection(*self._own), self._kit, self._terminal_buffer, settings.linger)
+        return HoldClient(opener, settings)
+
     async def list_directory(self, path: str, *, limit: int = 10_000, after: str = "") -> tuple[list[Entry], bool]:
         if (await self.stat(path)).type != "directory":
             raise GuestPathInvalid(f"{path!r} is not a directory.")
-        return await listing.list_directory(self._files, self._names, path, limit, after)
+        names = partial(kernel_files.directory_names, self._platform_command, self._kit.busybox)
+        return await listing.list_directory(self._files, names, path, limit, after)
 
     async def stat(self, path: str) -> Entry:
         check_path(path)
@@ -104,7 +177,7 @@ class SSHGuestSession(GuestSession):
         if seen.type != "file":
             raise GuestPathInvalid(f"{path!r} is not a regular file.")
         if seen.is_virtual:
-            data = await self._read_virtual(path)
+            data = await kernel_files.read_virtual(self._platform_command, self._kit.busybox, path)
             end = len(data) if length is None else offset + length
             for start in range(offset, min(end, len(data)), transfer.BLOCK):
                 yield data[start : min(start + transfer.BLOCK, end)]
@@ -113,11 +186,64 @@ class SSHGuestSession(GuestSession):
             async for chunk in chunks:
                 yield chunk
 
-    async def write(self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None) -> int:
+    async def write(
+        self,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        mode: int | None = None,
+        replace: bool = True,
+        expected: str | None = None,
+    ) -> int:
         check_path(path)
         if path.endswith("/"):
             raise GuestPathInvalid(f"{path!r} names a directory.")
-        return await transfer.write_file(self._files, path, chunks, mode)
+        move = None if expected is None else partial(self._move_expected, expected)
+        return await transfer.write_file(self._files, path, chunks, mode, replace=replace, move=move)
+
+    async def _move_expected(self, expected: str, source: str, target: str) -> bool:
+        return await move_expected(self._kit_command, self._kit.busybox, source, target, expected)
+
+    async def archive(self, path: str) -> AsyncIterator[bytes]:
+        if (await self.stat(path)).type != "directory":
+            raise GuestPathInvalid(f"{path!r} is not a directory.")
+        command = [self._kit.busybox, "tar", "-cf", "-", "."]
+        remote = commands.build_command(
+            self._kit, command, env=None, working_dir=path, user=None, timeout=ARCHIVE_SECONDS
+        )
+        async with (
+            self._commands.channel(remote.line, once=True) as channel,
+            aclosing(read_output(channel, remote.preamble, BoundedBuffer(4096))) as blocks,
+        ):
+            async for block in blocks:
+                yield block
+
+    async def make_directory(self, path: str) -> None:
+        await changes.make_directory(self._files, path)
+
+    async def remove(self, path: str) -> None:
+        await changes.remove_path(self._files, self._kit_command, path)
+
+    async def rename(self, source: str, destination: str) -> None:
+        await changes.rename_path(self._files, self._kit_command, source, destination)
+
+    async def walk(
+        self, path: str, *, depth: int, limit: int, ignore: Sequence[str] = ()
+    ) -> tuple[list[TreeEntry], bool]:
+        if (await self.stat(path)).type != "directory":
+            raise GuestPathInvalid(f"{path!r} is not a directory.")
+        return await walks.walk_tree(self._kit_command, path, depth=depth, limit=limit, ignore=ignore)
+
+    async def describe_files(self, path: str, names: Sequence[str]) -> list[TreeEntry]:
+        return await walks.describe_files(self._kit_command, path, names)
+
+    async def search_tools(self, *, again: bool = False) -> SearchTools:
+        if self._search_tools is None or again:
+            self._search_tools = await search.bring_tools(self, self._kit, self._search_folder())
+        return self._search_tools
+
+    async def hash_files(self, path: str, names: Sequence[str]) -> dict[str, str]:
+        return await walks.hash_files(self._kit_command, self._kit.busybox, path, names)
 
     async def disk_usage(self) -> DiskUsage:
         client = await self._files.client()
@@ -150,36 +276,9 @@ class SSHGuestSession(GuestSession):
 
     async def close(self) -> None:
         self._files.reset()
+        await self._held.close()
         await self._connection.close()
         await self._commands.close()
-
-    async def _names(self, path: str) -> bytes:
-        """The names in a directory in the format of `find -print0`."""
-        command = [self._kit.busybox, "find", ".", "-maxdepth", "1", "-mindepth", "1", "-print0"]
-        try:
-            result = await self._platform_command(command, MAX_NAMES, working_dir=path)
-        except GuestCommandInvalid as error:
-            raise GuestPathNotFound(f"There is no {path!r} inside the machine any more.") from error
-        if result.truncated:
-            raise GuestPathInvalid(f"{path!r} contains more names than can be listed.")
-        if result.timed_out:
-            raise GuestUnreachable("The machine did not list the directory in time.")
-        return result.stdout
-
-    async def _read_virtual(self, path: str) -> bytes:
-        """The content of a virtual file, some of which block for ever or never end.
-
-        Read by a separate command with limits of time and size, as the file server would hang with all its transfers.
-        """
-        command = [self._kit.busybox, "head", "-c", str(MAX_VIRTUAL_FILE + 1), path]
-        result = await self._platform_command(command, MAX_VIRTUAL_FILE)
-        if result.timed_out:
-            raise GuestPathInvalid(f"{path!r} blocks while it is read.")
-        if result.truncated:
-            raise GuestPathInvalid(f"{path!r} is a virtual file of more than {MAX_VIRTUAL_FILE >> 20} MiB.")
-        if result.exit_code != 0:
-            raise GuestPathInvalid(f"The machine does not allow {path!r} to be read.")
-        return result.stdout
 
     async def _helper(self, words: str, stdin: bytes) -> bytes:
         """The output of the kit's helper. Raises GuestCommandInvalid with the helper's message if it fails."""
@@ -192,6 +291,16 @@ class SSHGuestSession(GuestSession):
             raise GuestUnreachable("The machine did not carry out the request.")
         return result.stdout
 
+    async def _kit_command(
+        self, program: str, arguments: Sequence[str], working_dir: str, stdin: bytes, max_output: int
+    ) -> ExecResult:
+        """A program of the kit, for a request of a user; takes one of the places of users' commands."""
+        command = [str(getattr(self._kit, program)), *arguments]
+        remote = commands.build_command(
+            self._kit, command, env=None, working_dir=working_dir, user=None, timeout=TREE_SECONDS
+        )
+        return await self._execute(remote, stdin, TREE_SECONDS, max_output, reserved=False)
+
     async def _platform_command(
         self, command: Sequence[str], max_output: int, *, working_dir: str | None = None
     ) -> ExecResult:
@@ -202,33 +311,24 @@ class SSHGuestSession(GuestSession):
         return await self._execute(remote, b"", KERNEL_SECONDS, max_output, reserved=True)
 
     async def _execute(
-        self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int, *, reserved: bool
+        self,
+        remote: RemoteCommand,
+        stdin: bytes,
+        timeout: float,
+        max_output: int,
+        *,
+        reserved: bool,
+        stop_after: tuple[bytes, int] | None = None,
     ) -> ExecResult:
         """Raises GuestCommandInvalid where the helper cannot start it."""
-        result = await self._run(remote, stdin, timeout, max_output, reserved=reserved)
-        failure = commands.start_failure(result.exit_code, result.stderr)
-        if failure is not None:
-            raise GuestCommandInvalid(f"The command cannot be started: {failure}")
-        return result
+        return _started(await self._run(remote, stdin, timeout, max_output, reserved=reserved, stop_after=stop_after))
 
-    async def _run(
-        self, remote: RemoteCommand, stdin: bytes, timeout: float, max_output: int, *, reserved: bool
-    ) -> ExecResult:
-        started = time.monotonic()
-        out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
-        async with self._commands.channel(remote.line, reserved=reserved) as channel:
-            try:
-                async with asyncio.timeout(timeout + DEADLINE_SLACK):
-                    code = await communicate(channel, remote.preamble + stdin, out, err)
-            except TimeoutError:
-                code = commands.TIMED_OUT
-        elapsed = time.monotonic() - started
-        return ExecResult(
-            exit_code=code,
-            stdout=bytes(out.data),
-            stderr=bytes(err.data),
-            duration_ms=int(elapsed * 1000),
-            truncated=out.truncated or err.truncated,
-            # A command may itself exit with 124; only after the deadline it is the helper's code.
-            timed_out=code == commands.TIMED_OUT and elapsed >= timeout,
-        )
+
+def _started(result: ExecResult) -> ExecResult:
+    """The result. Raises GuestCommandInvalid where the helper could not start the command, GuestKitOutdated."""
+    if commands.is_outdated(result.exit_code, result.stderr):
+        raise GuestKitOutdated("The machine's kit is older than the platform: restart the machine.")
+    failure = commands.start_failure(result.exit_code, result.stderr)
+    if failure is not None:
+        raise GuestCommandInvalid(f"The command cannot be started: {failure}")
+    return result

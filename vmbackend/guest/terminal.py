@@ -10,7 +10,7 @@ from vmbackend.errors import BackendError, GuestCommandInvalid, GuestUnreachable
 from . import commands
 from .commands import RemoteCommand
 from .connection import Channel, Connection
-from .session import Terminal, TerminalExit, terminal_size
+from .terminal_contract import Terminal, TerminalExit, terminal_size
 from .translate import UNREACHABLE, translate_errors
 
 _CHUNK = 32 * 1024

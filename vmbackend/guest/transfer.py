@@ -13,22 +13,25 @@ from typing import Any, cast
 
 import asyncssh
 from asyncssh import FXF_CREAT, FXF_EXCL, FXF_READ, FXF_WRITE
-from asyncssh.constants import FXE_STATVFS_ST_RDONLY
 
-from vmbackend.errors import BackendError, GuestDiskFull, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
+from vmbackend.errors import (
+    BackendError,
+    GuestPathInvalid,
+    GuestPathNotFound,
+    GuestUnreachable,
+)
 
+from .directories import DATA_SECONDS, diagnose_failure, flush_directories, flush_handle, make_parents, require_absent
 from .sftp import FileChannel
-from .translate import GuestPathExists, UnnamedFailure
+from .translate import UnnamedFailure
 
 # Slightly less than the longest message of OpenSSH's server: larger blocks cost less CPU on both sides.
 BLOCK = 240 * 1024
 DEPTH = 8  # requests in flight: at most 2 MiB of data per transfer
-# For one block: a disk that flushes its cache was observed to block other writes for half a minute.
-DATA_SECONDS = 120.0
 DEFAULT_MODE = 0o644
 PARTIAL = ".partial-"
-# ext4 reports a few free blocks where a large write has just failed.
-_FULL_BELOW = 1 << 20
+# From a partial file to its target; False where it cannot, and nothing was renamed.
+Move = Callable[[str, str], Awaitable[bool]]
 
 
 async def read_file(files: FileChannel, path: str, offset: int, length: int | None) -> AsyncGenerator[bytes, None]:
@@ -96,68 +99,48 @@ async def _discard(tasks: Any) -> None:
     await asyncio.gather(*listed, return_exceptions=True)
 
 
-async def write_file(files: FileChannel, path: str, chunks: AsyncIterator[bytes], mode: int | None) -> int:
-    """Write to a partial file and rename; see GuestSession.write.
+async def write_file(
+    files: FileChannel,
+    path: str,
+    chunks: AsyncIterator[bytes],
+    mode: int | None,
+    *,
+    replace: bool = True,
+    move: Move | None = None,
+) -> int:
+    """Write to a partial file and rename; see GuestSession.write. `move` renames it in place of the file server.
 
     When it returns, the file, its name and the names of new parents are on the disk.
     """
     client = await files.client()
-    target = await _final_path(files, client, path)
-    before = await _existing(files, client, target)
+    if replace:
+        target = await _final_path(files, client, path)
+        before = await _existing(files, client, target)
+    else:
+        await require_absent(files, path)
+        target, before = path, None
     parent = dirname(target)
     partial = join(parent, PARTIAL + secrets.token_hex(8))
     async with files.tracked_partial(partial):
         try:
             made = await make_parents(files, client, parent)
             size = await _write_partial(files, partial, chunks, _attributes(before, mode))
-            await files.request(client.posix_rename(partial, target), path)
-            for directory in dict.fromkeys([parent, *map(dirname, made)]):
-                await _flush_directory(files, directory)
+            if move is None or not await move(partial, target):
+                # The one replaces its target atomically, the other fails if there is one, likewise.
+                rename = client.posix_rename if replace else client.rename
+                await files.request(rename(partial, target), path)
+            await flush_directories(files, [parent, *map(dirname, made)])
         except (UnnamedFailure, GuestPathNotFound) as error:
             # Determined before the partial file, which may be what fills the disk, is removed.
-            reason = await _diagnose_failure(files, parent)
+            reason = await diagnose_failure(files, parent)
             await _remove(files, partial)
+            if not replace:
+                await require_absent(files, path)
             raise reason or GuestPathInvalid(f"The machine cannot store a file at {path!r}.") from error
         except BaseException:
             await _remove(files, partial)
             raise
     return size
-
-
-async def make_parents(files: FileChannel, client: asyncssh.SFTPClient, directory: str) -> list[str]:
-    """Create a directory and its parents; returns those that did not exist. Raises GuestPathInvalid if a part is not a
-    directory.
-    """
-    missing: list[str] = []
-    while True:
-        try:
-            found = await files.request(client.stat(directory), directory)
-            break
-        except GuestPathNotFound:
-            if directory == "/":
-                raise
-            missing.append(directory)
-            directory = dirname(directory)
-    if not stat.S_ISDIR(found.permissions or 0):
-        raise GuestPathInvalid(f"{directory!r} is not a directory.")
-    for path in reversed(missing):
-        try:
-            await files.request(client.mkdir(path, asyncssh.SFTPAttrs(permissions=0o755)), path)
-        except UnnamedFailure:
-            # Also OpenSSH's error for EEXIST: another writer created it first.
-            await _require_directory(files, client, path)
-        except GuestPathExists:
-            await _require_directory(files, client, path)
-    return missing
-
-
-async def _require_directory(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> None:
-    try:
-        found = await files.request(client.stat(path), path)
-    except GuestPathNotFound as error:
-        raise UnnamedFailure(f"{path!r} cannot be created.") from error
-    if not stat.S_ISDIR(found.permissions or 0):
-        raise GuestPathInvalid(f"{path!r} is not a directory.")
 
 
 async def _final_path(files: FileChannel, client: asyncssh.SFTPClient, path: str) -> str:
@@ -211,30 +194,8 @@ async def _write_partial(
         size = await _send_chunks(files, handle, chunks, partial)
         for step in attributes:
             await files.request(handle.setstat(step), partial)
-        await _flush(files, handle, partial)
+        await flush_handle(files, handle, partial)
     return size
-
-
-async def _flush_directory(files: FileChannel, directory: str) -> None:
-    """Write a directory's entries to the disk.
-
-    `/.`: opening anything but a directory fails then; a pipe in its place would block the file server.
-    """
-    async with files.open_file(join(directory, "."), FXF_READ) as handle:
-        await _flush(files, handle, directory)
-
-
-async def _flush(files: FileChannel, handle: asyncssh.SFTPClientFile, path: str) -> None:
-    """Write a file or directory to the disk. Raises UnnamedFailure where the disk fails or is full.
-
-    File systems that cannot (virtual ones) and servers without the extension are no error.
-    """
-    try:
-        await files.request(handle.fsync(), path, DATA_SECONDS)
-    except UnnamedFailure:
-        raise
-    except GuestPathInvalid:
-        return
 
 
 async def _send_chunks(
@@ -275,31 +236,6 @@ async def _remove(files: FileChannel, partial: str) -> None:
 
     # Shielded, so that a cancelled caller leaves nothing behind.
     await asyncio.shield(asyncio.ensure_future(remove()))
-
-
-async def _diagnose_failure(files: FileChannel, directory: str) -> BackendError | None:
-    """The state of the file system as an error, if the server gave no reason."""
-    client = await files.client()
-    while True:
-        try:
-            found = await files.request(client.statvfs(directory), directory)
-        except GuestPathNotFound:
-            if directory == "/":
-                return None
-            directory = dirname(directory)
-        else:
-            return _file_system_error(found, directory)
-
-
-def _file_system_error(found: asyncssh.SFTPVFSAttrs, directory: str) -> BackendError | None:
-    # Virtual file systems (/proc) have no blocks, and some have no inodes: those cannot be full.
-    if found.flags & FXE_STATVFS_ST_RDONLY:
-        return GuestPathInvalid(f"{directory!r} is read-only.")
-    if found.blocks and found.bavail * found.frsize < _FULL_BELOW:
-        return GuestDiskFull("The machine's disk is full.")
-    if found.files and found.favail == 0:
-        return GuestDiskFull("The machine's disk has no free inodes.")
-    return None
 
 
 def _require_regular(found: asyncssh.SFTPAttrs, path: str) -> None:

@@ -13,17 +13,13 @@ from contextlib import contextmanager
 
 import asyncssh
 
-from vmbackend.errors import BackendError, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
+from vmbackend.errors import BackendError, GuestPathExists, GuestPathInvalid, GuestPathNotFound, GuestUnreachable
 
 UNREACHABLE = "The machine's control channel does not answer."
 
 
 class UnnamedFailure(GuestPathInvalid):
     """The guest's file server reported `failure` without a reason."""
-
-
-class GuestPathExists(GuestPathInvalid):
-    """The path exists already."""
 
 
 @contextmanager

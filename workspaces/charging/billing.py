@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
@@ -18,7 +17,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from common.times import from_epoch, iso
-from credits.amounts import as_number
+from credits.amounts import MAX_CREDITS, as_number
 from webhooks.events import NewEvent, events_publish
 from workspaces.charging.cycles import cycle_seal
 from workspaces.charging.position import position_lock, position_read
@@ -75,7 +74,8 @@ def _report_batch(sealed: BillingCycle) -> int | None:
     events_publish([_event(cycle, row, name) for row, name in _named(rows)])
     cycle.reported_id = rows[-1].metered_id
     cycle.workspaces = F("workspaces") + len(rows)
-    cycle.credits += sum((row.credits for row in rows), Decimal(0))
+    # Of all accounts: one that used very much must not keep the others from being reported.
+    cycle.credits = min(sum((row.credits for row in rows), cycle.credits), MAX_CREDITS)
     cycle.save(update_fields=["reported_id", "workspaces", "credits"])
     CycleUsage.objects.filter(cycle=cycle, metered_id__lte=cycle.reported_id).delete()
     return len(rows)

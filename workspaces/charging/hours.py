@@ -1,4 +1,4 @@
-"""Sums of charged records by hour, minute and billing cycle. Written in the transaction of the charge."""
+"""Sums of charged records by hour, minute, tick and billing cycle. Written in the transaction of the charge."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import Any
 from common.bulk_rows import Row, rows_add, rows_insert
 from common.times import EPOCH
 from workspaces.charging.cycles import SET_BACK
-from workspaces.charging.records import MICRO, SUMS, RecordSums, Sums
+from workspaces.charging.records import HOUR, MICRO, MINUTE, SUMS, RecordSums, Sums
 from workspaces.models import (
     ChargePosition,
     CycleUsage,
     LateRecord,
     NamespaceHour,
     NamespaceMinute,
+    NamespaceTick,
     WorkspaceHour,
 )
 
 # What is charged later than so long after its tick counts as if it had been metered so long ago. A report of a time
-# that ended ten minutes ago never changes: a minute more, in which the transaction commits.
+# that ended ten minutes ago never changes: a minute more, in which the transaction commits. For one that takes longer
+# such a report waits (`finished`).
 LATE = timedelta(minutes=9)
 
 
@@ -34,12 +36,13 @@ def counted_from(position: ChargePosition, now: datetime) -> int:
 
 
 def sums_write(sums: RecordSums, cycle: int) -> None:
-    """Add a batch to the sums of its hours and minutes, and of the cycle. One statement for each table."""
+    """Add a batch to the sums of its hours, minutes and ticks, and of the cycle. One statement for each table."""
     rows_insert(LateRecord, ("record_id", "namespace_id", "counted_at"), sums.late)
     used = {(cycle, metered): each for metered, each in sums.workspaces().items()}
     rows_add(WorkspaceHour, ("metered_id", "start"), SUMS, _rows(sums.hours))
-    rows_add(NamespaceMinute, ("namespace_id", "start"), SUMS, _rows(sums.minutes))
-    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, _rows(sums.namespace_hours()))
+    rows_add(NamespaceTick, ("namespace_id", "tick"), SUMS, _rows(sums.ticks))
+    rows_add(NamespaceMinute, ("namespace_id", "start"), SUMS, _rows(sums.namespace_sums(MINUTE)))
+    rows_add(NamespaceHour, ("namespace_id", "start"), SUMS, _rows(sums.namespace_sums(HOUR)))
     rows_add(CycleUsage, ("cycle_id", "metered_id"), SUMS, _rows(used))
 
 

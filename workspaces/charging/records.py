@@ -24,22 +24,22 @@ Sums = list[int]  # in the order of SUMS; credits as they are stored
 
 @dataclass(slots=True)
 class RecordSums:
-    """Sums of a batch of records. `hours`: by the number in Metered and the hour's start; `minutes`: by namespace and
-    the minute's start, both at the time at which a record counts. `late`: records with another one than their tick.
+    """Sums of a batch of records. `hours`: by the number in Metered and the hour's start; `ticks`: by namespace and
+    microsecond, both at the time at which a record counts. `late`: records with another one than their tick.
     """
 
     owners: dict[int, tuple[str, str, str]] = field(default_factory=dict)  # account, namespace, workspace
     hours: dict[tuple[int, int], Sums] = field(default_factory=dict)
-    minutes: dict[tuple[str, int], Sums] = field(default_factory=dict)
+    ticks: dict[tuple[str, int], Sums] = field(default_factory=dict)
     late: list[Row] = field(default_factory=list)  # record, namespace, counted at
 
     def workspaces(self) -> dict[int, Sums]:
         """By the number in Metered."""
         return _folded((metered, sums) for (metered, _), sums in self.hours.items())
 
-    def namespace_hours(self) -> dict[tuple[str, int], Sums]:
-        """By namespace and the hour's start."""
-        return _folded(((key, start // HOUR * HOUR), sums) for (key, start), sums in self.minutes.items())
+    def namespace_sums(self, size: int) -> dict[tuple[str, int], Sums]:
+        """By namespace and the start of the hour or minute (`size` in seconds)."""
+        return _folded(((key, tick // MICRO // size * size), sums) for (key, tick), sums in self.ticks.items())
 
     def charges(self) -> list[MeteredCharge]:
         """The credits of each workspace in each namespace, in order, without those that cost nothing."""
@@ -67,7 +67,7 @@ def add_sums(sums: Sums, more: Iterable[int]) -> None:
 def sum_records(rows: Iterable[tuple[Any, ...]], prices: PriceTable, counted_from: int) -> RecordSums:
     """Rows of COLUMNS; what has an earlier tick than `counted_from` (microseconds) counts at that time."""
     found = RecordSums()
-    owners, hours, minutes, price = found.owners, found.hours, found.minutes, prices.stored_price
+    owners, hours, ticks, price = found.owners, found.hours, found.ticks, prices.stored_price
     # A few microseconds for each of thousands of records are the cost of charging: no calls but the price.
     for number, tick, cpu, memory, disk, network, metered, account, namespace, workspace in rows:
         credits = price(tick, cpu, memory, disk, network)
@@ -75,8 +75,7 @@ def sum_records(rows: Iterable[tuple[Any, ...]], prices: PriceTable, counted_fro
         if tick < counted_from:
             at = counted_from
             found.late.append((number, namespace, at))
-        minute = at // 60_000_000 * 60
-        hour = (metered, minute - minute % HOUR)
+        hour = (metered, at // 3_600_000_000 * 3600)
         sums = hours.get(hour)
         if sums is None:
             owners[metered] = (account, namespace, workspace)
@@ -88,9 +87,9 @@ def sum_records(rows: Iterable[tuple[Any, ...]], prices: PriceTable, counted_fro
             sums[3] += disk
             sums[4] += network
             sums[5] += credits
-        sums = minutes.get((namespace, minute))
+        sums = ticks.get((namespace, at))
         if sums is None:
-            minutes[namespace, minute] = [1, cpu, memory, disk, network, credits]
+            ticks[namespace, at] = [1, cpu, memory, disk, network, credits]
         else:
             sums[0] += 1
             sums[1] += cpu

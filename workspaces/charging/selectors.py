@@ -1,12 +1,13 @@
 """Raw usage units of a namespace (specification, Raw usage units bucket): what was charged, by hour or day.
 
-Whole hours come from their sums, what is left of a range at its ends from those of minutes, and only what lies inside a
-minute from the records: the time does not grow with the number of records.
+Whole hours come from their sums, what is left of a range at its ends from those of minutes, and what lies inside a
+minute from those of ticks, which all machines of a host have in common: the time grows neither with the number of
+records nor with that of the machines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -14,15 +15,13 @@ from django.db.models import QuerySet
 
 from common.bulk_rows import rows_read
 from credits.amounts import amount_of_stored
-from credits.prices import PriceTable
 from credits.services import Units
-from workspaces.charging.position import position_read
+from workspaces.charging.finished import finished_await
 from workspaces.charging.records import DAY, HOUR, MICRO, MINUTE, SUMS, Sums, add_sums
-from workspaces.models import LateRecord, Metered, MeterRecord, NamespaceHour, NamespaceMinute
+from workspaces.models import NamespaceHour, NamespaceMinute, NamespaceTick
 from workspaces.models.usage import units_of
 
 Span = tuple[int, int]  # the end excluded
-_AMOUNTS = SUMS[1:-1]
 
 
 @dataclass(slots=True)
@@ -47,7 +46,11 @@ class UnitSums:
 
 
 def usage_units(namespace_id: str, begin: int, end: int, *, by_day: bool) -> tuple[list[UnitSums], UnitSums]:
-    """The buckets between two times (microseconds, the end excluded) in which something was charged, and their sum."""
+    """The buckets between two times (microseconds, the end excluded) in which something was charged, and their sum.
+
+    Raises OperationalError where a pass of charging may still change a range that should be over (`finished`).
+    """
+    finished_await(end)
     size = DAY if by_day else HOUR
     buckets: dict[int, UnitSums] = {}
     total = UnitSums(begin // MICRO)
@@ -66,13 +69,11 @@ def _parts(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, Sums]
     """Start in seconds, and sums."""
     hours, edges = split_range(begin, end, HOUR)
     yield from _stored(NamespaceHour.objects.filter(namespace_id=namespace_id), hours)
-    rest: list[Span] = []
     for edge in edges:
         minutes, inside = split_range(*edge, MINUTE)
         yield from _stored(NamespaceMinute.objects.filter(namespace_id=namespace_id), minutes)
-        rest += inside
-    if rest:
-        yield from _records(namespace_id, rest)
+        for first, last in inside:
+            yield from _ticks(namespace_id, first, last)
 
 
 def split_range(begin: int, end: int, size: int = HOUR) -> tuple[Span, list[Span]]:
@@ -95,18 +96,7 @@ def _stored(rows: QuerySet[NamespaceHour] | QuerySet[NamespaceMinute], span: Spa
         yield start, sums
 
 
-def _records(namespace_id: str, spans: Iterable[Span]) -> Iterator[tuple[int, Sums]]:
-    """Charged records of a namespace that count inside of one of the spans; two queries for each."""
-    position, prices = position_read(), PriceTable.load()
-    owners = Metered.objects.filter(namespace_id=namespace_id).values("pk")
-    for begin, end in spans:
-        # One span at a time and without an order or a condition on the id: with those the database would read all
-        # records of the namespace, or all there are.
-        ticks = MeterRecord.objects.filter(metered__in=owners, tick__gte=begin, tick__lt=end, laterecord=None)
-        late = LateRecord.objects.filter(namespace_id=namespace_id, counted_at__gte=begin, counted_at__lt=end)
-        in_time = rows_read(ticks.order_by().values_list("id", "tick", *_AMOUNTS))
-        charged = [row for row in in_time if position.first_record_id < row[0] <= position.record_id]
-        charged += rows_read(late.values_list("record_id", "record__tick", *(f"record__{name}" for name in _AMOUNTS)))
-        for _, tick, *amounts in charged:
-            # All of a span lie in one bucket.
-            yield begin // MICRO, [1, *amounts, prices.stored_price(tick, *amounts)]
+def _ticks(namespace_id: str, begin: int, end: int) -> Iterator[tuple[int, Sums]]:
+    found = NamespaceTick.objects.filter(namespace_id=namespace_id, tick__gte=begin, tick__lt=end)
+    for tick, *sums in rows_read(found.values_list("tick", *SUMS)):
+        yield tick // MICRO, sums

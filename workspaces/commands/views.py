@@ -9,7 +9,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from accounts.authentication import ApiRequest
-from common.async_views import AsyncViewSet, entered_in_thread, in_request_thread, run_to_end
+from common.async_views import AsyncViewSet, in_request_thread, run_to_end
 from common.openapi import refused
 from common.requests import validated
 from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
@@ -58,7 +58,7 @@ class CommandsViewSet(AsyncViewSet):
         },
     )
     async def execute(self, request: ApiRequest, workspace_id: str) -> Response:
-        """Run a command in the workspace to its end. At the timeout its whole process group is killed (code 124).
+        """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124).
 
         At most 1 MiB of each output is returned; `truncated` says whether there was more. The command
         continues if the client disconnects.
@@ -83,7 +83,6 @@ def _checked_command(request: ApiRequest, workspace_id: str) -> Command:
 
 async def _run(command: Command) -> ExecResult:
     """Raises RateLimited before anything reaches the guest, and the errors of `call_guest`."""
-    in_use = last_used.in_use(command.address.machine_id, command.seconds)
     with command_place(command.account_id):
-        async with entered_in_thread(in_use):
+        async with last_used.in_use_async(command.address.machine_id, command.seconds):
             return await call_guest(command.address, command.execute, command.seconds)

@@ -45,6 +45,7 @@ class NewWorkspace:
 
     `image`: None for the preset's, and without a preset for the platform's default. `sizes`: the columns of resources
     that were asked for; the others come from the preset or are the defaults.
+    `start`: false for a machine that is made and stays off; a creation that is tried again starts it.
     """
 
     image: str | None = None
@@ -54,6 +55,7 @@ class NewWorkspace:
     slug: str | None = None
     namespace: str | None = None
     kind: Kind = Kind.WORKSPACE
+    start: bool = True
     fields: dict[str, Any] = field(default_factory=dict)
 
 
@@ -102,7 +104,8 @@ def _create_locked(actor: Actor, new: NewWorkspace, key: str | None, fingerprint
     if key is not None:
         idempotency_record(account=account, key=key, fingerprint=fingerprint, resource_id=workspace.pk)
     record_activity(workspace, "created", f"Created from {workspace.image}.", actor=actor.label)
-    operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label)
+    params = {"start": new.start}
+    operation = queue.enqueue_operation(workspace, OperationKind.CREATE, actor=actor.label, params=params)
     return Created(workspace, operation)
 
 
@@ -150,6 +153,7 @@ def _insert(actor: Actor, namespace: Namespace, new: NewWorkspace, chosen: Choic
         host=host,
         ip=free_address(host),
         ttl_expires_at=now + timedelta(seconds=ttl) if ttl else None,
+        ttl_length=ttl,
         created_at=now,
         updated_at=now,
         provisioning_updated_at=now,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
@@ -20,11 +19,10 @@ from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
 from workspaces.crud.pagination import WorkspacePagination
 from workspaces.metrics.selectors import stats_of
-from workspaces.models import Operation, Workspace
-from workspaces.models.operation import OperationState
-from workspaces.operations import waiting
+from workspaces.models import Workspace
 from workspaces.requested import requested_workspace
 from workspaces.serializers import WorkspaceResponse, load_ports
+from workspaces.wait_response import wait_for_create, wait_for_removal
 
 DETAILS_TOKEN_SECONDS = 900
 
@@ -69,7 +67,7 @@ class WorkspaceViewSet(ViewSet):
             fingerprint=fingerprint(body, ignore=serializers.ANSWER_FIELDS),
         )
         if data["wait_ready"] and made.operation is not None:
-            _wait_for_create(made.operation, made.workspace, data["ready_timeout_seconds"])
+            wait_for_create(made.operation, made.workspace.pk, data["ready_timeout_seconds"])
         return _created(request, made)
 
     @extend_schema(request=None, responses={202: serializers.AcceptedResponse})
@@ -81,7 +79,9 @@ class WorkspaceViewSet(ViewSet):
 
     @extend_schema(parameters=[serializers.ListQuery], responses=serializers.ListResponse)
     def list(self, request: ApiRequest) -> Response:
-        """Workspaces, newest first."""
+        """Workspaces, newest first. Sandboxes are listed by `GET /sandbox`; by the id of its machine
+        (`sandbox.workspace_id`) every other route here takes one as well.
+        """
         query = validated_query(serializers.ListQuery, request)
         filters = {name: value for name, value in query.items() if name not in ("page", "limit")}
         paginator = WorkspacePagination(request.user, filtered=bool(filters))
@@ -117,7 +117,7 @@ class WorkspaceViewSet(ViewSet):
         if creating:
             message = "The creation is being cancelled and the workspace removed."
             return respond(MessageResponse, 202, accepted=True, message=message)
-        if operation is not None and not _removed(operation, workspace):
+        if operation is not None and not wait_for_removal(operation, workspace):
             return respond(MessageResponse, 202, accepted=True, message="The workspace is being removed.")
         return respond(MessageResponse, message="The workspace and its data were removed.")
 
@@ -142,28 +142,6 @@ def _created(request: ApiRequest, made: services.Created) -> Response:
     if workspace.provisioning_completed_at is not None:
         return respond(WorkspaceResponse, 201, workspace=workspace)
     return accepted_response(202, workspace)
-
-
-def _wait_for_create(operation: Operation, workspace: Workspace, timeout: float) -> None:
-    """Raises CreateFailed with the reason where the creation ended in failure."""
-    ended = waiting.wait_for_outcome(operation, timeout)
-    if ended is None or ended.state != OperationState.FAILED:
-        return
-    raise errors.CreateFailed(
-        ended.error_message,
-        details={
-            "id": workspace.pk,
-            "provisioning": {"code": ended.error_code, "message": ended.error_message},
-        },
-    )
-
-
-def _removed(operation: Operation, workspace: Workspace) -> bool:
-    """Wait for a removal; not if its host does not respond, as it runs when the host is back."""
-    if workspace.host is None or not workspace.host.is_alive:
-        return False
-    ended = waiting.wait_for_outcome(operation, settings.ENV.power_seconds)
-    return ended is not None and ended.state != OperationState.FAILED
 
 
 def _token(request: ApiRequest, workspace: Workspace) -> str:

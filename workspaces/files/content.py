@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import IO, Any
 
@@ -114,7 +114,7 @@ async def write_file(request: HttpRequest, address: GuestAddress) -> HttpRespons
     if is_raw(media_type):
         path, size = await _write_raw(request, address)
     elif media_type.lower() == JSON:
-        path, size = await _write_json(request, address)
+        path, size = await write_json(request, address, lambda fields: checked_path(fields.get("path")))
     else:
         raise UnsupportedMediaType(f"Send {JSON}, or {RAW} with the path in the query.")
     return Response(FileWritten({"path": displayed_path(path), "size": size}).data)
@@ -139,12 +139,18 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
         yield piece
 
 
-async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
-    """The whole body is read before the guest is contacted: its path may come last, and it may be malformed."""
+async def write_json(
+    request: HttpRequest, address: GuestAddress, path_of: Callable[[Mapping[str, Any]], str]
+) -> tuple[str, int]:
+    """Write the base64 `content` of a JSON body; returns its path, which `path_of` finds in the other fields, and size.
+
+    The whole body is read before the guest is contacted: its path may come last, and it may be malformed. Raises
+    InvalidJson, ValidationError, PayloadTooLarge and the errors of `call_errors`; nothing has changed then.
+    """
     use = TransferUse(address.machine_id)
     # A folder of ours: on a full disk Python finds no temporary folder at all, and says no more than that.
     with tempfile.TemporaryFile(dir=settings.STATE) as spool:
-        path = checked_path(await in_body_thread(_receive, request, spool, use))
+        path = path_of(await in_body_thread(_receive, request, spool, use))
         async with call_errors(address):
             size = await guest_pool().apush(
                 address, lambda session, chunks: _put(session, path, chunks), _spooled(spool, use), WRITE_SECONDS
@@ -152,14 +158,14 @@ async def _write_json(request: HttpRequest, address: GuestAddress) -> tuple[str,
     return path, size
 
 
-def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Any:
-    """Write the body's content into the spool; returns its `path`."""
+def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Mapping[str, Any]:
+    """Write the body's content into the spool; returns its other fields."""
 
     def read(size: int) -> bytes:
         use.record_chunk()
         return request.read(size)
 
-    return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields.get("path")
+    return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields
 
 
 async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -> int:

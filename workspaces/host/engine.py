@@ -73,7 +73,22 @@ KINDS: dict[str, Procedure] = {
 
 
 def run_operation(operation_id: str, runtime: HostRuntime) -> None:
-    """Claim and carry out one operation; does nothing where it cannot be claimed."""
+    """Claim and carry out one operation; does nothing where it cannot be claimed.
+
+    Beyond the account's share of the threads it stays queued, until one of the account's operations ends.
+    """
+    account_id = queue.account_of_queued(operation_id)
+    if account_id is None or not runtime.shares.begin_operation(account_id, operation_id):
+        return
+    try:
+        _claim_and_run(operation_id, runtime)
+    finally:
+        following = runtime.shares.end_operation(account_id)
+        if following is not None:
+            queue.notify_queue(runtime.queue_name, following)
+
+
+def _claim_and_run(operation_id: str, runtime: HostRuntime) -> None:
     token = queue.new_claim()
     # Owned before it is written: reconcile must never see a claim of this process that it does not own.
     with runtime.hold_claim(token):

@@ -70,6 +70,7 @@ def running_fields(row: Workspace, now: datetime | None = None) -> dict[str, Any
         "error_message": "",
         "user_requested_stop": False,
         "ttl_expires_at": now + timedelta(seconds=row.ttl_seconds) if row.ttl_seconds else None,
+        "ttl_length": row.ttl_seconds,
         "idle_due_at": now + timedelta(seconds=row.suspend_after) if row.suspend_after else None,
         "memory_expires_at": None,
         "restart_due_at": None,
@@ -98,6 +99,8 @@ def rest_fields(row: Workspace, status: Status) -> dict[str, Any]:
     if status is Status.RUNNING:
         times = running_fields(row)
         cleared = {name: times[name] for name in ("ttl_expires_at", "idle_due_at") if getattr(row, name) is None}
+        if "ttl_expires_at" in cleared:
+            cleared["ttl_length"] = times["ttl_length"]
         return {"ready": True, **not_stopped, **cleared}
     if status is Status.SLEEPING:
         return {"memory_expires_at": row.memory_expires_at or machine_events.memory_expiry(row), **not_stopped}

@@ -19,6 +19,7 @@ from vmbackend.driver import Driver, Event
 from vmbackend.errors import BackendError
 from workspaces.host.console_publisher import ConsolePublisher
 from workspaces.host.disk_guard import DiskGuard
+from workspaces.host.operation_shares import OperationShares
 from workspaces.operations import queue
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class HostRuntime:
         self._threads: list[threading.Thread] = []
         self._console_publisher = ConsolePublisher(name, driver.boot_log)
         env = settings.ENV
+        self.shares = OperationShares(env.vmhost_threads)
         self.disk_guard = DiskGuard(
             name, driver, reserve_mb=env.disk_reserve_mb, state=settings.STATE, machines=env.machines_dir
         )

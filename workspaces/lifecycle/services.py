@@ -39,6 +39,7 @@ def make_permanent(*, workspace: Workspace, actor: str, restart_policy: str = Re
         mode=Mode.PERMANENT,
         ttl_seconds=None,
         ttl_expires_at=None,
+        ttl_length=None,
         remove_on_exit=False,
         restart_policy=restart_policy,
     )
@@ -56,6 +57,7 @@ def make_temporary(*, workspace: Workspace, actor: str, ttl: int, ttl_action: st
         ttl_seconds=ttl,
         ttl_action=ttl_action,
         ttl_expires_at=timezone.now() + timedelta(seconds=ttl),
+        ttl_length=ttl,
         remove_on_exit=remove_on_exit,
         restart_policy=RestartPolicy.NO,
         restart_due_at=None,
@@ -73,7 +75,8 @@ def change_ttl(*, workspace: Workspace, actor: str, ttl: int | None = None, ttl_
     _require_temporary(workspace, "has no ttl")
     columns: dict[str, Any] = {}
     if ttl is not None:
-        columns |= {"ttl_seconds": ttl, "ttl_expires_at": timezone.now() + timedelta(seconds=ttl)}
+        expires = timezone.now() + timedelta(seconds=ttl)
+        columns |= {"ttl_seconds": ttl, "ttl_expires_at": expires, "ttl_length": ttl}
     if ttl_action is not None:
         columns["ttl_action"] = ttl_action
     return write_columns(workspace, "ttl_changed", "The time to live was changed.", actor, **columns)
@@ -88,7 +91,7 @@ def workspace_ping(*, workspace: Workspace, actor: str, ttl: int | None = None) 
     if not seconds:
         raise InvalidState("This workspace has no ttl to renew.", details={"status": workspace.status})
     expires = timezone.now() + timedelta(seconds=seconds)
-    update_columns(workspace, ttl_expires_at=expires)
+    update_columns(workspace, ttl_expires_at=expires, ttl_length=seconds)
     return workspace
 
 

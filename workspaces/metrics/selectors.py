@@ -45,13 +45,14 @@ def human_readable(size: float) -> str:
 
 
 def _latest_sample(workspace_id: str) -> tuple[LatestSample | None, int]:
-    waiting = call_counter.unflushed_calls(workspace_id)
+    key = call_counter.calls_key(workspace_id)
     try:
-        sample, count = latest_samples.latest_sample_and_counter(workspace_id, call_counter.calls_key(workspace_id))
+        return call_counter.add_unflushed(
+            workspace_id, lambda: latest_samples.latest_sample_and_counter(workspace_id, key)
+        )
     except redis.RedisError as exc:
         logger.warning("statistics of %s: %s", workspace_id, exc)
-        return None, waiting
-    return sample, count + waiting
+        return None, call_counter.unflushed_calls(workspace_id)
 
 
 def _measured(sample: LatestSample) -> dict[str, Any]:

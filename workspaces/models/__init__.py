@@ -5,10 +5,12 @@ from workspaces.models.activity import Activity
 from workspaces.models.charging import (
     BillingCycle,
     ChargePosition,
+    CheckPosition,
     CycleUsage,
     LateRecord,
     NamespaceHour,
     NamespaceMinute,
+    NamespaceTick,
     WorkspaceHour,
 )
 from workspaces.models.operation import Operation
@@ -21,12 +23,14 @@ __all__ = [
     "BillingCycle",
     "CatalogEntry",
     "ChargePosition",
+    "CheckPosition",
     "CycleUsage",
     "LateRecord",
     "MeterRecord",
     "Metered",
     "NamespaceHour",
     "NamespaceMinute",
+    "NamespaceTick",
     "Operation",
     "PublicPort",
     "Usage",

@@ -54,6 +54,24 @@ class ChargePosition(models.Model):
         return f"up to {self.record_id}"
 
 
+class CheckPosition(models.Model):
+    """One row: up to where the last check of the ledger that found nothing has read (`CheckedBalance` is of the same).
+
+    `record_id`: the last record that was charged then. `begin`: the hour (seconds) from which on sums may still have
+    grown since; what counts in it or later has a record after `hour_record_id`. `cycle_number`: cycles up to it were
+    closed; `open_credits`: the sum of the later ones and of what was not reported yet.
+    """
+
+    record_id = models.BigIntegerField()
+    begin = models.BigIntegerField()
+    hour_record_id = models.BigIntegerField()
+    cycle_number = models.BigIntegerField()
+    open_credits = CreditsField()
+
+    def __str__(self) -> str:
+        return f"up to {self.record_id}"
+
+
 class ChargedSums(models.Model):
     """Sums of charged metering records. Amounts as in `MeterRecord`."""
 
@@ -92,6 +110,21 @@ class NamespaceMinute(ChargedSums):
 
     def __str__(self) -> str:
         return f"{self.namespace_id} at {self.start}"
+
+
+class NamespaceTick(ChargedSums):
+    """The same of one time at which records count (`tick`, microseconds since 1970), for the ends of a report that lie
+    inside a minute. All machines of a host are metered at the same time, so there are about as many rows as minutes.
+    """
+
+    namespace_id = models.CharField(max_length=24)
+    tick = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["namespace_id", "tick"], name="namespace_tick_once")]
+
+    def __str__(self) -> str:
+        return f"{self.namespace_id} at {self.tick}"
 
 
 class WorkspaceHour(ChargedSums):

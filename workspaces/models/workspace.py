@@ -160,6 +160,8 @@ class Workspace(models.Model):
     ttl_seconds = models.PositiveIntegerField(null=True)
     ttl_action = models.CharField(max_length=16, choices=TtlAction.choices, default=TtlAction.STOP)
     ttl_expires_at = models.DateTimeField(null=True)
+    # Seconds from when `ttl_expires_at` was set to it: a ping may give it another length, once.
+    ttl_length = models.PositiveIntegerField(null=True)
     remove_on_exit = models.BooleanField(default=False)
     restart_policy = models.CharField(max_length=16, choices=RestartPolicy.choices, default=RestartPolicy.NO)
     max_restarts = models.PositiveIntegerField(default=0)
@@ -207,6 +209,9 @@ class Workspace(models.Model):
         ]
         indexes = [
             models.Index(fields=["account", "-created_at", "-id"], name="workspace_list"),
+            models.Index(
+                fields=["account", "-created_at", "-id"], condition=Q(kind=Kind.SANDBOX), name="workspace_sandbox_list"
+            ),
             # Covers the sums of both pools.
             models.Index(
                 fields=["account", "status", "cpu_millis", "memory_mb", "disk_size_mb", *APPLIED],

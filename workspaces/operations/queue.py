@@ -66,10 +66,21 @@ def enqueue_operation(
 
 def notify_host(operation: Operation) -> None:
     """Wake the host's vmhost by a task. Where that fails (Redis is down), its heartbeat thread repeats it."""
+    notify_queue(operation.queue, operation.pk)
+
+
+def notify_queue(name: str, operation_id: str) -> None:
+    """As `notify_host`."""
     try:
-        current_app.send_task(RUN_TASK, args=[operation.pk], queue=operation.queue, expires=3600)
+        current_app.send_task(RUN_TASK, args=[operation_id], queue=name, expires=3600)
     except (OperationalError, redis.RedisError, OSError) as exc:
-        logger.warning("could not notify the host of %s: %s", operation.pk, exc)
+        logger.warning("could not notify the host of %s: %s", operation_id, exc)
+
+
+def account_of_queued(operation_id: str) -> str | None:
+    """The id of the account whose operation this is; None where it is not queued (any more)."""
+    queued = Operation.objects.filter(pk=operation_id, state=OperationState.QUEUED)
+    return queued.values_list("workspace__account_id", flat=True).first()
 
 
 def live_operation(workspace: Workspace, *kinds: OperationKind) -> Operation | None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import lru_cache
+from typing import TypeVar
 
 import redis
 from django.conf import settings
@@ -21,6 +23,7 @@ from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 CHUNK_SECONDS = 3
 WITHOUT_REDIS_SECONDS = 0.5
@@ -55,25 +58,39 @@ def wait_for_outcome(operation: Operation, timeout: float) -> Operation | None:
     An operation whose row is gone (its workspace was deleted) is returned as it was given, without a state of its own.
     """
     try:
-        with waiting_capacity().reserve(operation.workspace.account_id):
-            return _wait(operation, time.monotonic() + timeout)
-    except CapacityUsedUp:
-        return None
+        account_id = operation.workspace.account_id
     except Workspace.DoesNotExist:
         return operation
+    return wait_for_row(operation.pk, account_id, timeout, lambda: _ended(operation))
 
 
-def _wait(operation: Operation, until: float) -> Operation | None:
+def _ended(operation: Operation) -> Operation | None:
+    row = Operation.objects.filter(pk=operation.pk).first()
+    if row is None:
+        return operation
+    return None if row.state in LIVE else row
+
+
+def wait_for_row(operation_id: str, account_id: str, timeout: float, read_ended: Callable[[], T | None]) -> T | None:
+    """What `read_ended` finds: None while an operation of any app is in flight. It is called at first, after each
+    announcement and every few seconds. None after `timeout` seconds, and where too many requests wait.
+    """
+    try:
+        with waiting_capacity().reserve(account_id):
+            return _wait(operation_id, time.monotonic() + timeout, read_ended)
+    except CapacityUsedUp:
+        return None
+
+
+def _wait(operation_id: str, until: float, read_ended: Callable[[], T | None]) -> T | None:
     while True:
-        row = Operation.objects.filter(pk=operation.pk).first()
-        if row is None:
-            return operation
-        if row.state not in LIVE:
-            return row
+        found = read_ended()
+        if found is not None:
+            return found
         left = until - time.monotonic()
         if left <= 0:
             return None
-        _wait_for_announcement(operation.pk, min(left, CHUNK_SECONDS))
+        _wait_for_announcement(operation_id, min(left, CHUNK_SECONDS))
 
 
 def _wait_for_announcement(operation_id: str, seconds: float) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from django.conf import settings
 from django.db import connections
@@ -20,6 +20,7 @@ from common.sse.calls import cancel_task
 from common.sse.frames import EventId
 from common.sse.hub import Hub, Subscription
 from common.sse.leaders import ChannelLeaders, Source
+from common.sse.open_grants import OpenGrant, OpenGrants, RevocationCheck
 from common.sse.replay import Channel, ReplayBuffer
 from common.sse.stream import Stream
 
@@ -47,10 +48,6 @@ async def in_thread(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     return await asyncio.get_running_loop().run_in_executor(_threads, run)
 
 
-# Which of these grants are revoked, and why. Runs in a thread, once a second for all streams.
-RevocationCheck = Callable[[Sequence[Any]], dict[Any, str]]
-
-
 @dataclass(frozen=True, slots=True)
 class Reader:
     """One client's request for a channel. `revoked` checks `grant` while the stream is open."""
@@ -73,6 +70,7 @@ class Runtime:
         self.hub = Hub(self.client)
         self.leaders = ChannelLeaders(self.replay)
         self.readers: dict[Subscription, Reader] = {}
+        self.grants = OpenGrants()
         self._checking = asyncio.ensure_future(self._check_grants())
 
     async def close(self) -> None:
@@ -85,6 +83,8 @@ class Runtime:
         """The body of one stream."""
         subscription = self.hub.subscribe(reader.channel)
         self.readers[subscription] = reader
+        opened = OpenGrant(reader.grant, reader.revoked, subscription.end_stream)
+        self.grants.add(opened)
         self.leaders.add_reader(reader.channel, reader.source)
         try:
             stream = Stream(subscription, self.replay, after=reader.after, tail=reader.tail)
@@ -92,6 +92,7 @@ class Runtime:
                 yield text
         finally:
             self.leaders.remove_reader(reader.channel)
+            self.grants.remove(opened)
             del self.readers[subscription]
             self.hub.remove_listener(subscription)
 
@@ -105,13 +106,7 @@ class Runtime:
 
     async def end_revoked_streams(self) -> None:
         """End the streams whose grant is revoked. Raises what their checks raise."""
-        open_now = list(self.readers.items())
-        for check in {reader.revoked for _, reader in open_now}:
-            grants = {reader.grant for _, reader in open_now if reader.revoked is check}
-            reasons = await in_thread(check, list(grants))
-            for subscription, reader in open_now:
-                if reader.revoked is check and reader.grant in reasons:
-                    subscription.end_stream(reasons[reader.grant])
+        await self.grants.end_revoked(in_thread)
 
 
 _runtimes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = weakref.WeakKeyDictionary()

@@ -70,10 +70,10 @@ class Record:
 
 @dataclass
 class ExpectedLedger:
-    """All balances. `keys`: what was charged or settled under a key."""
+    """All balances. `keys`: what was charged or settled under a key of a place, by their numbers and names."""
 
     balances: dict[Place, ExpectedBalance] = field(default_factory=dict)
-    keys: dict[str, int] = field(default_factory=dict)
+    keys: dict[tuple[int, str], int] = field(default_factory=dict)
     defaults: dict[str, Quota] = field(default_factory=dict)  # by service
     pending: list[Record] = field(default_factory=list)
     charged: dict[str, int] = field(default_factory=dict)  # by machine

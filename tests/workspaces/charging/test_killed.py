@@ -23,7 +23,7 @@ from django.db import Error, connection
 from django.db.models import Sum
 
 from credits import ledger
-from credits.ledger import Purpose
+from credits.entries import Purpose
 from credits.models import Balance, Entry, Service
 from namespaces.models import Namespace
 from tests.callers import Caller

@@ -1,15 +1,20 @@
 """Random histories of money beside a model of dictionaries and an integration of the raw samples (history.py).
 
-In `make test` 10,000 steps, always the same ones; in `make fuzz` as many as STEPS says, from another SEED each time.
+In `make test` 10,000 steps, always the same ones, on PostgreSQL the first 2,500; in `make fuzz` as many as STEPS says,
+from another SEED each time, in parts that are spread over processes. Each part that has ended well is a line of the
+file PROGRESS; a run that finds it there leaves it out.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -21,19 +26,39 @@ from namespaces.models import Namespace
 from tests.callers import Caller
 from tests.webhooks.outbox import subscribe
 from tests.workspaces.charging.expected import ExpectedLedger, ExpectedMachine, Place
-from tests.workspaces.charging.history import SECOND, MoneyHistory
+from tests.workspaces.charging.history import MoneyHistory
 from tests.workspaces.charging.measuring import Machine, MeteringWorld
+from tests.workspaces.charging.metered_history import SECOND
 from tests.workspaces.rows import make_workspace
 from workspaces.charging import services as charging
 from workspaces.host.metering.meter import MeterTarget
 
 pytestmark = pytest.mark.django_db
 
-LENGTH = 50
-STEPS = int(os.environ.get("STEPS", "0"))
-PART = 20_000
-PARTS = max(1, -(-STEPS // PART))
-SEED = int(os.environ.get("SEED", "0"))
+LENGTH = 50  # steps of one history
+STEPS, SEED = (int(os.environ.get(name, "0")) for name in ("STEPS", "SEED"))
+# On PostgreSQL for its arithmetic and its statements: of what 10,000 steps reach, 2,500 leave out three lines.
+SHORT = 2_500 if connection.vendor == "postgresql" and not os.environ.get("TEST_ALL") else 10_000
+PART = 5_000 if STEPS else SHORT
+PROGRESS = Path(os.environ["PROGRESS"]) if os.environ.get("PROGRESS") else None
+
+
+def part_seed(part: int) -> int:
+    return SEED * 100_000 + part
+
+
+def parts_left() -> list[int]:
+    """The parts of this run that no earlier one has ended well."""
+    lines = PROGRESS.read_text().splitlines() if PROGRESS and PROGRESS.exists() else []
+    ended = {int(line.split()[1]) for line in lines if line.startswith("seed ")}
+    return [part for part in range(max(1, -(-STEPS // PART))) if part_seed(part) not in ended]
+
+
+def note_progress(part: int, steps: int, seconds: float) -> None:
+    """One write for a line: processes share the file."""
+    if PROGRESS is not None:
+        with PROGRESS.open("a") as file:
+            file.write(f"seed {part_seed(part)} passed, {steps} steps in {seconds:.0f} s on {connection.vendor}\n")
 
 
 class Worlds:
@@ -50,6 +75,7 @@ class Worlds:
             (rate.unit, (rate.effective_from - EPOCH) // timedelta(microseconds=1), stored_amount(rate.credits))
             for rate in Rate.objects.all()
         ]
+        self.steps = 0  # of all histories
         # The simulated clock, in microseconds since 1970.
         self.begin = self.now = int(timezone.now().timestamp()) * SECOND
 
@@ -104,12 +130,13 @@ def worlds(api: Caller, monkeypatch: pytest.MonkeyPatch) -> Worlds:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", parts_left())
 def test_any_history_of_money_ends_as_expected(worlds: Worlds, part: int) -> None:
+    begun = time.monotonic()
     run_state_machine_as_test(
-        seed(SEED * 1000 + part)(lambda: MoneyHistory(worlds)),
+        seed(part_seed(part))(lambda: MoneyHistory(worlds)),
         settings=settings(
-            max_examples=min(STEPS or 10_000, PART) // LENGTH,
+            max_examples=PART // LENGTH,
             stateful_step_count=LENGTH,
             database=None,
             deadline=None,
@@ -119,3 +146,4 @@ def test_any_history_of_money_ends_as_expected(worlds: Worlds, part: int) -> Non
             print_blob=True,
         ),
     )
+    note_progress(part, worlds.steps, time.monotonic() - begun)

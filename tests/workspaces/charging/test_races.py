@@ -16,8 +16,8 @@ from django.db.models import Sum
 from accounts.models import Account
 from accounts.services import account_lock
 from common.request_origin import NO_ORIGIN
-from credits import ledger
-from credits.ledger import Purpose
+from credits import holds, ledger
+from credits.entries import Purpose
 from credits.models import Balance, Entry, EntryKind, Service
 from namespaces.models import Namespace
 from namespaces.services import namespace_suspend, namespace_update, namespace_used
@@ -64,7 +64,7 @@ def charge_by_a_pass(namespace: Namespace) -> None:
 
 
 def settle(namespace: Namespace) -> None:
-    ledger.hold_settle(key="call", amount=Decimal(1))
+    holds.hold_settle(namespace=namespace, service=SANDBOX, key="call", amount=Decimal(1))
 
 
 LOCKED: dict[str, Callable[[Namespace], Any]] = {
@@ -85,7 +85,7 @@ def test_a_charge_that_suspends_and_a_request_never_wait_for_each_other(
 ) -> None:
     """The charge has the namespace and writes rows of the account; the request has the account and wants the
     namespace."""
-    ledger.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(1), key="call")
+    holds.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(1), key="call")
     set_quota(team, "0.5")
     outcomes: list[str] = []
     thread = Thread(target=lambda: outcomes.extend(run_at_once(1, lambda _: work(team))))
@@ -171,7 +171,7 @@ def test_of_200_threads_that_hold_with_room_for_one_exactly_one_succeeds(team: N
     set_quota(team, "10")
     outcomes = run_at_once(
         200,
-        lambda number: ledger.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(10), key=f"call-{number}"),
+        lambda number: holds.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(10), key=f"call-{number}"),
     )
     assert sorted(set(outcomes)) == ["QuotaExceeded", "done"]
     assert (outcomes.count("done"), Balance.objects.get().held) == (1, 10)
@@ -179,11 +179,11 @@ def test_of_200_threads_that_hold_with_room_for_one_exactly_one_succeeds(team: N
 
 def test_holds_that_end_in_every_way_at_once_end_once(team: Namespace) -> None:
     for number in range(30):
-        ledger.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(1), key=f"call-{number}")
+        holds.credits_hold(namespace=team, service=SANDBOX, amount=Decimal(1), key=f"call-{number}")
 
     def end(number: int) -> None:
-        key, way = f"call-{number % 30}", number // 30
-        ledger.hold_settle(key=key, amount=Decimal(2)) if way else ledger.hold_void(key=key)
+        where: dict[str, Any] = {"namespace": team, "service": SANDBOX, "key": f"call-{number % 30}"}
+        holds.hold_settle(**where, amount=Decimal(2)) if number // 30 else holds.hold_void(**where)
 
     assert set(run_at_once(90, end)) == {"done"}
     settled = Entry.objects.filter(key__startswith="hold:").count()

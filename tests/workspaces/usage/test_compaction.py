@@ -47,6 +47,18 @@ def test_a_bucket_is_the_sum_of_the_finer_ones(api: Caller) -> None:
     assert points(one, 5) == []
 
 
+def test_a_sum_that_no_column_holds_keeps_no_other_machine_from_being_compacted(api: Caller) -> None:
+    one, other = make_workspace(api.account), make_workspace(api.account)
+    for number in range(3):
+        stored(one, 2, NOON + 60 * number, net_rx_bytes=2**62, net_tx_bytes=5)
+    minutes(other, NOON, 60)
+    compact_usage(LATER)
+    assert points(other, 4)[0].net_rx_bytes == 60
+    (hour,) = points(one, 4)
+    assert 2**58 < hour.net_rx_bytes < 2**63
+    assert hour.net_tx_bytes == 15
+
+
 def test_buckets_that_are_not_over_wait(api: Caller) -> None:
     row = make_workspace(api.account)
     minutes(row, NOON, 15)

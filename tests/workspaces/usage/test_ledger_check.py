@@ -12,13 +12,15 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from common.snapshots import read_snapshot
-from credits import ledger
-from credits.ledger import Purpose
-from credits.ledger_check import LONGEST, Counts
+from credits import holds, ledger
+from credits.check_runs import LONGEST
+from credits.entries import Purpose
+from credits.ledger_check import Counts
 from credits.models import Balance, Entry, EntryKind, Hold, LedgerCheck, Service, Spending
 from namespaces.models import Namespace
 from tests.callers import Caller
@@ -33,6 +35,7 @@ from workspaces.models import (
     MeterRecord,
     NamespaceHour,
     NamespaceMinute,
+    NamespaceTick,
     WorkspaceHour,
 )
 
@@ -58,8 +61,8 @@ def history(api: Caller) -> Namespace:
     common: dict[str, Any] = {"namespace": default, "service": Service.SANDBOX}
     ledger.credits_refund(**common, amount=Decimal("0.5"), purpose=Purpose())
     for key in ("a", "b"):
-        ledger.credits_hold(**common, amount=Decimal(1), key=key)
-    ledger.hold_settle(key="a", amount=Decimal("0.25"))
+        holds.credits_hold(**common, amount=Decimal(1), key=key)
+    holds.hold_settle(**common, key="a", amount=Decimal("0.25"))
     ledger.quota_reset(**common, actor="staff")
     ledger.credits_charge(namespace=default, service=Service.AI, amount=Decimal(2), purpose=Purpose())
     return default
@@ -91,12 +94,15 @@ PLANTED: dict[str, tuple[Callable[[], Any], str]] = {
     "amounts": (lambda: WorkspaceHour.objects.update(records=7), "of its hours differ"),
     "namespace hours": (lambda: NamespaceHour.objects.update(records=7), "by hours"),
     "minutes": (lambda: NamespaceMinute.objects.all().delete(), "by minutes"),
+    "ticks": (lambda: NamespaceTick.objects.update(credits=Decimal(7)), "not the sums of their ticks"),
+    "ticks of an hour": (lambda: NamespaceTick.objects.update(tick=F("tick") + 600 * 10**6), "of their ticks"),
     "cycle": (lambda: CycleUsage.objects.all().delete(), "billing cycles sum to 0"),
     "reported": (lambda: BillingCycle.objects.update(closed_at=timezone.now()), "1 workspaces of closed ones"),
     "unowned": (
         lambda: NamespaceHour.objects.create(namespace_id="ns_x", start=0, **dict.fromkeys(SUMS, 0)),
         "nothing was metered there",
     ),
+    "a position after the records": (lambda: ChargePosition.objects.update(record_id=10**9), "never will be"),
     "position": (lambda: ChargePosition.objects.update(first_record_id=10**9), "charged 3"),
 }
 

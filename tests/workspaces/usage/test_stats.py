@@ -153,6 +153,20 @@ def test_each_api_call_to_a_workspace_counts_once(api: Caller, stranger: Caller)
 
 
 @pytest.mark.django_db
+def test_calls_count_once_while_they_are_flushed(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = make_workspace(api.account)
+    real = latest_samples.latest_sample_and_counter
+    flushes = iter((call_counter.flush_calls, lambda: None))
+
+    def with_a_flush_before(workspace_id: str, counter: str) -> Any:
+        next(flushes)()
+        return real(workspace_id, counter)
+
+    monkeypatch.setattr(latest_samples, "latest_sample_and_counter", with_a_flush_before)
+    assert stats(api, row)["apiCalls"] == 1
+
+
+@pytest.mark.django_db
 def test_calls_that_redis_did_not_take_are_reported_later(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def away() -> None:
         raise redis.ConnectionError("away")

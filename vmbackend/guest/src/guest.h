@@ -56,6 +56,7 @@ int shorter_wait(int one, int other); /* of two waits in milliseconds; negative:
 int make_node(const char *sys_dir, const char *name, mode_t type); /* /dev/NAME from SYS_DIR/NAME/dev */
 int find_port(const char *wanted, char *name, size_t size);       /* virtio-serial port -> vportNpM */
 void enter_guest(void);    /* enters the mount namespace of PID 1, the user's; exits on failure */
+int open_guest_root(void); /* of the user's file system, from the kit's namespace; -1 with errno */
 void set_oom(const char *adjustment);
 void die(int code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 
@@ -89,11 +90,33 @@ void base_environment(void);       /* environ = PATH and the machine's configure
 void exec_command(char **argv) __attribute__((noreturn));
 void exec_shell(const struct passwd *user, const char *command); /* returns if the image has no shell */
 
+/* shell.c */
+void restore_dev_null(void); /* in the user's file system */
+
 /* terminal.c: `guest run --tty` */
 void terminal_begin_arguments(void); /* on a terminal: asks the client for the argument block */
 void terminal_end_arguments(void);
 void terminal_exec(char **argv) __attribute__((noreturn)); /* sends the start mark; an empty ARGV is the user's shell */
 void terminal_exit_by_signal(int number); /* returns for signals that SSH has no name for */
+
+/* cgroup.c: a group for each command and terminal; KIND begins the names of those that are swept together */
+void cgroup_prepare(void);          /* finds the hierarchy in the present mount namespace; once */
+int cgroup_create(char kind);       /* a descriptor of a new group, -1 where the kernel or the machine has none */
+pid_t cgroup_fork(int cgroup);      /* as fork, the child in the group; it must execute a program soon */
+bool cgroup_kill(int cgroup);       /* every process in it, in whatever session; false: none of it could be */
+void cgroup_remove(int cgroup);     /* closes it; with processes, or groups of its own, it stays until a sweep */
+void cgroup_sweep(char kind);       /* removes groups without processes */
+bool cgroup_has(int cgroup, pid_t pid);
+
+/* ask.c: `guest run --ask`; one in each process */
+#define ASK_PROGRAMS 6 /* that are answered at a time */
+#define ASK_SOURCES (2 + ASK_PROGRAMS)
+void ask_open(const char *folder); /* exits on failure */
+void ask_detach(void);             /* in the command's process */
+void ask_start(int cgroup);        /* in the parent, afterwards */
+size_t ask_sources(struct pollfd *sources); /* ASK_SOURCES of them, or none */
+void ask_handle(const struct pollfd *sources);
+void ask_close(void); /* removes the socket */
 
 /* services.c */
 bool agent_ready(void); /* it has opened its port, or the machine has none */
@@ -114,6 +137,8 @@ const char *workload_name(bool of_log); /* derived from the working directory: t
 const char *workload_get(const char *name, const char *field, const char *otherwise);
 /* trees.c */
 void empty_folder(const char *path); /* of what can be removed, to any depth; nothing else may change it at that time */
+/* ignore.c */
+bool is_ignored(char *const *patterns, const char *path, bool folder); /* PATH: relative to the root of the patterns */
 /* logger.c */
 void remove_logs(void);
 /* logfile.c */
@@ -151,6 +176,8 @@ int stage_main(const char *kit_namespace);
 int shell_main(int argc, char **argv);
 int login_main(int argc, char **argv);
 int run_main(int argc, char **argv);
+int walk_main(int argc, char **argv);
+int locked_main(char **argv);
 int agent_main(void);
 int process_main(void);
 int log_main(void);
@@ -158,6 +185,10 @@ int workload_main(void);
 int workload_log_main(void);
 int workload_finish_main(const char *code);
 int ssh_main(const char *wanted);
+int attach_main(char **argv);
+int askpass_main(const char *question);
+int hold_main(char **argv);
+int watch_main(char **argv);
 int finish_main(const char *code, const char *status);
 int enter_main(char **argv);
 int connections_main(const char *port);

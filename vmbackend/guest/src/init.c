@@ -61,6 +61,14 @@ static void load_modules(void)
 	free(list);
 }
 
+/* Watches of large trees need more than the kernel allows small machines; each takes memory only when it is used. */
+static void raise_limits(void)
+{
+	write_value("/proc/sys/fs/inotify/max_user_watches", "1048576");
+	write_value("/proc/sys/fs/inotify/max_user_instances", "1024");
+	write_value("/proc/sys/fs/inotify/max_queued_events", "131072");
+}
+
 static void read_config(void)
 {
 	size_t size = 0;
@@ -197,6 +205,8 @@ int init_main(void)
 	umask(022);
 	must_mount("proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 	must_mount("sysfs", "/sys", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	mount("cgroup2", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+	raise_limits();
 	kit_devices();
 	load_modules();
 	seed_random();

@@ -19,8 +19,18 @@ static int applet_main(int argc, char **argv)
 		return stage_main(argv[2]);
 	if (!strcmp(applet, "run"))
 		return run_main(argc - 1, argv + 1);
+	if (!strcmp(applet, "walk") && argc > 3)
+		return walk_main(argc - 2, argv + 2);
+	if (!strcmp(applet, "locked") && argc > 3)
+		return locked_main(argv + 2);
 	if (!strcmp(applet, "enter") && argc > 2)
 		return enter_main(argv + 2);
+	if (!strcmp(applet, "attach") && argc == 5)
+		return attach_main(argv + 2);
+	if (!strcmp(applet, "hold") && argc == 5)
+		return hold_main(argv + 2);
+	if (!strcmp(applet, "watch") && argc > 2)
+		return watch_main(argv + 2);
 	if (!strcmp(applet, "connections") && argc > 2)
 		return connections_main(argv[2]);
 	if (!strcmp(applet, "ssh") && argc > 2)
@@ -45,5 +55,7 @@ int main(int argc, char **argv)
 		return shell_main(argc, argv);
 	if (!strcmp(name, "login") || !strcmp(name, "-login"))
 		return login_main(argc, argv);
+	if (!strcmp(name, "askpass"))
+		return argc > 1 ? askpass_main(argv[1]) : 1;
 	return applet_main(argc, argv);
 }

@@ -1,4 +1,5 @@
-/* `guest run`: one command with environment, directory, user and deadline, in its own process group. */
+/* `guest run`: one command with environment, directory, user and deadline, in its own process group and cgroup. What it
+ * leaves in the background after an ordinary end lives on. */
 #define _GNU_SOURCE
 #include "guest.h"
 
@@ -19,6 +20,8 @@
 struct request {
 	const char *directory, *user;
 	double timeout; /* seconds; 0: none */
+	double grace;   /* seconds between SIGTERM and SIGKILL where it is ended; 0: only SIGKILL */
+	const char *ask; /* a folder; see ask.c */
 	bool terminal;
 	char **environment;
 	size_t environment_size;
@@ -29,6 +32,7 @@ static const struct option OPTIONS[] = {
 	{"env", required_argument, NULL, 'e'},     {"cwd", required_argument, NULL, 'd'},
 	{"user", required_argument, NULL, 'u'},    {"timeout", required_argument, NULL, 't'},
 	{"stdin-args", required_argument, NULL, 's'}, {"tty", no_argument, NULL, 'T'},
+	{"grace", required_argument, NULL, 'g'},   {"ask", required_argument, NULL, 'a'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -79,10 +83,14 @@ static void parse(int argc, char **argv, struct request *request)
 			request->user = optarg;
 		else if (option == 't')
 			request->timeout = strtod(optarg, NULL);
+		else if (option == 'g')
+			request->grace = strtod(optarg, NULL);
+		else if (option == 'a')
+			request->ask = optarg;
 		else if (option == 'T')
 			request->terminal = true;
 		else
-			die(EXIT_CANNOT_RUN, "usage: guest run [--env K=V] [--cwd DIR] [--user U[:G]] [--timeout S] [--tty] -- COMMAND");
+			die(EXIT_CANNOT_RUN, "usage: guest run [--env K=V] [--cwd DIR] [--user U[:G]] [--timeout S] [--grace S] [--ask DIR] [--tty] -- COMMAND");
 	}
 	request->command = argv + optind;
 	if (!*request->command && !request->terminal)
@@ -113,15 +121,20 @@ static void start_command(const struct request *request, const sigset_t *origina
 	/* A requested directory must exist; the home of an image's user often does not. */
 	if (chdir(directory) && (request->directory || chdir("/")))
 		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
+	if (request->ask)
+		ask_detach();
 	if (request->terminal)
 		terminal_exec(request->command);
 	exec_command(request->command);
 }
 
-static int exit_code(int status)
-{
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
+struct course {
+	pid_t child;
+	int cgroup;
+	long long until; /* its deadline, then the end of its grace; 0: none */
+	long long grace; /* milliseconds */
+	bool ending, late;
+};
 
 static int poll_time(long long until)
 {
@@ -131,34 +144,87 @@ static int poll_time(long long until)
 	return rest < 0 ? 0 : rest > 1000000 ? 1000000 : (int)rest;
 }
 
-/* Returns when the command exits, at the deadline, or when the reader of the output is gone (client disconnected). */
-static int supervise(pid_t child, int signals, double timeout, bool terminal)
+/* Also what left the group. */
+static void kill_all(struct course *course)
+{
+	course->until = 0;
+	kill(-course->child, SIGKILL);
+	cgroup_kill(course->cgroup);
+}
+
+/* With a grace it gets SIGTERM first, upon which git, for one, removes its lock files. */
+static void end_command(struct course *course)
+{
+	if (course->ending)
+		return;
+	course->ending = true;
+	if (!course->grace) {
+		kill_all(course);
+		return;
+	}
+	course->until = now_ms() + course->grace;
+	kill(-course->child, SIGTERM);
+}
+
+static void check_time(struct course *course)
+{
+	if (!course->until || now_ms() < course->until)
+		return;
+	if (course->ending) {
+		kill_all(course);
+		return;
+	}
+	course->late = true;
+	end_command(course);
+}
+
+static void handle_signal(struct course *course, int signals)
 {
 	struct signalfd_siginfo info;
+	if (read(signals, &info, sizeof info) != sizeof info)
+		return;
+	if (info.ssi_signo == SIGHUP)
+		end_command(course);
+	else if (info.ssi_signo != SIGCHLD)
+		kill(-course->child, (int)info.ssi_signo);
+}
+
+static int exit_code(const struct course *course, int status, bool terminal)
+{
+	if (course->ending && !cgroup_kill(course->cgroup))
+		kill(-course->child, SIGKILL); /* what is left of it */
+	if (course->late)
+		return EXIT_TIMEOUT;
+	if (terminal && WIFSIGNALED(status))
+		terminal_exit_by_signal(WTERMSIG(status));
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Returns when the command exits: by itself, at its deadline, or because the reader of the output is gone. */
+static int supervise(struct course *course, int signals, const struct request *request)
+{
 	int status;
-	long long until = timeout > 0 ? now_ms() + (long long)(timeout * 1000) : 0;
-	struct pollfd sources[] = {{.fd = signals, .events = POLLIN}, {.fd = STDOUT_FILENO}};
+	struct pollfd sources[2 + ASK_SOURCES] = {{.fd = signals, .events = POLLIN}, {.fd = STDOUT_FILENO}};
 	for (;;) {
-		int wait = poll_time(until);
-		if (!poll(sources, 2, wait) && until && now_ms() >= until) {
-			kill(-child, SIGKILL);
-			waitpid(child, &status, 0);
-			return EXIT_TIMEOUT;
-		}
+		size_t asking = ask_sources(sources + 2);
+		sources[0].revents = sources[1].revents = 0;
+		if (poll(sources, 2 + asking, poll_time(course->until)) > 0 && asking)
+			ask_handle(sources + 2);
+		check_time(course);
 		if (sources[1].revents & (POLLERR | POLLHUP | POLLNVAL)) {
-			kill(-child, SIGKILL);
+			end_command(course);
 			sources[1].fd = -1;
 		}
-		if (!(sources[0].revents & POLLIN) || read(signals, &info, sizeof info) != sizeof info)
-			continue;
-		if (info.ssi_signo != SIGCHLD)
-			kill(-child, info.ssi_signo == SIGHUP ? SIGKILL : (int)info.ssi_signo);
-		if (waitpid(child, &status, WNOHANG) == child) {
-			if (terminal && WIFSIGNALED(status))
-				terminal_exit_by_signal(WTERMSIG(status));
-			return exit_code(status);
-		}
+		if (sources[0].revents & POLLIN)
+			handle_signal(course, signals);
+		if (waitpid(course->child, &status, WNOHANG) == course->child)
+			return exit_code(course, status, request->terminal);
 	}
+}
+
+static long long milliseconds(double seconds)
+{
+	return seconds > 0 ? (long long)(seconds * 1000) : 0;
 }
 
 int run_main(int argc, char **argv)
@@ -173,12 +239,24 @@ int run_main(int argc, char **argv)
 	for (const int *number = (const int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0}; *number; number++)
 		sigaddset(&wanted, *number);
 	sigprocmask(SIG_BLOCK, &wanted, &original);
-	pid_t child = fork();
+	if (request.ask)
+		ask_open(request.ask);
+	int cgroup = request.terminal ? -1 : cgroup_create('r'); /* a terminal is hung up, as documented, not killed */
+	pid_t child = cgroup_fork(cgroup);
 	if (!child)
 		start_command(&request, &original);
-	if (child < 0)
+	if (child < 0) {
+		ask_close();
 		die(EXIT_CANNOT_RUN, "cannot fork: %s", strerror(errno));
+	}
 	setpgid(child, child); /* in parent and child, so that the group exists in either order */
+	if (request.ask)
+		ask_start(cgroup);
 	/* Background processes of the group may keep stdout open; this process must not. */
-	return supervise(child, signalfd(-1, &wanted, SFD_CLOEXEC), request.timeout, request.terminal);
+	struct course course = {.child = child, .cgroup = cgroup, .grace = milliseconds(request.grace)};
+	course.until = milliseconds(request.timeout) ? now_ms() + milliseconds(request.timeout) : 0;
+	int code = supervise(&course, signalfd(-1, &wanted, SFD_CLOEXEC), &request);
+	ask_close();
+	cgroup_sweep('r');
+	return code;
 }

@@ -17,7 +17,7 @@
 #define SFTP_SUBSYSTEM "/usr/lib/sftp-server" /* compiled into dropbear */
 
 /* sftp-server refuses to start without it, and a user's `rm -rf /dev` must not block the control plane. */
-static void restore_dev_null(void)
+void restore_dev_null(void)
 {
 	if (access("/dev/null", F_OK) && ensure_dir("/dev", 0755) && !mknod("/dev/null", S_IFCHR | 0666, makedev(1, 3)))
 		chmod("/dev/null", 0666);
@@ -71,10 +71,25 @@ static const char *run_arguments(const char *command)
 	return command && sscanf(command, KIT "/bin/guest run --stdin-args %20[0-9]%c", size, &more) == 1 ? size : NULL;
 }
 
+/* Handled in the kit's namespace, where the hold listens: FOLDER BUFFER LINGER. */
+static void serve_attach(const char *command)
+{
+	static char folder[64], buffer[16], linger[16];
+	char more;
+	char *options[] = {folder, buffer, linger, NULL};
+	if (!command || sscanf(command, KIT "/bin/guest attach %63[a-z/] %15[0-9] %15[0-9]%c", folder, buffer, linger, &more) != 3)
+		return;
+	set_oom("0");
+	exit(attach_main(options));
+}
+
 int shell_main(int argc, char **argv)
 {
 	static const char *const inherited[] = {"TERM", NULL};
 	const char *command = command_of(argc, argv), *size = run_arguments(command);
+	serve_attach(command);
+	if (size)
+		cgroup_prepare();
 	int busybox = enter_with(inherited);
 	setenv("HOME", "/root", 0);
 	enter_home();

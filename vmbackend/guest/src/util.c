@@ -141,6 +141,11 @@ void enter_guest(void)
 	close(fd);
 }
 
+int open_guest_root(void)
+{
+	return open("/proc/1/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 void set_oom(const char *adjustment)
 {
 	write_value("/proc/self/oom_score_adj", adjustment);

@@ -13,7 +13,9 @@ from itertools import pairwise
 
 from django.db import connection, transaction
 from django.db.models import Min, Sum
+from django.db.models.functions import Least
 
+from common.bulk_rows import LARGEST
 from workspaces.models import Usage, UsagePoint
 from workspaces.usage.amounts import SUMS
 from workspaces.usage.buckets import newest_bucket, rolled_until, sql_points
@@ -74,7 +76,9 @@ def _roll_up_rows(ids: list[int], fine: Tier, coarse: Tier, starts: list[int]) -
     points = UsagePoint.objects.filter(
         tier=fine.number, start__in=starts, usage_id__gte=ids[0], usage_id__lte=ids[-1]
     ).order_by()
-    sums = points.values_list("usage_id").annotate(*(Sum(name) for name in SUMS))
+    # A machine whose sum no column holds would end the compaction of all.
+    most = LARGEST // len(starts)
+    sums = points.values_list("usage_id").annotate(**{f"{name}_sum": Sum(Least(name, most)) for name in SUMS})
     rows = [(usage, coarse.number, starts[0], *(int(value) for value in values)) for usage, *values in sums]
     if rows:
         with connection.cursor() as cursor:

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from django.db import (
     DatabaseError,
+    DataError,
     InterfaceError,
     OperationalError,
     close_old_connections,
@@ -239,13 +240,29 @@ class UsageWriter:
             tick, deltas = item
             if not self._write(tick, deltas):
                 logger.error(
-                    "a tick of %d machines could not be written; the next one counts from before it", len(deltas)
+                    "a tick of %d machines could not be written whole; the next one counts from before it", len(deltas)
                 )
             self.finished.append((tick, deltas))
         connections.close_all()
 
     def _write(self, tick: int, deltas: Deltas) -> bool:
-        """Write with retries; False where it is given up: the process ends, or the database refuses the deltas."""
+        """Write; False where something is given up: the process ends, or the database refuses it. A machine whose
+        numbers no column holds keeps no other from being counted. No failure ends the thread.
+        """
+        try:
+            return self._write_together(tick, deltas)
+        except (DataError, OverflowError):  # SQLite's driver raises the second
+            if len(deltas) > 1:
+                # Each is tried: `all` would end with the first that is refused.
+                written = [self._write(tick, {key: delta}) for key, delta in deltas.items()]
+                return all(written)
+            logger.exception("the usage of %s fits into no column", *deltas)
+        except Exception:
+            logger.exception("writing usage")
+        return False
+
+    def _write_together(self, tick: int, deltas: Deltas) -> bool:
+        """In one transaction, with retries. Raises DataError, OverflowError."""
         tries = 0
         while not self._ended.is_set():
             tries += 1
@@ -257,6 +274,8 @@ class UsageWriter:
             except (OperationalError, InterfaceError) as exc:
                 if tries == 1:
                     logger.warning("writing usage waits for the database: %s", exc)
+            except DataError:
+                raise
             except DatabaseError:
                 # A workspace that was deleted during the transaction; the next attempt finds no row of it.
                 logger.warning("writing usage", exc_info=True)

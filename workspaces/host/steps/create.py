@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
@@ -19,6 +20,7 @@ from workspaces.host.machine_spec import image_reference, machine_spec
 from workspaces.host.outcomes import after_start, lock_for_outcome, running_fields
 from workspaces.models import Workspace
 from workspaces.models.operation import OperationState
+from workspaces.models.workspace import TtlAction
 from workspaces.operations import queue
 from workspaces.rows import update_row
 from workspaces.ssh.services import mark_access_applied
@@ -116,12 +118,21 @@ def define_machine(context: Context) -> None:
     mark_access_applied(row)
 
 
+def is_to_start(context: Context) -> bool:
+    """False for a machine that is made and stays off."""
+    return bool(context.operation.params.get("start", True))
+
+
 def start_machine(context: Context) -> None:
+    if not is_to_start(context):
+        return
     context.record_provisioning(phase=ProvisioningPhase.STARTING, progress=START_AT, message="Starting the machine.")
     context.driver.start(context.workspace.pk)
 
 
 def wait_ready(context: Context) -> None:
+    if not is_to_start(context):
+        return
     context.record_provisioning(
         phase=ProvisioningPhase.INITIALIZING,
         progress=INIT_AT,
@@ -141,26 +152,34 @@ def wait_for_guest(context: Context) -> None:
 
 
 def complete_create(context: Context) -> None:
-    """Ready and provisioned in one commit."""
-    now = timezone.now()
+    """Ready and provisioned in one commit; a machine that is not to be started is provisioned and `stopped`."""
+    row, now, starts = context.workspace, timezone.now(), is_to_start(context)
+    provisioned = {
+        "provisioning_state": Provisioning.READY,
+        "provisioning_phase": ProvisioningPhase.READY,
+        "provisioning_progress": 100,
+        "provisioning_message": "Ready.",
+        "provisioning_updated_at": now,
+        "provisioning_completed_at": now,
+    }
     with transaction.atomic():
-        lock_for_outcome(context.workspace)
-        transition(
-            context.workspace,
-            Status.RUNNING,
-            leaving=frozenset({Status.CREATING}),
-            **running_fields(context.workspace, now),
-            started_at=now,
-            provisioning_state=Provisioning.READY,
-            provisioning_phase=ProvisioningPhase.READY,
-            provisioning_progress=100,
-            provisioning_message="Ready.",
-            provisioning_updated_at=now,
-            provisioning_completed_at=now,
-        )
+        lock_for_outcome(row)
+        power = {**running_fields(row, now), "started_at": now} if starts else _off_fields(row)
+        to = Status.RUNNING if starts else Status.STOPPED
+        transition(row, to, leaving=frozenset({Status.CREATING}), **power, **provisioned)
         queue.finish_operation(context.operation, OperationState.SUCCEEDED)
-        record_activity(context.workspace, "started", "The workspace is ready.", actor=context.operation.actor)
-    after_start(context)
+        if starts:
+            record_activity(row, "started", "The workspace is ready.", actor=context.operation.actor)
+        else:
+            record_activity(row, "made", "The machine is made and not started.", actor=context.operation.actor)
+    if starts:
+        after_start(context)
+
+
+def _off_fields(row: Workspace) -> dict[str, Any]:
+    """The columns of a machine that was made and stays off: only its removal can be due."""
+    keeps_ttl = row.ttl_action == TtlAction.REMOVE
+    return {"user_requested_stop": True, **({} if keeps_ttl else {"ttl_expires_at": None})}
 
 
 STEPS = (

@@ -77,7 +77,8 @@ def stay_awake(context: Context) -> None:
     with transaction.atomic():
         lock_for_outcome(context.workspace)
         fields = running_fields(context.workspace)
-        fields.pop("ttl_expires_at")
+        for name in ("ttl_expires_at", "ttl_length"):
+            fields.pop(name)
         with suppress(TransitionLost):  # a delete has changed the status already
             transition(context.workspace, Status.RUNNING, leaving=frozenset({Status.SUSPENDING}), **fields)
         queue.finish_operation(

@@ -1,0 +1,78 @@
+"""One-shot commands in two sandboxes, many at once, beside as many plain asyncssh connections to the same guests:
+commands a second, in turns.
+
+    STATE=./var .venv/bin/python -m benchmarks.commands [--count 10000] [--turns 4] [--clients 50]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from typing import Any
+
+import httpx
+
+from benchmarks.common import Instance, show
+from benchmarks.sandboxes import Sandbox, running_sandbox
+
+BAR = "of asyncssh's rate; at least 0.6"
+Command = Callable[[], Coroutine[Any, Any, str]]
+
+
+async def rate(commands: Sequence[Command], count: int, outcomes: Counter[str]) -> float:
+    """Commands a second: each of the `commands` runs one after another, until there were `count` of them."""
+    left = iter(range(count))
+
+    async def repeat(command: Command) -> None:
+        for _ in left:
+            outcomes[await command()] += 1
+
+    begun = time.perf_counter()
+    await asyncio.gather(*map(repeat, commands))
+    return count / (time.perf_counter() - begun)
+
+
+async def measure(sandboxes: Sequence[Sandbox], options: argparse.Namespace) -> None:
+    ours, theirs = [], []
+    answers: Counter[str] = Counter()
+    count = options.count // options.turns
+    async with AsyncExitStack() as stack:
+        limits = httpx.Limits(max_connections=options.clients, max_keepalive_connections=options.clients)
+        client = await stack.enter_async_context(httpx.AsyncClient(limits=limits, timeout=120, trust_env=False))
+        users = [sandboxes[number % len(sandboxes)] for number in range(options.clients)]
+        connections = [await stack.enter_async_context(await one.ssh()) for one in users]
+
+        async def by_api(one: Sandbox) -> str:
+            answer = await client.post(f"{one.url}/terminal", json={"command": "true"}, headers=one.headers)
+            return str(answer.status_code)
+
+        async def by_ssh(connection: Any) -> str:
+            return str((await connection.run("true")).exit_status)
+
+        for number in range(options.turns):
+            theirs.append(await rate([partial(by_ssh, one) for one in connections], count, Counter()))
+            ours.append(await rate([partial(by_api, one) for one in users], count, answers))
+            print(f"  {number + 1:>3}: {ours[-1]:.0f} a second, asyncssh {theirs[-1]:.0f}", flush=True)
+    print(f"  answers: {dict(answers)} (none of 500 and above)")
+    show("commands", ours, theirs, unit="a second", bar=BAR)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--clients", type=int, default=50)
+    options = parser.parse_args()
+    instance = Instance.load()
+    with ExitStack() as stack:
+        sandboxes = [stack.enter_context(running_sandbox(instance, 512)) for _ in range(2)]
+        asyncio.run(measure(sandboxes, options))
+
+
+if __name__ == "__main__":
+    main()

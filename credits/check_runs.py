@@ -1,0 +1,62 @@
+"""Runs of the check of the ledger, each a row that the admin shows, and up to where the balances were found right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from credits.ledger_check import Counts
+from credits.models import CheckedBalance, LedgerCheck
+
+SENTENCES = 20  # of a result that are kept
+# A nightly check that has not finished after so long has died.
+LONGEST = timedelta(hours=6)
+BATCH = 1000
+
+
+def check_begin() -> LedgerCheck:
+    """The row of a check by hand."""
+    return LedgerCheck.objects.create()
+
+
+def check_begin_nightly() -> LedgerCheck | None:
+    """The row of this night's check, made or taken over from a process that died; None where it was made already."""
+    now = timezone.now()
+    try:
+        with transaction.atomic():
+            return LedgerCheck.objects.create(night=now.date(), started_at=now)
+    except IntegrityError:
+        died = LedgerCheck.objects.filter(night=now.date(), finished_at=None, started_at__lt=now - LONGEST)
+        taken = died.update(started_at=now)
+        return LedgerCheck.objects.get(night=now.date()) if taken else None
+
+
+def check_end(
+    check: LedgerCheck, counts: Counts, sentences: list[str], differences: int | None, *, is_full: bool = True
+) -> None:
+    """Store what a check found. `differences` None: it failed, and the sentence is the error."""
+    now = timezone.now()
+    LedgerCheck.objects.filter(pk=check.pk).update(
+        finished_at=now,
+        seconds=(now - check.started_at).total_seconds(),
+        entries=counts.entries,
+        records=counts.records,
+        balances=counts.balances,
+        differences=differences,
+        sentences=sentences[:SENTENCES],
+        is_full=is_full,
+    )
+
+
+def checked_balances_write(checked: Iterable[CheckedBalance]) -> None:
+    """The next night goes on after them. In the caller's transaction, with its position in the records."""
+    CheckedBalance.objects.bulk_create(
+        checked,
+        batch_size=BATCH,
+        update_conflicts=True,
+        unique_fields=["balance"],
+        update_fields=["entry_id", "used", "day", "spent"],
+    )

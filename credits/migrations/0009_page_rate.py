@@ -1,0 +1,36 @@
+"""The price of a deploy of a page. Staff add newer ones."""
+
+from datetime import UTC, datetime
+
+from django.db import migrations, models
+
+BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+UNIT, PRICE = "page_deploy", "0.1"
+
+
+def add(apps, schema_editor):
+    rate = apps.get_model("credits", "Rate")
+    rate.objects.get_or_create(unit=UNIT, effective_from=BEGINNING, defaults={"credits": PRICE})
+
+
+class Migration(migrations.Migration):
+    dependencies = [("credits", "0008_checked_balances")]
+    operations = [
+        migrations.AlterField(
+            model_name="rate",
+            name="unit",
+            field=models.CharField(
+                choices=[
+                    ("vcpu_hour", "an hour of one CPU's time"),
+                    ("gb_hour", "a GB of memory for an hour"),
+                    ("disk_gb", "a GB read from or written to disk"),
+                    ("network_gb", "a GB received or sent"),
+                    ("assist_call", "a call of the code assistance API"),
+                    ("cdn_gb", "a GB published"),
+                    ("page_deploy", "a deploy of a page"),
+                ],
+                max_length=16,
+            ),
+        ),
+        migrations.RunPython(add, migrations.RunPython.noop),
+    ]

@@ -1,0 +1,36 @@
+"""The audit log of pages: one entry for each event."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from common.request_origin import NO_ORIGIN, RequestOrigin
+from common.retention import rows_prune
+from pages.models import Page, PageEvent
+
+logger = logging.getLogger("pages.activity")
+
+
+def record_event(
+    page: Page, action: str, detail: str = "", *, actor: str = "system", origin: RequestOrigin = NO_ORIGIN
+) -> None:
+    """Write the entry in the caller's transaction, and a log line."""
+    PageEvent.objects.create(
+        account_id=page.account_id,
+        page_id=page.pk,
+        action=action,
+        detail=detail[:500],
+        actor=actor[:160],
+        ip_address=origin.ip_address,
+        user_agent=origin.user_agent,
+    )
+    logger.info("%s %s by %s: %s", page.pk, action, actor, detail)
+
+
+def events_prune() -> int:
+    """Remove entries that are older than PLATFORM_ACTIVITY_DAYS, some ten thousand at most. Returns how many."""
+    return rows_prune(PageEvent, "created_at", timezone.now() - timedelta(days=settings.ENV.activity_days))

@@ -1,0 +1,154 @@
+"""The steps of a deploy: receive the folder, make a release of it, make that live. Each may run again after a death."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.services import account_lock
+from common.connections import release_connection
+from common.errors import NotFound
+from pages import errors, publication
+from pages.deploys import queue
+from pages.deploys.outcomes import deploy_charge, deploy_succeeded
+from pages.deploys.requests import require_kept_bytes
+from pages.models import Page, PageDeploy, PageRelease
+from pages.releases.errors import ExportLimit
+from pages.releases.export import export_receive
+from pages.releases.limits import ExportLimits
+from pages.releases.received import Received, Skipped
+from pages.services import lock_page, write_page
+from workspaces.errors import PathInvalid, PathNotFound
+from workspaces.guests import address_of, directory_archive
+from workspaces.models import Workspace
+
+CHUNK_SECONDS = 60.0
+
+
+def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
+    """Receive the folder and make a release of it, which is not live yet.
+
+    A death leaves `incoming/<deploy>` or a release without a row; the next reconcile removes both. Raises the errors of
+    `call_errors`, ExportLimitPassed, FolderEmpty, KeptBytesExceeded, NotFound, ExportDamaged, OSError, ClaimLost.
+    """
+    page = deploy.page
+    workspace = Workspace.objects.filter(pk=deploy.workspace_id, account_id=page.account_id).first()
+    if workspace is None:
+        raise NotFound("The workspace has been deleted.")
+    address = address_of(workspace)
+    queue.write_facts(deploy, step="export")
+    store = publication.page_store()
+    known = store.known_contents(page.pk)
+    with store.incoming_open(deploy.pk) as incoming:
+        chunks = _until_lost(directory_archive(address, deploy.path, CHUNK_SECONDS), lost)
+        with closing(chunks):
+            received = _receive_within_limits(chunks, incoming, known)
+        if not received.files:
+            raise errors.FolderEmpty(details={"path": [errors.FolderEmpty.message]})
+        number = _reserve_release(deploy, added_bytes(received, known))
+        release_connection()
+        made = store.release_create(page.pk, number, deploy.pk, received)
+    _record_release(deploy, number, made.files, made.bytes, (made.skipped, made.skipped_count))
+
+
+def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mapping[str, str]) -> Received:
+    limits = export_limits()
+    try:
+        return export_receive(chunks, incoming, limits, known=known)
+    except ExportLimit as exc:
+        most = getattr(limits, exc.limit_name, None)
+        raise errors.ExportLimitPassed(
+            f"{errors.ExportLimitPassed.message} ({exc.limit_name}: {most})",
+            details={"limit": exc.limit_name, "max": most, "path": exc.path},
+        ) from exc
+
+
+def export_limits() -> ExportLimits:
+    """Those of the settings."""
+    env = settings.ENV
+    return ExportLimits(
+        bytes=env.page_max_bytes,
+        files=env.page_max_files,
+        file_bytes=env.page_file_max_bytes,
+        path_bytes=env.page_path_max_bytes,
+    )
+
+
+def added_bytes(received: Received, known: Mapping[str, str]) -> int:
+    """What a release adds to the page's files: contents that no kept release has, each once."""
+    sizes = {file.digest: file.size for file in received.files.values()}
+    return sum(size for digest, size in sizes.items() if digest not in known)
+
+
+def _until_lost(chunks: Iterator[bytes], lost: threading.Event) -> Generator[bytes, None, None]:
+    """The chunks, while this process owns the deploy; no connection to the database is held between them."""
+    release_connection()
+    try:
+        for chunk in chunks:
+            if lost.is_set():
+                raise queue.ClaimLost
+            yield chunk
+    except PathInvalid as exc:
+        raise PathNotFound(exc.message) from exc  # there is something, and it is no folder
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+
+
+@transaction.atomic
+def _reserve_release(deploy: PageDeploy, added: int) -> int:
+    """Count what the release adds to what the account keeps, and give it a number that no other has had.
+
+    Under the account's lock, so that of two deploys at once not both take the last of the limit.
+    """
+    account = account_lock(deploy.page.account)
+    require_kept_bytes(account, added, besides=deploy)
+    page = lock_page(deploy.page)
+    queue.write_facts(deploy, step="publish", reserved_bytes=added)
+    write_page(page, last_release=page.last_release + 1)
+    return page.last_release
+
+
+@transaction.atomic
+def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skipped: tuple[list[Skipped], int]) -> None:
+    """From this commit on the release is to be live, whatever dies."""
+    page = lock_page(deploy.page)
+    queue.write_facts(deploy, step="activate", release=number)
+    PageRelease.objects.create(
+        page=page,
+        number=number,
+        files=files,
+        bytes=size,
+        skipped=[{"path": entry.path, "reason": entry.reason} for entry in skipped[0]],
+        skipped_count=skipped[1],
+        source_workspace_id=deploy.workspace_id,
+        exported_path=deploy.path,
+        actor=deploy.actor,
+    )
+    write_page(page, release=number, source_workspace_id=deploy.workspace_id, exported_path=deploy.path, is_stale=True)
+
+
+def release_activate(deploy: PageDeploy) -> None:
+    """Make the release live, remove those that are too many, charge the deploy and end it."""
+    publication.publication_apply(deploy.page_id)
+    _trim_releases(deploy.page)
+    release_connection()
+    store = publication.page_store()
+    store.releases_trim(deploy.page_id, keep=settings.ENV.page_releases)
+    size = store.page_bytes(deploy.page_id)
+    deploy_charge(deploy)
+    deploy_succeeded(deploy, kept_bytes=size)
+
+
+@transaction.atomic
+def _trim_releases(page: Page) -> None:
+    """The rows before the files: what a row names is there."""
+    stored = lock_page(page)
+    kept = PageRelease.objects.filter(page=stored).order_by("-number").values_list("number", flat=True)
+    old = set(kept[settings.ENV.page_releases :]) - {stored.release}
+    PageRelease.objects.filter(page=stored, number__in=old).delete()

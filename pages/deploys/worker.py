@@ -1,0 +1,93 @@
+"""Claiming a deploy and carrying it out; in the worker `pages` only."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import DatabaseError, connection
+
+from common.database_errors import is_database_unavailable
+from common.errors import DomainError, NotFound
+from common.responses import as_domain_error
+from pages import errors
+from pages.deploys import queue, steps
+from pages.deploys.outcomes import deploy_failed
+from pages.models import PageDeploy
+from pages.releases.errors import ExportDamaged
+from workspaces.errors import GuestUnreachable
+
+logger = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+HEARTBEAT_SECONDS = 2.0
+# May be gone at the next attempt: a connection was lost, a file was written while it was read.
+RETRYABLE = (GuestUnreachable, ExportDamaged)
+
+
+def deploy_run(deploy_id: str) -> None:
+    """Claim and carry out one deploy; does nothing where it cannot be claimed."""
+    deploy = queue.claim_deploy(deploy_id, queue.new_claim())
+    if deploy is None:
+        return
+    with heartbeats(deploy.claim) as lost:
+        try:
+            _attempt(deploy, lost)
+        except (queue.ClaimLost, NotFound) as exc:
+            logger.warning("lost the claim of %s: %s", deploy.pk, exc)
+
+
+def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
+    try:
+        if deploy.release is None:
+            steps.release_export(deploy, lost)
+        steps.release_activate(deploy)
+    except queue.ClaimLost:
+        raise
+    except RETRYABLE as exc:
+        if deploy.attempt < MAX_ATTEMPTS and queue.requeue_deploy(deploy, because=str(exc)):
+            return
+        deploy_failed(deploy, _shown_error(exc))
+    except Exception as exc:
+        if is_database_unavailable(exc):
+            # Its failure could not be stored either: `sweep` queues another attempt.
+            logger.warning("%s is interrupted by the database: %s", deploy.pk, exc)
+        elif deploy.release is not None:
+            # It can only succeed: nothing owns it from here on, and `sweep` queues another attempt.
+            logger.exception("%s cannot be made live now", deploy.pk)
+        else:
+            deploy_failed(deploy, _shown_error(exc))
+
+
+def _shown_error(exc: Exception) -> DomainError:
+    if isinstance(exc, ExportDamaged):
+        return errors.DeployFailed(f"The folder changed while it was read, or could not be read: {exc.sentence}")
+    return as_domain_error(exc)
+
+
+@contextmanager
+def heartbeats(claim: str) -> Iterator[threading.Event]:
+    """Renew a claim from a thread of its own. The event is set when it is lost."""
+    lost, ended = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_renew, args=(claim, lost, ended), name="deploy-heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield lost
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _renew(claim: str, lost: threading.Event, ended: threading.Event) -> None:
+    try:
+        while not ended.wait(HEARTBEAT_SECONDS):
+            try:
+                if not queue.record_heartbeat(claim):
+                    lost.set()
+                    return
+            except DatabaseError as exc:
+                logger.warning("no heartbeat: %s", exc)
+    finally:
+        connection.close()

@@ -1,0 +1,171 @@
+"""Pages, their releases, deploys and audit entries. Written by `services`, `publication` and `deploys` of this app.
+
+The rows say which release is live and under which name; the files follow them (`pages.publication`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts.models import Account
+from common.ids import new_id
+from namespaces.models import Namespace
+from pages.states import LIVE, DeploymentState, DeployState, PageStatus
+
+NAME_LENGTH = 100
+SLUG_LENGTH = 50
+
+
+def new_page_id() -> str:
+    return new_id("pg")
+
+
+def new_deploy_id() -> str:
+    return new_id("dep")
+
+
+class Page(models.Model):
+    """A site of static files at `<slug>.<domain>`. It outlives its workspace, of which it has the plain id.
+
+    `release`: the number of the live one; null before the first deploy. `last_release`: the last number that was given
+    out. `kept_bytes`: what its files take. `is_stale`: the files do not follow the row yet (`publication`);
+    `published_slug`: the name that they have, empty: none. `deployment_*`: the last deploy.
+    """
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_page_id, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="pages")
+    namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="pages")
+    name = models.CharField(max_length=NAME_LENGTH)
+    # A label of a host name: one page of all accounts has it.
+    slug = models.CharField(max_length=SLUG_LENGTH, unique=True)
+    domain = models.CharField(max_length=253)
+    status = models.CharField(max_length=16, choices=PageStatus.choices, default=PageStatus.ACTIVE)
+    source_workspace_id = models.CharField(max_length=24)
+    exported_path = models.TextField()
+    release = models.PositiveIntegerField(null=True)
+    last_release = models.PositiveIntegerField(default=0)
+    kept_bytes = models.BigIntegerField(default=0)
+    is_stale = models.BooleanField(default=False)
+    published_slug = models.CharField(max_length=SLUG_LENGTH, blank=True, default="")
+    deployment_state = models.CharField(
+        max_length=16, choices=DeploymentState.choices, default=DeploymentState.DEPLOYING
+    )
+    deployment_error_code = models.CharField(max_length=64, blank=True, default="")
+    deployment_error = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["account", "-created_at", "-id"], name="page_list"),
+            models.Index(fields=["id"], condition=Q(is_stale=True), name="page_stale"),
+        ]
+
+    def __str__(self) -> str:
+        return self.slug
+
+    @property
+    def deployment_failure(self) -> dict[str, Any] | None:
+        """Code and sentence of the last deploy's failure."""
+        if not self.deployment_error_code:
+            return None
+        return {"code": self.deployment_error_code, "message": self.deployment_error}
+
+
+class PageRelease(models.Model):
+    """A kept release: what was exported at one time; never changed. Its files are below the page's folder.
+
+    `bytes`: the sum of its files' sizes. `skipped`: what was left out of the folder, as `{path, reason}`, the first
+    ones of `skipped_count`.
+    """
+
+    page = models.ForeignKey(Page, on_delete=models.CASCADE, related_name="releases")
+    number = models.PositiveIntegerField()
+    files = models.PositiveIntegerField()
+    bytes = models.BigIntegerField()
+    skipped = models.JSONField(default=list)
+    skipped_count = models.PositiveIntegerField(default=0)
+    source_workspace_id = models.CharField(max_length=24)
+    exported_path = models.TextField()
+    actor = models.CharField(max_length=160, blank=True, default="")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["page", "number"], name="page_release_once")]
+
+    def __str__(self) -> str:
+        return f"release {self.number} of {self.page_id}"
+
+
+class PageDeploy(models.Model):
+    """One deploy of a page, carried out by the worker `pages` in named steps. The row decides; a task only wakes it.
+
+    At most one is live for each page. `reserved_bytes`: what it adds to the page's files, counted in what the account
+    keeps until they are. `release`: the number of the release that it has made; from then on it can only succeed.
+    """
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_deploy_id, editable=False)
+    page = models.ForeignKey(Page, on_delete=models.CASCADE, related_name="deploys")
+    workspace_id = models.CharField(max_length=24)
+    path = models.TextField()
+    actor = models.CharField(max_length=160, blank=True, default="")
+    state = models.CharField(max_length=16, choices=DeployState.choices, default=DeployState.QUEUED)
+    # The step being carried out, or the last one.
+    step = models.CharField(max_length=40, blank=True, default="")
+    attempt = models.PositiveIntegerField(default=0)
+    # Identifies the attempt that owns the deploy; empty while it is queued.
+    claim = models.CharField(max_length=32, blank=True, default="")
+    reserved_bytes = models.BigIntegerField(default=0)
+    release = models.PositiveIntegerField(null=True)
+    error_code = models.CharField(max_length=64, blank=True, default="")
+    error_message = models.TextField(blank=True, default="")
+    error_details = models.JSONField(null=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    # When the worker was last notified of it.
+    notified_at = models.DateTimeField(default=timezone.now)
+    # When the claim owner was last known to be alive.
+    heartbeat_at = models.DateTimeField(null=True)
+    # Past it the worker fails the deploy, whichever process owns the claim.
+    deadline_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["page"], condition=Q(state__in=LIVE), name="one_live_deploy_per_page"),
+        ]
+        indexes = [
+            models.Index(fields=["state", "deadline_at"], condition=Q(state__in=LIVE), name="page_deploy_live"),
+        ]
+
+    def __str__(self) -> str:
+        return f"deploy of {self.page_id} ({self.state})"
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE
+
+
+class PageEvent(models.Model):
+    """An audit entry. `page_id` is a plain id: entries outlive the page, and are deleted with the account."""
+
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    page_id = models.CharField(max_length=24, db_index=True)
+    action = models.CharField(max_length=32)
+    detail = models.CharField(max_length=500, blank=True)
+    actor = models.CharField(max_length=160)
+    ip_address = models.CharField(max_length=45, blank=True)
+    user_agent = models.CharField(max_length=255, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.page_id}"

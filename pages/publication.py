@@ -1,0 +1,141 @@
+"""Bringing the files of pages to their rows: which release is live, and under which name it is served.
+
+The row decides. It is applied under its lock, so that the last change wins, by the process that has changed it; where
+that dies, `publications_continue` of the worker does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+
+from pages.models import Page, PageDeploy, PageRelease
+from pages.releases import reconcile
+from pages.releases.errors import StoreError
+from pages.releases.reconcile import KnownPage
+from pages.releases.store import PageStore
+from pages.releases.store_paths import PageName
+from pages.states import LIVE, PageStatus
+
+logger = logging.getLogger(__name__)
+
+BATCH = 100
+
+
+def page_store() -> PageStore:
+    """The files of all pages of this instance."""
+    return _store(Path(settings.STATE) / "pages")
+
+
+@lru_cache(maxsize=1)
+def _store(folder: Path) -> PageStore:
+    return PageStore(folder)
+
+
+def publish_page(page: Page) -> bool:
+    """Apply a change of a page. False where it cannot be applied now: the worker does soon, and the log says why."""
+    try:
+        publication_apply(page.pk)
+    except (OSError, StoreError) as exc:
+        logger.error("the files of %s do not follow its row yet: %s", page.pk, exc)
+        return False
+    return True
+
+
+def publication_apply(page_id: str) -> None:
+    """Make the files of a page as its row says. Idempotent. Raises StoreError, OSError; the row stays stale then."""
+    for former in _pages_before(page_id):
+        _apply_row(former)
+    _apply_row(page_id)
+
+
+def _pages_before(page_id: str) -> Iterable[str]:
+    """Those whose files still have the name that this page's row has."""
+    slug = Page.objects.filter(pk=page_id, is_stale=True).values_list("slug", flat=True).first()
+    others = (
+        Page.objects.filter(published_slug=slug, is_stale=True).exclude(pk=page_id) if slug else Page.objects.none()
+    )
+    return list(others.values_list("pk", flat=True))
+
+
+@transaction.atomic
+def _apply_row(page_id: str) -> None:
+    page = Page.objects.select_for_update(of=("self",)).filter(pk=page_id, is_stale=True).first()
+    if page is None:
+        return
+    store = page_store()
+    if page.release is not None and store.release_live(page.pk) != page.release:
+        store.release_publish(page.pk, page.release)
+    wanted = page.slug if _is_served(page) else ""
+    _apply_name(store, page, wanted)
+    Page.objects.filter(pk=page.pk).update(is_stale=False, published_slug=wanted)
+
+
+def _is_served(page: Page) -> bool:
+    return page.status == PageStatus.ACTIVE and page.release is not None
+
+
+def _apply_name(store: PageStore, page: Page, wanted: str) -> None:
+    former = page.published_slug
+    if wanted and former and wanted != former:
+        store.name_rename(page.pk, page_name(page, former), page_name(page, wanted))
+    elif wanted:
+        store.name_add(page.pk, page_name(page, wanted))
+    elif former:
+        store.name_remove(page.pk, page_name(page, former))
+
+
+def page_name(page: Page, slug: str) -> PageName:
+    return PageName.slug(page.domain, slug)
+
+
+def files_remove(page: Page) -> None:
+    """Remove the names and files of a page whose row is deleted; what cannot be removed now, reconcile removes."""
+    names = {page_name(page, slug) for slug in (page.slug, page.published_slug) if slug}
+    try:
+        page_store().page_delete(page.pk, names)
+    except (OSError, StoreError) as exc:
+        logger.error("the files of %s are not removed yet: %s", page.pk, exc)
+
+
+def remove_on_commit(page: Page) -> None:
+    """As `files_remove`, once the deletion of the row is committed: until then the page is served."""
+    transaction.on_commit(lambda: files_remove(page))
+
+
+def publications_continue() -> int:
+    """Apply the rows that a process has changed and not applied. Returns how many."""
+    stale = list(Page.objects.filter(is_stale=True).order_by("pk")[:BATCH])
+    return sum(publish_page(page) for page in stale)
+
+
+def files_reconcile() -> list[str]:
+    """Compare all files with the rows, and correct the files. Returns what was done, one line each. Raises OSError."""
+    return reconcile.files_reconcile(page_store(), PageRows(), time.time()).lines
+
+
+class PageRows:
+    """What the rows say at the time of each call (`pages.releases.reconcile.KnownRows`)."""
+
+    def known_page(self, page_id: str) -> KnownPage | None:
+        page = Page.objects.filter(pk=page_id).first()
+        if page is None:
+            return None
+        busy = PageDeploy.objects.filter(page=page, state__in=LIVE).exists()
+        numbers = PageRelease.objects.filter(page=page).values_list("number", flat=True)
+        names = {page_name(page, page.slug)} if _is_served(page) else set()
+        return KnownPage(frozenset(numbers), page.release, frozenset(names), busy)
+
+    def known_operations(self, operation_ids: Iterable[str]) -> Iterable[str]:
+        live = PageDeploy.objects.filter(pk__in=list(operation_ids), state__in=LIVE)
+        return set(live.values_list("pk", flat=True))
+
+    def known_names(self) -> dict[PageName, str]:
+        served = Page.objects.filter(status=PageStatus.ACTIVE, release__isnull=False)
+        return {PageName.slug(domain, slug): key for key, domain, slug in served.values_list("pk", "domain", "slug")}

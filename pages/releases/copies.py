@@ -1,0 +1,117 @@
+"""The compressed copies of a release: those of the archive, those of kept releases, and those that must be made."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+import brotli
+import zstandard
+
+from pages.releases.compress import CompressLimits, copies_make, is_compressed
+from pages.releases.manifest import ENCODINGS, StoredFile
+from pages.releases.received import Received
+
+_PIECE = 1 << 16
+
+
+# Where the copies of a content are, by digest: the file's path and their sizes.
+KnownCopies = Mapping[str, tuple[str, Mapping[str, int]]]
+
+
+def foreign_copies_remove(public: Path, received: Received) -> None:
+    """Leave out files of the export that the edge would serve as compressed copies of others, and are not.
+
+    `data.gz` beside `data` is sent to whom asks for `data` and accepts gzip, so it stays only where it unpacks to that.
+    """
+    for path in [path for path in received.files if path.endswith(tuple(f".{name}" for name in ENCODINGS))]:
+        original, _, encoding = path.rpartition(".")
+        if original in received.files and not _is_copy(public, original, encoding):
+            (public / path).unlink()
+            received.bytes -= received.files.pop(path).size
+            received.skip(path, f"not the compressed form of {original}")
+
+
+def release_copies(
+    public: Path, received: Received, known: KnownCopies, limits: CompressLimits
+) -> dict[str, StoredFile]:
+    """Make the copies of all files; those of contents that a kept release has are links to its. Raises OSError."""
+    copies: dict[str, Mapping[str, int]] = {}
+    jobs = []
+    for path, file in received.files.items():
+        if not is_compressed(path, file.size):
+            copies[path] = {}
+        elif (linked := _link_copies(public, path, known.get(file.digest))) is not None:
+            copies[path] = linked
+        else:
+            jobs.append((path, file.size))
+    copies |= copies_make(public, jobs, limits) if jobs else {}
+    return {path: StoredFile(file.digest, file.size, copies.get(path)) for path, file in received.files.items()}
+
+
+def _link_copies(public: Path, path: str, known: tuple[str, Mapping[str, int]] | None) -> Mapping[str, int] | None:
+    """None where they are not there any more: then they are made."""
+    if known is None:
+        return None
+    source, copies = known
+    made: dict[str, int] = {}
+    for encoding, size in copies.items():
+        try:
+            os.link(f"{source}.{encoding}", public / f"{path}.{encoding}", follow_symlinks=False)
+            made[encoding] = size
+        except FileExistsError:
+            continue  # the export's own
+        except OSError:
+            for other in made:
+                (public / f"{path}.{other}").unlink()
+            return None
+    return made
+
+
+def _is_copy(public: Path, original: str, encoding: str) -> bool:
+    try:
+        with (public / original).open("rb") as expected:
+            for piece in _unpacked(public / f"{original}.{encoding}", encoding):
+                if expected.read(len(piece)) != piece:
+                    return False
+            return not expected.read(1)
+    except (zlib.error, brotli.error, zstandard.ZstdError, EOFError):
+        return False
+
+
+def _unpacked(path: Path, encoding: str) -> Iterator[bytes]:
+    """In pieces of some size, whatever the file unpacks to: the caller stops at the first difference."""
+    with path.open("rb") as file:
+        if encoding == "zst":
+            yield from _zstandard_pieces(file)
+        elif encoding == "gz":
+            yield from _gzip_pieces(file.read)
+        else:
+            yield from _brotli_pieces(file.read)
+
+
+def _zstandard_pieces(file: BinaryIO) -> Iterator[bytes]:
+    with zstandard.ZstdDecompressor(max_window_size=1 << 23).stream_reader(file) as reader:
+        while data := reader.read(_PIECE):
+            yield data
+
+
+def _gzip_pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    unpack = zlib.decompressobj(31)
+    while not unpack.eof and (data := unpack.unconsumed_tail or read(_PIECE)):
+        yield unpack.decompress(data, _PIECE)
+    if not unpack.eof or unpack.unused_data or read(1):
+        raise EOFError
+
+
+def _brotli_pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    unpack = brotli.Decompressor()
+    while data := read(_PIECE):
+        yield unpack.process(data, output_buffer_limit=_PIECE)
+        while not unpack.can_accept_more_data():
+            yield unpack.process(b"", output_buffer_limit=_PIECE)
+    if not unpack.is_finished():
+        raise EOFError

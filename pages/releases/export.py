@@ -1,0 +1,125 @@
+"""Receiving a folder of a guest as a tar stream; the guest may send anything (section 5, Pages)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pages.releases.byte_source import ByteSource, Readable
+from pages.releases.errors import ExportLimit
+from pages.releases.folder import FolderWriter
+from pages.releases.limits import ExportLimits
+from pages.releases.links import PendingLink, link_target
+from pages.releases.names import NameRefused, entry_path
+from pages.releases.received import Received, readable_path
+from pages.releases.tar_headers import EntryKind, TarEntry, tar_entries
+
+_NOTHING_KNOWN: Mapping[str, str] = {}
+
+
+def export_receive(
+    stream: Readable | Iterable[bytes],
+    incoming_dir_fd: int,
+    limits: ExportLimits,
+    known: Mapping[str, str] = _NOTHING_KNOWN,
+) -> Received:
+    """Write the files of a tar stream below a descriptor of an empty folder.
+
+    Files have mode 0644, times made of their contents, and nothing else of the archive. A file whose digest is in
+    `known` (a path by hexadecimal SHA-256, on the same file system) becomes a hard link to it. Nothing is flushed
+    to the disk: the store does that for all files at once.
+
+    Raises ExportLimit (nothing of the stream is read any more), ExportDamaged, OSError, and what the stream raises.
+    What was received until then is left in the folder, which the caller removes.
+    """
+    with FolderWriter(incoming_dir_fd, known, limits.files) as folder:
+        return _Export(ByteSource(stream), folder, limits).received_files()
+
+
+class _Export:
+    def __init__(self, source: ByteSource, folder: FolderWriter, limits: ExportLimits) -> None:
+        self._source = source
+        self._folder = folder
+        self._limits = limits
+        self._received = Received()
+        self._links: dict[str, PendingLink] = {}
+        self._entries = 0
+        self._skipped_bytes = 0
+
+    def received_files(self) -> Received:
+        for entry in tar_entries(self._source, self._limits.path_bytes):
+            self._entries += 1
+            if self._entries > self._limits.entries:
+                raise ExportLimit("files", readable_path(entry.name))
+            self._take_entry(entry)
+        for link in self._links.values():
+            self._make_link(link)
+        return self._received
+
+    def _take_entry(self, entry: TarEntry) -> None:
+        try:
+            path = entry_path(entry.name)
+            if entry.kind is EntryKind.OTHER:
+                raise NameRefused(entry.reason)
+        except NameRefused as refused:
+            self._leave_out(entry, str(refused))
+            return
+        if entry.kind is EntryKind.FILE:
+            self._take_file(entry, path)
+        elif entry.kind is not EntryKind.FOLDER:
+            self._take_link(entry, path)
+        else:
+            # Folders are made for files alone: an empty one is nothing that could be served.
+            self._skip_data(entry)
+
+    def _take_file(self, entry: TarEntry, path: str) -> None:
+        if not path or path in self._links:
+            self._leave_out(entry, "duplicate name")
+            return
+        self._check_limits(path, entry.size)
+        try:
+            file = self._folder.write_file(path, self._source, entry.size)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            self._leave_out(entry, "duplicate name")
+            return
+        self._received.files[path] = file
+        self._received.bytes += file.size
+
+    def _check_limits(self, path: str, size: int) -> None:
+        """Before anything of the file is read."""
+        limits = self._limits
+        if size > limits.file_bytes:
+            raise ExportLimit("file_bytes", path)
+        if self._received.bytes + size > limits.bytes:
+            raise ExportLimit("bytes", path)
+        if len(self._received.files) >= limits.files:
+            raise ExportLimit("files", path)
+
+    def _take_link(self, entry: TarEntry, path: str) -> None:
+        if not path or path in self._received.files or path in self._links:
+            self._leave_out(entry, "duplicate name")
+            return
+        self._links[path] = PendingLink(path, entry.link, entry.kind is EntryKind.HARD_LINK)
+
+    def _make_link(self, link: PendingLink) -> None:
+        target, reason = link_target(link, self._links, self._received.files)
+        if target:
+            # It takes no space, but counts as the file that a visitor finds.
+            self._check_limits(link.path, 0)
+            try:
+                self._folder.link_file(target, link.path)
+                self._received.files[link.path] = self._received.files[target]
+                return
+            except (FileExistsError, NotADirectoryError):
+                reason = "duplicate name"
+        self._received.skip(link.path, reason)
+
+    def _leave_out(self, entry: TarEntry, reason: str) -> None:
+        if entry.name:
+            self._received.skip(entry.name, reason)
+        self._skip_data(entry)
+
+    def _skip_data(self, entry: TarEntry) -> None:
+        self._skipped_bytes += entry.size
+        if self._skipped_bytes > self._limits.bytes:
+            raise ExportLimit("bytes", readable_path(entry.name))
+        self._source.skip(entry.size)

@@ -1,0 +1,149 @@
+"""Writing files below a folder's descriptor. No component of a path may be a link."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+
+from pages.releases.byte_source import PIECE, ByteSource
+from pages.releases.content_times import content_time_ns
+from pages.releases.errors import ExportLimit
+from pages.releases.received import ReceivedFile
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# A file up to this size is read before it is written, as a release may have it already.
+_HELD_BYTES = 1 << 20
+
+
+class FolderWriter:
+    """Creates files and folders below a descriptor; owns one other descriptor, the last folder. Use as a context."""
+
+    def __init__(self, folder_fd: int, known: Mapping[str, str], folders_max: int) -> None:
+        """`known` has paths of files by digest, to which equal files become links."""
+        self._root = folder_fd
+        self._known = known
+        self._folders_left = folders_max
+        self._last: tuple[str, int] | None = None
+
+    def __enter__(self) -> FolderWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave_last()
+
+    def write_file(self, path: str, source: ByteSource, size: int) -> ReceivedFile:
+        """Write `size` bytes of the source.
+
+        Raises FileExistsError or NotADirectoryError where the path is taken, before anything of the source is read;
+        ExportLimit for too many folders, ExportDamaged, OSError: the file may then be there in part.
+        """
+        folder, name = self._folder_of(path)
+        fd = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
+        try:
+            if size <= _HELD_BYTES:
+                return self._write_held(folder, name, fd, source.read_exactly(size))
+            digest = _copy_hashed(source, size, fd)
+            _finish_file(fd, digest)
+            self._replace_by_known(folder, name, digest)
+        finally:
+            os.close(fd)
+        return ReceivedFile(digest, size)
+
+    def link_file(self, existing: str, path: str) -> None:
+        """Make `path` another name of a file written before. Raises OSError, FileExistsError among them."""
+        folder, name = self._folder_of(path)
+        above, _, last = existing.rpartition("/")
+        source_fd = _open_folder(self._root, above)
+        try:
+            os.link(last, name, src_dir_fd=source_fd, dst_dir_fd=folder, follow_symlinks=False)
+        finally:
+            os.close(source_fd)
+
+    def _write_held(self, folder: int, name: str, fd: int, data: bytes) -> ReceivedFile:
+        digest = sha256(data).hexdigest()
+        if not self._replace_by_known(folder, name, digest):
+            _write_all(fd, data)
+            _finish_file(fd, digest)
+        return ReceivedFile(digest, len(data))
+
+    def _replace_by_known(self, folder: int, name: str, digest: str) -> bool:
+        """Where the link cannot be made (too many links, the release was removed) the file as written stays."""
+        known = self._known.get(digest)
+        if known is None:
+            return False
+        # No name of the archive begins with a dot here: parts are checked, and this one is gone at once.
+        beside = ".known"
+        with suppress(OSError):
+            os.link(known, beside, dst_dir_fd=folder, follow_symlinks=False)
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return True
+        return False
+
+    def _folder_of(self, path: str) -> tuple[int, str]:
+        """An archive lists a folder's files one after another, so the last folder is mostly the one that is wanted."""
+        above, _, name = path.rpartition("/")
+        if self._last is None or self._last[0] != above:
+            self._leave_last()
+            self._last = (above, self._make_folders(above))
+        return self._last[1], name
+
+    def _leave_last(self) -> None:
+        if self._last is not None:
+            os.close(self._last[1])
+            self._last = None
+
+    def _make_folders(self, path: str) -> int:
+        fd = os.open(".", _FOLDER, dir_fd=self._root)
+        for part in path.split("/") if path else ():
+            try:
+                below = self._enter(fd, part, path)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
+
+    def _enter(self, fd: int, part: str, path: str) -> int:
+        try:
+            return os.open(part, _FOLDER, dir_fd=fd)
+        except FileNotFoundError:
+            if not self._folders_left:
+                raise ExportLimit("files", path) from None
+            self._folders_left -= 1
+            os.mkdir(part, 0o755, dir_fd=fd)
+            return os.open(part, _FOLDER, dir_fd=fd)
+
+
+def _open_folder(root: int, path: str) -> int:
+    fd = os.open(".", _FOLDER, dir_fd=root)
+    for part in path.split("/") if path else ():
+        try:
+            below = os.open(part, _FOLDER, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
+def _copy_hashed(source: ByteSource, size: int, fd: int) -> str:
+    digest = sha256()
+    while size:
+        piece = source.read_some(min(size, PIECE))
+        digest.update(piece)
+        _write_all(fd, piece)
+        size -= len(piece)
+    return digest.hexdigest()
+
+
+def _write_all(fd: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _finish_file(fd: int, digest: str) -> None:
+    os.fchmod(fd, 0o644)
+    time = content_time_ns(digest)
+    os.utime(fd, ns=(time, time))

@@ -1,0 +1,48 @@
+"""What a release holds, as a file beside it, so that contents are found again without reading them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+# Encodings by the ending of the copy's name, as Caddy's file server looks for them.
+ENCODINGS = ("br", "zst", "gz")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """`copies` has the sizes of compressed copies by encoding; None: it was not tried."""
+
+    digest: str
+    size: int
+    copies: Mapping[str, int] | None = None
+
+    @property
+    def stored_bytes(self) -> int:
+        return self.size + sum((self.copies or {}).values())
+
+
+def manifest_bytes(files: Mapping[str, StoredFile]) -> bytes:
+    """The file's content."""
+    return json.dumps({path: as_json(file) for path, file in files.items()}, separators=(",", ":")).encode()
+
+
+def manifest_read(release: Path) -> dict[str, StoredFile]:
+    """The files of a release, by path. Raises OSError, ValueError."""
+    found = json.loads((release / MANIFEST).read_bytes())
+    return {path: from_json(values) for path, values in found.items()}
+
+
+def as_json(file: StoredFile) -> list[Any]:
+    """A file as JSON holds it."""
+    return [file.digest, file.size, None if file.copies is None else dict(file.copies)]
+
+
+def from_json(values: list[Any]) -> StoredFile:
+    """The inverse of `as_json`."""
+    digest, size, copies = values
+    return StoredFile(digest, size, copies)

@@ -1,0 +1,45 @@
+"""What an export consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# Listed by name; of the others only the number is known.
+SKIPPED_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFile:
+    """SHA-256 (hexadecimal) and size in bytes."""
+
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An entry or line that was left out, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Received:
+    """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`."""
+
+    files: dict[str, ReceivedFile] = field(default_factory=dict)
+    bytes: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    skipped_count: int = 0
+
+    def skip(self, path: str, reason: str) -> None:
+        """Note something that is left out. Surrogates of undecodable names become escapes."""
+        self.skipped_count += 1
+        if len(self.skipped) < SKIPPED_LISTED:
+            self.skipped.append(Skipped(readable_path(path), reason))
+
+
+def readable_path(path: str) -> str:
+    """A path as it may be put into a JSON response, cut after 1,024 characters."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")[:1024]

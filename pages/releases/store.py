@@ -1,0 +1,244 @@
+"""The files of all pages: releases that never change, one link that says which is live, names that lead to pages.
+
+Each change that a visitor can notice is one call of the kernel (a rename or a link), so no request sees two releases
+mixed. A process may die at any line: what it leaves is either unfinished below `incoming` and `trash`, or whole;
+`reconcile.files_reconcile` brings it to what the rows say. Rows are written before files, by the callers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pages.releases.compress import DEFAULT_LIMITS, CompressLimits, is_compressed
+from pages.releases.copies import foreign_copies_remove, release_copies
+from pages.releases.errors import StoreError
+from pages.releases.manifest import MANIFEST, StoredFile, manifest_bytes, manifest_read
+from pages.releases.page_names import name_link, name_move, name_unlink
+from pages.releases.received import Received, Skipped
+from pages.releases.retained import retained_add, retained_read, retained_remove
+from pages.releases.rules_files import rules_take
+from pages.releases.store_paths import PUBLIC, PageName, StorePaths
+from pages.releases.system_calls import file_system_sync, folder_sync
+from vmbackend.trees import remove_tree
+
+DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFiles:
+    """A release as it was made; `bytes` is the sum of its files without copies."""
+
+    files: int
+    bytes: int
+    skipped: list[Skipped]
+    skipped_count: int
+    has_headers: bool
+    has_redirects: bool
+
+
+class PageStore:
+    """Safe for any number of processes of one host. The folder is one file system."""
+
+    def __init__(self, root: Path, retained_seconds: float = DAY, compress: CompressLimits = DEFAULT_LIMITS) -> None:
+        """Makes the folders where they are missing. Raises OSError."""
+        self.root = root
+        self.paths = StorePaths(root)
+        self._retained_seconds = retained_seconds
+        self._compress = compress
+        # Of the operator's user, which the edge runs as: machines have users of their own.
+        root.mkdir(0o700, parents=True, exist_ok=True)
+        for name in ("incoming", "by-id", "by-slug", "by-domain", "trash"):
+            (root / name).mkdir(0o755, exist_ok=True)
+
+    @contextmanager
+    def incoming_open(self, operation_id: str) -> Iterator[int]:
+        """An empty folder for an export, as a descriptor. What `release_create` did not take is removed at the end."""
+        folder = self.paths.incoming(operation_id)
+        self.discard(folder)
+        (folder / PUBLIC).mkdir(0o755, parents=True)
+        fd = os.open(folder / PUBLIC, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+            self.discard(folder)
+
+    def known_contents(self, page_id: str) -> dict[str, str]:
+        """Path of a file of a kept release by digest."""
+        return {
+            file.digest: str(self.paths.release(page_id, number) / PUBLIC / path)
+            for number, files in self._manifests(page_id)
+            for path, file in files.items()
+        }
+
+    def release_create(self, page_id: str, number: int, operation_id: str, received: Received) -> ReleaseFiles:
+        """Make a release of what was received in `incoming_open`; it is not live. Takes seconds to minutes.
+
+        Raises StoreError where the release exists, OSError; then there is no release, and incoming has the files.
+        """
+        if number < 1:
+            raise ValueError("Releases are counted from 1.")
+        incoming = self.paths.incoming(operation_id)
+        rules = rules_take(incoming, received)
+        foreign_copies_remove(incoming / PUBLIC, received)
+        known = self._known_copies(page_id)
+        files = release_copies(incoming / PUBLIC, received, known, self._compress)
+        (incoming / MANIFEST).write_bytes(manifest_bytes(files))
+        file_system_sync(incoming)
+        self._move_release(incoming, page_id, number)
+        return ReleaseFiles(
+            len(files),
+            received.bytes,
+            received.skipped,
+            received.skipped_count,
+            has_headers=bool(rules.headers),
+            has_redirects=bool(rules.redirects),
+        )
+
+    def release_publish(self, page_id: str, number: int) -> None:
+        """Make a release live, an earlier one as well. Files of the live one whose names carry a hash are retained.
+
+        Idempotent. Raises StoreError where there is no such release, OSError; then the live one stays live.
+        """
+        release = self.paths.release(page_id, number)
+        with self.page_locked(page_id):
+            if not release.is_dir():
+                raise StoreError(f"The page has no release {number}.")
+            live = self.release_live(page_id)
+            if live is not None and live != number:
+                self._retain_files(page_id, live, number)
+            self.current_switch(page_id, number)
+
+    def releases_trim(self, page_id: str, keep: int) -> list[int]:
+        """Remove the oldest releases beyond `keep`, never the live one; returns which. Raises OSError."""
+        with self.page_locked(page_id):
+            numbers, live = self.release_numbers(page_id), self.release_live(page_id)
+            kept = {live} if live in numbers else set()
+            for number in reversed(numbers):
+                if len(kept) < keep:
+                    kept.add(number)
+            removed = [number for number in numbers if number not in kept]
+            for number in removed:
+                self.discard(self.paths.release(page_id, number))
+        return removed
+
+    def release_numbers(self, page_id: str) -> list[int]:
+        """Those on the disk, oldest first."""
+        with suppress(FileNotFoundError):
+            found = os.listdir(self.paths.releases(page_id))  # noqa: PTH208 - names alone
+            return sorted(int(name) for name in found if name.isdecimal())
+        return []
+
+    def release_live(self, page_id: str) -> int | None:
+        """The number of the live release."""
+        try:
+            return int(self.paths.current(page_id).readlink().name)
+        except (OSError, ValueError):
+            return None
+
+    def page_bytes(self, page_id: str) -> int:
+        """What the page takes: each content once, with its copies, of all releases and of what is retained."""
+        contents = {file.digest: file.stored_bytes for _, files in self._manifests(page_id) for file in files.values()}
+        for retained in retained_read(self.paths.page(page_id)).values():
+            contents.setdefault(retained.file.digest, retained.file.stored_bytes)
+        return sum(contents.values())
+
+    def retained_expire(self, page_id: str, now: float) -> bool:
+        """Remove retained files whose time is over (Unix time in seconds); returns whether there were any."""
+        with self.page_locked(page_id):
+            return retained_remove(self.paths.page(page_id), now)
+
+    def name_add(self, page_id: str, name: PageName) -> None:
+        """Serve the page under a name. Idempotent. Raises NameTaken, StoreError (the page has no files), OSError."""
+        with self.page_locked(page_id):
+            name_link(self.root, name, page_id)
+
+    def name_remove(self, page_id: str, name: PageName) -> None:
+        """Idempotent; a name that leads to another page stays. Raises OSError."""
+        name_unlink(self.root, name, page_id)
+
+    def name_rename(self, page_id: str, old: PageName, new: PageName) -> None:
+        """One rename. Idempotent; makes the new name where the old one is not there. Raises as `name_add`."""
+        with self.page_locked(page_id):
+            name_move(self.root, old, new, page_id)
+
+    def page_delete(self, page_id: str, names: Iterable[PageName] = ()) -> None:
+        """Remove the names, then all files. Idempotent. Raises OSError."""
+        for name in names:
+            self.name_remove(page_id, name)
+        self.discard(self.paths.page(page_id))
+
+    @contextmanager
+    def page_locked(self, page_id: str) -> Iterator[None]:
+        """One process at a time changes what is live, retained, named. Raises StoreError: the page has no files."""
+        folder = self.paths.page(page_id)
+        try:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise StoreError("The page has no files.") from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            # It was deleted while this process waited: links into it would lead nowhere.
+            if not folder.exists():
+                raise StoreError("The page has no files.")
+            yield
+        finally:
+            os.close(fd)
+
+    def current_switch(self, page_id: str, number: int | None) -> None:
+        """The caller holds the lock. Without a number nothing is live. Raises OSError."""
+        current = self.paths.current(page_id)
+        if number is None:
+            current.unlink(missing_ok=True)
+        else:
+            beside = current.with_name("current.new")
+            beside.unlink(missing_ok=True)
+            beside.symlink_to(f"releases/{number}")
+            beside.replace(current)
+        folder_sync(current.parent)
+
+    def discard(self, path: Path) -> None:
+        """Remove a folder or file: out of its place at once, then for good. Raises OSError."""
+        target = self.paths.trash / f"{path.name}.{secrets.token_hex(8)}"
+        with suppress(FileNotFoundError):
+            path.rename(target)
+            folder_sync(path.parent)
+            remove_tree(target)
+
+    def _move_release(self, incoming: Path, page_id: str, number: int) -> None:
+        release = self.paths.release(page_id, number)
+        release.parent.mkdir(0o755, parents=True, exist_ok=True)
+        if release.exists():
+            raise StoreError(f"The page has a release {number}.")
+        incoming.rename(release)
+        for folder in (release.parent, release.parent.parent, release.parent.parent.parent):
+            folder_sync(folder)
+
+    def _retain_files(self, page_id: str, live: int, number: int) -> None:
+        """A release that cannot be read any more retains nothing, and does not keep the next from going live."""
+        now, page, release = time.time(), self.paths.page(page_id), self.paths.release(page_id, live)
+        retained_remove(page, now)
+        with suppress(FileNotFoundError, ValueError):
+            before, after = manifest_read(release), manifest_read(self.paths.release(page_id, number))
+            retained_add(page, release, before, after, now + self._retained_seconds)
+
+    def _manifests(self, page_id: str) -> Iterator[tuple[int, Mapping[str, StoredFile]]]:
+        """Of all releases, the oldest first; without those that are being removed."""
+        for number in self.release_numbers(page_id):
+            with suppress(FileNotFoundError, ValueError):
+                yield number, manifest_read(self.paths.release(page_id, number))
+
+    def _known_copies(self, page_id: str) -> dict[str, tuple[str, Mapping[str, int]]]:
+        return {
+            file.digest: (str(self.paths.release(page_id, number) / PUBLIC / path), file.copies)
+            for number, files in self._manifests(page_id)
+            for path, file in files.items()
+            if file.copies is not None and is_compressed(path, file.size)
+        }

@@ -1,0 +1,86 @@
+"""Where the files of pages are.
+
+incoming/<operation>/         a release that is being made: `public` is received from a guest
+by-id/<page>/releases/<n>/    a release, which never changes: `public` is served, `manifest.json`, `rules.json`
+by-id/<page>/current          link to the live release
+by-id/<page>/retained/        files of earlier releases that are served for a day more; `retained.json` says until when
+by-slug/<domain>/<slug>       link to by-id/<page>; without it no request reaches the page
+by-domain/<name>              likewise, for a custom domain
+trash/                        what is being removed
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_SLUG = re.compile(_LABEL)
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """Paths below the store's folder. Ids are checked: ValueError for one that is no plain name."""
+
+    root: Path
+
+    def incoming(self, operation_id: str) -> Path:
+        return self.root / "incoming" / checked_id(operation_id)
+
+    def page(self, page_id: str) -> Path:
+        return self.root / "by-id" / checked_id(page_id)
+
+    def releases(self, page_id: str) -> Path:
+        return self.page(page_id) / "releases"
+
+    def release(self, page_id: str, number: int) -> Path:
+        return self.releases(page_id) / str(number)
+
+    def current(self, page_id: str) -> Path:
+        return self.page(page_id) / "current"
+
+    @property
+    def trash(self) -> Path:
+        return self.root / "trash"
+
+
+def checked_id(value: str) -> str:
+    """The id; raises ValueError where it is no plain name."""
+    if not _ID.fullmatch(value):
+        raise ValueError(f"{value!r} is no id of a page or an operation.")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class PageName:
+    """A name under which a page is served: `domain` is empty for a custom domain."""
+
+    domain: str
+    name: str
+
+    @classmethod
+    def slug(cls, domain: str, slug: str) -> PageName:
+        """Below one of the platform's domains (without a port). Raises ValueError."""
+        if not (_HOST.fullmatch(domain) and _SLUG.fullmatch(slug)):
+            raise ValueError(f"{slug!r} below {domain!r} is no name of a page.")
+        return cls(domain, slug)
+
+    @classmethod
+    def custom(cls, name: str) -> PageName:
+        """A domain of a user, as ASCII in lower case. Raises ValueError."""
+        if not (_HOST.fullmatch(name) and len(name) <= 253):
+            raise ValueError(f"{name!r} is no domain.")
+        return cls("", name)
+
+    @property
+    def place(self) -> str:
+        """Relative to the store's folder."""
+        return f"by-slug/{self.domain}/{self.name}" if self.domain else f"by-domain/{self.name}"
+
+    def target(self, page_id: str) -> str:
+        """What the link holds, relative to its folder."""
+        return f"{'../../' if self.domain else '../'}by-id/{checked_id(page_id)}"

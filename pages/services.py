@@ -1,0 +1,134 @@
+"""The only writers of pages: what changes a page's row at once. Deploys are `pages.deploys`.
+
+A change of what is served is written with `is_stale`, in one transaction with its audit entry; after it
+`publish_page` brings the files to the row. A process that dies in between has changed the row, and the worker's
+next look applies it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from common.errors import NotFound
+from common.request_origin import NO_ORIGIN, RequestOrigin
+from namespaces.models import Namespace
+from pages import errors
+from pages.audit import record_event
+from pages.models import Page, PageDeploy, PageRelease
+from pages.selectors import NOT_FOUND_MESSAGE
+from pages.states import LIVE, PageStatus
+
+
+@transaction.atomic
+def page_update(
+    *, page: Page, name: str | None = None, slug: str | None = None, actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> Page:
+    """Rename a page, or give it another slug. Idempotent. Raises PageSlugTaken, NotFound; nothing has changed then."""
+    stored = lock_page(page)
+    wanted = {"name": name, "slug": slug}
+    changes = {key: value for key, value in wanted.items() if value is not None and value != getattr(stored, key)}
+    if not changes:
+        return stored
+    detail = ", ".join(f"{key} {getattr(stored, key)} to {value}" for key, value in changes.items())
+    try:
+        with transaction.atomic():
+            write_page(stored, **changes, **({"is_stale": True} if "slug" in changes else {}))
+    except IntegrityError as exc:
+        raise errors.PageSlugTaken(details={"slug": slug}) from exc
+    record_event(stored, "updated", f"Changed {detail}.", actor=actor, origin=origin)
+    return stored
+
+
+def page_enable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Serve a page again that was disabled. Idempotent. Raises NotFound (deleted)."""
+    return _change_status(page, PageStatus.ACTIVE, "enabled", actor, origin)
+
+
+def page_disable(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Stop serving a page; its releases stay. Idempotent. Raises NotFound (deleted)."""
+    return _change_status(page, PageStatus.DISABLED, "disabled", actor, origin)
+
+
+@transaction.atomic
+def _change_status(page: Page, to: PageStatus, action: str, actor: str, origin: RequestOrigin) -> Page:
+    stored = lock_page(page)
+    if stored.status != to:
+        write_page(stored, status=to, is_stale=True)
+        record_event(stored, action, actor=actor, origin=origin)
+    return stored
+
+
+@transaction.atomic
+def page_rollback(*, page: Page, number: int, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Make a kept release live. Idempotent.
+
+    Raises ReleaseNotKept, DeployInProgress, NotFound; nothing has changed then.
+    """
+    stored = lock_page(page)
+    if PageDeploy.objects.filter(page=stored, state__in=LIVE).exists():
+        raise errors.DeployInProgress
+    if not PageRelease.objects.filter(page=stored, number=number).exists():
+        raise errors.ReleaseNotKept(f"Release {number} of the page is not kept.")
+    if stored.release != number:
+        record_event(stored, "rolled_back", f"Release {stored.release} to {number}.", actor=actor, origin=origin)
+        write_page(stored, release=number, is_stale=True)
+    return stored
+
+
+@transaction.atomic
+def page_delete(*, page: Page, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Page:
+    """Delete the row with its releases and deploys; one that is under way loses its claim. Audit entries stay.
+
+    The caller removes the files of the row that is returned (`publication.files_remove`); where it dies, reconcile
+    does. Raises NotFound.
+    """
+    stored = lock_page(page)
+    record_event(stored, "deleted", actor=actor, origin=origin)
+    _delete_row(stored)
+    return stored
+
+
+@transaction.atomic
+def page_discard(*, page: Page) -> bool:
+    """Delete a page whose first deploy failed. False where it has a release, or another deploy, or is deleted."""
+    stored = Page.objects.select_for_update(of=("self",)).filter(pk=page.pk, release=None).first()
+    if stored is None or PageDeploy.objects.filter(page=stored, state__in=LIVE).exists():
+        return False
+    record_event(stored, "discarded", "Its first deploy failed.")
+    _delete_row(stored)
+    return True
+
+
+def _delete_row(page: Page) -> None:
+    """The instance keeps its id."""
+    Page.objects.filter(pk=page.pk).delete()
+
+
+@transaction.atomic
+def pages_move(source: Namespace, target: Namespace, actor: str) -> int:
+    """Move the pages of a namespace that is being deleted (`namespaces.hooks`), in the caller's transaction."""
+    moved = list(Page.objects.select_for_update(of=("self",)).filter(namespace=source))
+    Page.objects.filter(namespace=source).update(namespace=target, updated_at=timezone.now())
+    for page in moved:
+        record_event(page, "moved", f"Moved from {source.slug} to {target.slug}.", actor=actor)
+    return len(moved)
+
+
+def lock_page(page: Page) -> Page:
+    """The row as it is now, with its namespace, locked to the end of the transaction. Raises NotFound (deleted)."""
+    rows = Page.objects.select_for_update(of=("self",)).select_related("namespace", "account__plan")
+    found = rows.filter(pk=page.pk).first()
+    if found is None:
+        raise NotFound(NOT_FOUND_MESSAGE)
+    return found
+
+
+def write_page(page: Page, **columns: Any) -> None:
+    """Write columns of a locked row, and a new `updated_at`. Raises IntegrityError (a slug that is taken)."""
+    columns["updated_at"] = timezone.now()
+    Page.objects.filter(pk=page.pk).update(**columns)
+    for name, value in columns.items():
+        setattr(page, name, value)

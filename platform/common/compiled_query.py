@@ -1,0 +1,79 @@
+"""A query that many requests repeat, compiled once: the ORM takes longer to write such a statement than to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import QuerySet
+
+# What stands for a value while the statement is compiled. No value of a query contains it.
+_MARK = "compiled query, value "
+
+MakeRows = Callable[[Sequence[str]], "QuerySet[Any, tuple[Any, ...]]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """`values`: those that are the same each time, and the numbers of those that are given."""
+
+    sql: str
+    values: tuple[Any, ...]
+    converters: tuple[tuple[int, list[Any], Any], ...]
+
+    def given(self, values: Sequence[str]) -> list[Any]:
+        return [values[value.number] if isinstance(value, _Place) else value for value in self.values]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a given value stands."""
+
+    number: int
+
+
+class CompiledQuery:
+    """The first row of a query, by statements that are compiled once for each number of given values.
+
+    `make_rows` returns rows of `values_list` for texts that its filters compare with, and must not look at them. What
+    a statement finds is read at each call; nothing of a row is kept. Safe in threads.
+    """
+
+    def __init__(self, make_rows: MakeRows) -> None:
+        self._make_rows = make_rows
+        self._statements: dict[tuple[str, int], _Statement] = {}
+
+    def first_row(self, values: Sequence[str]) -> list[Any] | None:
+        """The columns of the first row, in the order of `values_list`; None where there is none. One query."""
+        connection = connections[DEFAULT_DB_ALIAS]
+        key = connection.vendor, len(values)
+        statement = self._statements.get(key)
+        if statement is None:  # two that compile it at once do no harm
+            statement = self._statements[key] = self._compile(len(values))
+        with connection.cursor() as cursor:
+            cursor.execute(statement.sql, statement.given(values))
+            row = cursor.fetchone()
+        if row is None:
+            return None
+        found = list(row)
+        for place, convert, expression in statement.converters:
+            for each in convert:
+                found[place] = each(found[place], expression, connection)
+        return found
+
+    def _compile(self, number: int) -> _Statement:
+        rows = self._make_rows([f"{_MARK}{each}" for each in range(number)])[:1]
+        compiler = rows.query.get_compiler(DEFAULT_DB_ALIAS)
+        sql, values = compiler.as_sql()
+        found = compiler.get_converters([column for column, _, _ in compiler.select])
+        converters = tuple((place, convert, expression) for place, (convert, expression) in found.items())
+        return _Statement(sql, tuple(map(_place_of, values)), converters)
+
+
+def _place_of(value: Any) -> Any:
+    """The place that a mark stands for; any other value as it is."""
+    if isinstance(value, str) and value.startswith(_MARK):
+        return _Place(int(value.removeprefix(_MARK)))
+    return value

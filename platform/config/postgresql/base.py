@@ -1,0 +1,44 @@
+"""Django's PostgreSQL engine; a pooled connection whose server is gone is replaced before a query finds it."""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+import psycopg
+from django.db.backends.postgresql import base
+
+# What a live connection has to say while nothing is asked of it (a changed parameter, a notice) is read at once.
+MOST_READS = 8
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Used by name, as the database setting's ENGINE."""
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """A connection whose server has not closed it; without a round trip, which each request would wait for.
+
+        Dead ones go back to the pool, which replaces them; each may be dead after a restart of the server. Raises
+        PoolTimeout, psycopg.OperationalError.
+        """
+        connection = super().get_new_connection(conn_params)
+        while self.pool is not None and not is_alive(connection):
+            connection.close()
+            self.pool.putconn(connection)
+            connection = super().get_new_connection(conn_params)
+        return connection
+
+
+def is_alive(connection: psycopg.Connection[Any]) -> bool:
+    """False once the server has ended the connection: that is there to be read, though nothing was asked."""
+    raw = connection.pgconn
+    readable = select.poll()
+    try:
+        readable.register(raw.socket, select.POLLIN)
+        for _ in range(MOST_READS):
+            if not readable.poll(0):
+                return True
+            raw.consume_input()
+    except (psycopg.OperationalError, OSError, ValueError):  # the last two: it has no socket any more
+        pass
+    return False

@@ -1,0 +1,146 @@
+"""Bodies of the file routes of a sandbox."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from common.fields import BoundedList, StrictBoolean, StrictInteger
+from common.openapi import Success
+from sandboxes.level.fields import NameField, PathField, PatternsField, TextField
+from sandboxes.level.files.services import MAX_DEPTH
+
+MAX_EDITS = 100
+ENCODED = 'If the path is not UTF-8: its bytes, percent-encoded; `{"encoded": ...}` in a request.'
+
+
+class SandboxListRequest(serializers.Serializer):
+    dirPath = PathField()
+    recursive = StrictBoolean(default=False)
+    maxDepth = StrictInteger(min_value=1, max_value=MAX_DEPTH, default=MAX_DEPTH, help_text="With `recursive`.")
+    ignorePatterns = PatternsField(help_text="In the syntax of gitignore; what they match is not entered either.")
+    useGitignore = StrictBoolean(
+        default=False,
+        help_text="Only files that git does not ignore, and the directories that have some; nothing of `.git`.",
+    )
+    includeHash = StrictBoolean(default=False, help_text="SHA-256 of regular files.")
+
+
+class SandboxFileEntry(serializers.Serializer):
+    """Documents what `views.listed` makes."""
+
+    name = serializers.CharField()
+    path = serializers.CharField()
+    type = serializers.CharField(
+        help_text="`directory`, or `file` for anything else; of a symbolic link: what it leads to."
+    )
+    size = serializers.IntegerField()
+    modified = serializers.DateTimeField()
+    hash = serializers.CharField(required=False)
+    target = serializers.CharField(required=False, help_text="Of a symbolic link, as it is written there.")
+    encodedPath = serializers.CharField(required=False, help_text=ENCODED)
+
+
+class SandboxListResponse(Success):
+    path = serializers.CharField()
+    count = serializers.IntegerField()
+    files = serializers.ListField(child=SandboxFileEntry())
+    truncated = serializers.BooleanField(help_text="Whether there are more entries than are shown.")
+
+
+class LineRange(serializers.Serializer):
+    """Lines, counted from 1, both included."""
+
+    start = StrictInteger(min_value=1, max_value=1 << 53, default=1)
+    end = StrictInteger(min_value=1, max_value=1 << 53, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs.get("end", attrs["start"]) < attrs["start"]:
+            raise serializers.ValidationError({"end": "This is before the start."})
+        return attrs
+
+
+class SandboxReadRequest(serializers.Serializer):
+    filePath = PathField()
+    range = LineRange(required=False)
+    withLineNumbers = StrictBoolean(default=False, help_text="Each line begins with its number and a tab. Text only.")
+
+
+class SandboxReadResponse(Success):
+    path = serializers.CharField()
+    content = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes of the whole file.")
+    lines = serializers.IntegerField(
+        required=False, help_text="Of the whole file; left out of one above 64 MiB that was not read to its end."
+    )
+    encoding = serializers.CharField(required=False, help_text="`base64`, only if the bytes are not UTF-8.")
+    encodedPath = serializers.CharField(required=False, help_text=ENCODED)
+
+
+class SandboxCreateRequest(serializers.Serializer):
+    fullPath = PathField(required=False)
+    parentPath = PathField(required=False, help_text="With `fileName`, in place of `fullPath`.")
+    fileName = NameField(required=False)
+    content = TextField(default="")
+    isFolder = StrictBoolean(default=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if "fullPath" not in attrs:
+            if "parentPath" not in attrs or "fileName" not in attrs:
+                raise serializers.ValidationError({"fullPath": "Give `fullPath`, or `parentPath` and `fileName`."})
+            joined = f"{attrs['parentPath'].rstrip('/')}/{attrs['fileName']}"
+            attrs["fullPath"] = self.fields["fullPath"].run_validation(joined)
+        return attrs
+
+
+class EditRequest(serializers.Serializer):
+    oldText = TextField(allow_empty=False)
+    newText = TextField()
+
+
+class EditsField(BoundedList):
+    child = EditRequest()
+
+
+class SandboxEditRequest(serializers.Serializer):
+    filePath = PathField()
+    content = TextField(required=False, help_text="The new content, in place of `edits`.")
+    edits = EditsField(required=False, min_length=1, max_length=MAX_EDITS)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("content" in attrs) == ("edits" in attrs):
+            raise serializers.ValidationError({"edits": "Give either `content` or `edits`."})
+        return attrs
+
+
+class SandboxPathRequest(serializers.Serializer):
+    filePath = PathField()
+
+
+class SandboxRenameRequest(serializers.Serializer):
+    sourcePath = PathField()
+    destinationPath = PathField()
+
+
+class SandboxUploadRequest(serializers.Serializer):
+    """Documented here; the body is read in constant memory (`workspaces/files/upload.py`)."""
+
+    filePath = PathField()
+    content = serializers.CharField(help_text="Base64, of at most 64 MiB decoded.")
+
+
+class SandboxWrittenResponse(Success):
+    path = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes; 0 of a directory.")
+    encodedPath = serializers.CharField(required=False, help_text=ENCODED)
+
+
+class SandboxPathResponse(Success):
+    path = serializers.CharField()
+    encodedPath = serializers.CharField(required=False, help_text=ENCODED)
+
+
+class SandboxExistsResponse(Success):
+    exists = serializers.BooleanField()
+    type = serializers.CharField(allow_null=True, help_text="As in a listing; null where nothing exists.")

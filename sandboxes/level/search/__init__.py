@@ -1,0 +1,1 @@
+"""Searching the files of a sandbox, by ripgrep in its guest: `{sandbox.url}/search...`."""

@@ -1,0 +1,136 @@
+"""Command lines of ripgrep, and what it prints. Everything it prints is a hostile guest's word."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from common.errors import ValidationError
+from sandboxes.level.search.errors import SearchFailed, SearchMemoryExceeded
+from vmbackend.guest.session import ExecResult
+
+LINE_LIMIT = 500  # characters of a line that are shown
+# The program has a whole line in memory. This limit costs nothing; one of file sizes asks for the size of each file,
+# which is 40 % of a search in small ones.
+MEMORY_KIB = 192 * 1024
+LARGEST = "64M"  # files above are left out where the memory was not enough
+ABORTED = 128 + signal.SIGABRT
+OUTPUT_LIMIT = 8 << 20
+MAX_PATH = 4096
+_PLACE = re.compile(rb"(\d{1,12}):(\d{1,12}):([^\n]*)\n")
+_META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")  # of Rust's `regex`, which accepts no other escapes
+_CUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]$")
+ERROR_TAIL = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which files are looked at. The patterns are globs in the syntax of gitignore."""
+
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    gitignore: bool = False
+    depth: int | None = None
+
+    def words(self) -> list[str]:
+        """The options of the search program."""
+        ignored = ["--no-require-git", "--no-ignore-dot", "--glob=!.git"] if self.gitignore else ["--no-ignore"]
+        depth = [] if self.depth is None else [f"--max-depth={self.depth}"]
+        globs = [f"--glob={pattern}" for pattern in self.include]
+        globs += [f"--glob=!{pattern}" for pattern in self.exclude]
+        common = ["--no-config", "--color=never", "--no-messages", "--hidden", "--one-file-system"]
+        return [*common, *ignored, *depth, *globs]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A line with a match; `column` counts bytes from 1, `file` is relative, with surrogates where it is not UTF-8."""
+
+    file: str
+    line: int
+    column: int
+    text: str
+
+
+def text_words(query: str, *, case_sensitive: bool, regex: bool, selection: Selection, target: str) -> list[str]:
+    """The options that search texts of files."""
+    # Line by line: what was found before the time is over is not in a buffer of the program.
+    words = ["--no-heading", "--with-filename", "--line-number", "--column", "--null", "--line-buffered"]
+    words += [f"--max-columns={LINE_LIMIT}", "--max-columns-preview", *selection.words()]
+    return [*words, *_query_words(query, case_sensitive=case_sensitive, regex=regex), "--", target]
+
+
+def with_memory_limit(shell: Sequence[str], words: Sequence[str]) -> list[str]:
+    """A command line that ends with ABORTED where its program asks for more than MEMORY_KIB."""
+    return [*shell, "-c", f'ulimit -c 0 && ulimit -d {MEMORY_KIB} && exec "$@"', "sh", *words]
+
+
+def without_large_files(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """A command line that searches texts, of files up to LARGEST."""
+    return [*words, f"--max-filesize={LARGEST}", *options]
+
+
+def name_words(query: str, *, case_sensitive: bool, regex: bool) -> list[str]:
+    """The options that choose from NUL-terminated paths. A text is looked for in the last name only."""
+    if not regex and "/" not in query:
+        query, regex = _META.sub(r"\\\g<0>", query) + "[^/]*$", True
+    words = _query_words(query, case_sensitive=case_sensitive, regex=regex)
+    return ["--no-config", "--color=never", "--null-data", *words]
+
+
+def _query_words(query: str, *, case_sensitive: bool, regex: bool) -> list[str]:
+    case = "--case-sensitive" if case_sensitive else "--ignore-case"
+    return [case, *([] if regex else ["--fixed-strings"]), f"--regexp={query}"]
+
+
+def read_matches(output: bytes) -> Iterator[Match]:
+    """The matches, up to the first that is incomplete. What else the program says of a file is passed over."""
+    position = 0
+    while (end := output.find(b"\0", position)) >= 0:
+        # A message on a file before this one, which ends with a newline, may stand before the path.
+        path = output[max(position, output.rfind(b"\n./", position, end) + 1) : end]
+        place = _PLACE.match(output, end + 1)
+        if place is None:
+            newline = output.find(b"\n", end)
+            if newline < 0:
+                return
+            position = newline + 1
+            continue
+        position = place.end()
+        yield Match(_text(path[:MAX_PATH]), int(place[1]), int(place[2]), shown_line(place[3]))
+
+
+def shown_line(line: bytes) -> str:
+    """A line, or its beginning."""
+    text = line.decode("utf-8", "replace")
+    return _CUT.sub("", text)[:LINE_LIMIT] if len(line) > LINE_LIMIT else text
+
+
+def read_paths(output: bytes) -> list[str]:
+    """NUL-terminated paths; the last one is left out if it is incomplete."""
+    return [_text(path.removeprefix(b"./")[:MAX_PATH]) for path in output.split(b"\0")[:-1] if path]
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def require_success(result: ExecResult) -> None:
+    """Raises ValidationError for an expression or pattern that the program does not accept, SearchMemoryExceeded, and
+    SearchFailed for the rest.
+
+    The program ends with 2 also if a file could not be read. What it says of files is suppressed, so it says nothing
+    then.
+    """
+    if result.exit_code == ABORTED and not result.timed_out:
+        raise SearchMemoryExceeded
+    said = result.stderr.decode("utf-8", "replace").strip()
+    if not said or result.stdout or result.timed_out:
+        return
+    sentence = "".join(letter if letter.isprintable() else " " for letter in said)[:ERROR_TAIL]
+    for mark, field in (("error parsing glob", "options"), ("regex", "query"), ("literal", "query")):
+        if mark in said:
+            raise ValidationError(details={field: [sentence]})
+    raise SearchFailed(f"The search did not run in the sandbox: {sentence}")

@@ -1,0 +1,187 @@
+"""Searches in a sandbox, as coroutines that take its guest's session. All of the work is the guest's."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from posixpath import basename, dirname
+
+from sandboxes.level.search import program
+from sandboxes.level.search.errors import SearchMemoryExceeded
+from sandboxes.level.search.program import Match, Selection
+from vmbackend.errors import GuestCommandInvalid
+from vmbackend.guest.session import ExecResult, GuestSession, SearchTools
+
+DEFAULT_RESULTS = 1000
+MAX_RESULTS = 10_000
+SEARCH_SECONDS = 30.0
+LEAST_SECONDS = 1.0  # of a search that is repeated
+# Of the loader and of shells: there is no such program. The search program itself never ends with it.
+NO_PROGRAM = 127
+
+# The command line by which a target in the working directory is searched.
+MakeCommand = Callable[[SearchTools, str], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFound:
+    """Matches below `root`. `truncated`: there may be more; `timed_out`: for lack of time."""
+
+    root: str
+    matches: Sequence[Match]
+    duration_ms: int
+    truncated: bool
+    timed_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamesFound:
+    """Relative paths of files below `root`; the rest as `TextFound`."""
+
+    root: str
+    files: Sequence[str]
+    duration_ms: int
+    truncated: bool
+    timed_out: bool
+
+
+async def text_search(
+    session: GuestSession,
+    *,
+    path: str,
+    query: str,
+    case_sensitive: bool,
+    regex: bool,
+    max_results: int,
+    selection: Selection,
+) -> TextFound:
+    """Lines with a match, by file and line; at most `max_results` of them, and what was found in SEARCH_SECONDS.
+
+    Where the program's memory is not enough for a line, large files are left out. Raises GuestPathNotFound,
+    ValidationError (an expression or a pattern), SearchFailed, and as GuestSession.search_tools.
+    """
+
+    def options(target: str) -> list[str]:
+        return program.text_words(query, case_sensitive=case_sensitive, regex=regex, selection=selection, target=target)
+
+    def all_files(tools: SearchTools, target: str) -> list[str]:
+        return program.with_memory_limit(tools.shell, [*tools.program, *options(target)])
+
+    def small_files(tools: SearchTools, target: str) -> list[str]:
+        return program.without_large_files(tools.program, options(target))
+
+    until = time.monotonic() + SEARCH_SECONDS
+    stop_after = (b"\n", max_results + 1)
+    try:
+        root, result = await _run_below(session, path, all_files, stop_after)
+    except SearchMemoryExceeded:
+        left = max(LEAST_SECONDS, until - time.monotonic())
+        root, result = await _run_below(session, path, small_files, stop_after, seconds=left)
+    matches = await asyncio.to_thread(lambda: list(program.read_matches(result.stdout)))
+    kept = sorted(matches[:max_results], key=lambda match: (match.file, match.line))
+    more = result.timed_out or result.truncated or len(matches) > max_results
+    return TextFound(root, kept, result.duration_ms, more, result.timed_out)
+
+
+async def name_search(
+    session: GuestSession,
+    *,
+    path: str,
+    query: str,
+    case_sensitive: bool,
+    regex: bool,
+    max_results: int,
+    selection: Selection,
+) -> NamesFound:
+    """Files whose name has the text, or whose path below `path` the expression; limits and errors as `text_search`."""
+    words = program.name_words(query, case_sensitive=case_sensitive, regex=regex)
+
+    def command(tools: SearchTools, target: str) -> list[str]:
+        return _pipeline(tools, _files_words(tools, selection, target), [*tools.program, *words])
+
+    root, result = await _run_below(session, path, command, (b"\0", max_results + 1))
+    files = await asyncio.to_thread(program.read_paths, result.stdout)
+    more = result.timed_out or result.truncated or len(files) > max_results
+    return NamesFound(root, sorted(files[:max_results]), result.duration_ms, more, result.timed_out)
+
+
+async def files_not_ignored(
+    session: GuestSession, *, path: str, selection: Selection, limit: int
+) -> tuple[list[str], bool]:
+    """Relative paths of the files of a directory that the selection has, and whether there are more than `limit`.
+
+    Raises as `text_search`; DeadlineExceeded becomes an incomplete listing.
+    """
+
+    def command(tools: SearchTools, target: str) -> list[str]:
+        return _files_words(tools, selection, target)
+
+    result = await _run(session, command, path, "./", (b"\0", limit + 1))
+    files = program.read_paths(result.stdout)
+    return files[:limit], result.timed_out or result.truncated or len(files) > limit
+
+
+async def _place(session: GuestSession, path: str) -> tuple[str, str]:
+    """The directory to search in, and what of it: all, or one file."""
+    entry = await session.stat(path)
+    if entry.type == "directory":
+        return path, "./"
+    bare = path.rstrip("/")
+    return dirname(bare), f"./{basename(bare)}"
+
+
+def _files_words(tools: SearchTools, selection: Selection, target: str) -> list[str]:
+    # Without a target paths begin with their first name, as `^` of an expression expects.
+    return [*tools.program, "--files", "--null", *selection.words(), *(["--", target] if target != "./" else [])]
+
+
+def _pipeline(tools: SearchTools, *commands: Sequence[str]) -> list[str]:
+    return [*tools.shell, "-c", " | ".join(shlex.join(command) for command in commands)]
+
+
+async def _run_below(
+    session: GuestSession,
+    path: str,
+    command: MakeCommand,
+    stop_after: tuple[bytes, int],
+    *,
+    seconds: float | None = None,
+) -> tuple[str, ExecResult]:
+    """The directory that was searched in, and the result. A path is taken for a directory until it turns out to be
+    none: each question costs as much as a small search.
+    """
+    try:
+        return path, await _run(session, command, path, "./", stop_after, seconds=seconds)
+    except GuestCommandInvalid:
+        root, target = await _place(session, path)
+        if root == path:  # it is one, and the error another
+            raise
+    return root, await _run(session, command, root, target, stop_after, seconds=seconds)
+
+
+async def _run(
+    session: GuestSession,
+    command: MakeCommand,
+    root: str,
+    target: str,
+    stop_after: tuple[bytes, int],
+    *,
+    seconds: float | None = None,
+) -> ExecResult:
+    """Where the session is wrong about the program, as the machine has started again, it is brought again."""
+    for again in (False, True):
+        tools = await session.search_tools(again=again)
+        result = await session.execute(
+            command(tools, target),
+            working_dir=root,
+            timeout=SEARCH_SECONDS if seconds is None else seconds,
+            max_output=program.OUTPUT_LIMIT,
+            stop_after=stop_after,
+        )
+        if result.exit_code != NO_PROGRAM:
+            break
+    program.require_success(result)
+    return result

@@ -1,0 +1,1 @@
+"""One command of a sandbox, run to its end: `{sandbox.url}/terminal`."""

@@ -1,0 +1,174 @@
+"""The only writers of sandboxes and their tokens. The machine is a workspace, whose services make, start and delete it.
+
+Each entry of the audit log is written in the transaction of its change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.actors import Actor
+from common.errors import NotFound
+from common.request_origin import NO_ORIGIN, RequestOrigin
+from common.secrets_at_rest import keyed_hash
+from sandboxes.ids import sandbox_id_of
+from sandboxes.models import FormerToken, Sandbox, SandboxEvent, StaffToken
+from sandboxes.selectors import NOT_FOUND_MESSAGE
+from sandboxes.tokens import new_staff_token, new_token
+from workspaces.audit import record_activity
+from workspaces.crud.services import NewWorkspace, workspace_create, workspace_delete
+from workspaces.models import Operation, Workspace
+from workspaces.models.workspace import Kind
+from workspaces.power.services import workspace_restart, workspace_start, workspace_stop
+from workspaces.states import Status
+
+# What the admin calls for one sandbox.
+SandboxService = Callable[..., object]
+# Older ones are as unknown as any other token.
+FORMER_TOKENS = 100
+STAFF_TOKEN_LIFE = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedSandbox:
+    """`token`: shown once, so that it is None where an earlier request with the same idempotency key made the sandbox.
+
+    `operation` is the one to wait for.
+    """
+
+    workspace: Workspace
+    token: str | None
+    operation: Operation | None
+
+
+@transaction.atomic
+def sandbox_create(
+    *,
+    actor: Actor,
+    new: NewWorkspace,
+    key: str | None = None,
+    fingerprint: str = "",
+    origin: RequestOrigin = NO_ORIGIN,
+) -> CreatedSandbox:
+    """Make the row of the machine, the sandbox and its first token, and queue the creation of the machine.
+
+    Raises as `workspace_create`; nothing is left then.
+    """
+    made = workspace_create(actor=actor, new=replace(new, kind=Kind.SANDBOX), key=key, fingerprint=fingerprint)
+    if made.replayed:
+        return CreatedSandbox(made.workspace, None, made.operation)
+    token, now = new_token(), timezone.now()
+    Sandbox.objects.create(
+        id=sandbox_id_of(made.workspace.pk),
+        workspace=made.workspace,
+        token_hash=keyed_hash(token),
+        token_changed_at=now,
+        created_at=now,
+    )
+    record_event(made.workspace, "created", actor=actor.label, origin=origin)
+    return CreatedSandbox(made.workspace, token, made.operation)
+
+
+@transaction.atomic
+def sandbox_delete(
+    *, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN
+) -> tuple[Operation | None, bool]:
+    """As `workspace_delete`. From the commit on its token is an unknown one, and its open sockets end."""
+    operation, creating = workspace_delete(workspace=workspace, actor=actor)
+    record_event(workspace, "deleted", actor=actor, origin=origin)
+    return operation, creating
+
+
+def sandbox_start(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Operation | None:
+    """As `workspace_start`."""
+    return _power(workspace, "started", workspace_start, actor, origin)
+
+
+def sandbox_stop(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Operation | None:
+    """As `workspace_stop`."""
+    return _power(workspace, "stopped", workspace_stop, actor, origin)
+
+
+def sandbox_restart(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> Operation | None:
+    """As `workspace_restart`."""
+    return _power(workspace, "restarted", workspace_restart, actor, origin)
+
+
+@transaction.atomic
+def _power(
+    workspace: Workspace,
+    action: str,
+    service: Callable[..., Operation | None],
+    actor: str,
+    origin: RequestOrigin,
+) -> Operation | None:
+    """An entry is written where there is something to do."""
+    operation = service(workspace=workspace, actor=actor)
+    if operation is not None:
+        record_event(workspace, action, actor=actor, origin=origin)
+    return operation
+
+
+@transaction.atomic
+def token_regenerate(*, workspace: Workspace, actor: str, origin: RequestOrigin = NO_ORIGIN) -> str:
+    """A new token. The old one is refused from the commit on, and open sockets of its bearers end within a second.
+
+    Of several at once the last one's token is valid. Raises NotFound (deleted, or being deleted); nothing has changed
+    then.
+    """
+    rows = Sandbox.objects.select_for_update(of=("self",)).exclude(workspace__status=Status.DELETING)
+    sandbox = rows.filter(workspace=workspace).first()
+    if sandbox is None:
+        raise NotFound(NOT_FOUND_MESSAGE)
+    token, now = new_token(), timezone.now()
+    FormerToken.objects.create(token_hash=sandbox.token_hash, sandbox=sandbox, replaced_at=now)
+    _forget_oldest(sandbox)
+    sandbox.token_hash, sandbox.token_changed_at = keyed_hash(token), now
+    sandbox.save(update_fields=["token_hash", "token_changed_at"])
+    record_event(workspace, "token_regenerated", actor=actor, origin=origin)
+    return token
+
+
+def _forget_oldest(sandbox: Sandbox) -> None:
+    former = FormerToken.objects.filter(sandbox=sandbox).order_by("-replaced_at", "-pk")
+    FormerToken.objects.filter(pk__in=list(former.values_list("pk", flat=True)[FORMER_TOKENS:])).delete()
+
+
+@transaction.atomic
+def staff_token_create(*, workspace: Workspace, user: User, actor: str, origin: RequestOrigin = NO_ORIGIN) -> str:
+    """A token by which `user`, of the staff, opens terminals of the sandbox for STAFF_TOKEN_LIFE.
+
+    It opens WebSockets and no other route, and sockets that are open then end with it. The sandbox's own token is
+    neither read nor changed. The owner reads of it in the machine's activity. Raises NotFound (deleted, or being
+    deleted); nothing is left then. Expired tokens of all sandboxes are removed.
+    """
+    rows = Sandbox.objects.exclude(workspace__status=Status.DELETING)
+    sandbox = rows.filter(workspace=workspace).first()
+    if sandbox is None:
+        raise NotFound(NOT_FOUND_MESSAGE)
+    now, token = timezone.now(), new_staff_token()
+    StaffToken.objects.filter(expires_at__lt=now).delete()
+    StaffToken.objects.create(
+        token_hash=keyed_hash(token), sandbox=sandbox, user=user, expires_at=now + STAFF_TOKEN_LIFE
+    )
+    record_event(workspace, "staff_terminal", actor=actor, origin=origin)
+    record_activity(workspace, "staff_terminal", "Staff may open terminals in the sandbox for an hour.", actor=actor)
+    return token
+
+
+def record_event(workspace: Workspace, action: str, *, actor: str, origin: RequestOrigin) -> None:
+    """Write the audit entry in the caller's transaction."""
+    SandboxEvent.objects.create(
+        account_id=workspace.account_id,
+        sandbox_id=sandbox_id_of(workspace.pk),
+        action=action,
+        actor=actor[:160],
+        ip_address=origin.ip_address,
+        user_agent=origin.user_agent,
+    )

@@ -1,0 +1,1 @@
+"""WebSockets at the address of a sandbox: its terminals (wire contract, section 4)."""

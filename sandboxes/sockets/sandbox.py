@@ -1,0 +1,245 @@
+"""The terminals of one sandbox, as all of its sockets in this process share them: one connection to its guest."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
+
+from django.conf import settings
+
+from common.async_views import in_pool_thread
+from common.sse.calls import cancel_task
+from sandboxes.sockets.messages import Create, MessageInvalid, Watch
+from sandboxes.sockets.output import IN_PROCESS
+from sandboxes.sockets.places import SocketPlaces
+from sandboxes.sockets.terminal import SharedTerminal
+from vmbackend.backend import open_hold
+from vmbackend.errors import BackendError
+from vmbackend.guest.hold import (
+    HeldTerminal,
+    HeldWatch,
+    HoldClient,
+    HoldSettings,
+    InputFull,
+    TerminalEntry,
+    TerminalLimit,
+    TerminalNotFound,
+)
+from vmbackend.guest.session import GuestAddress
+from workspaces import last_used
+from workspaces.models import Workspace
+from workspaces.states import Status
+
+logger = logging.getLogger(__name__)
+
+# A socket is a use; well below the shortest idle time.
+USE_SECONDS = 20.0
+# Between two looks at the sandbox's row while its guest does not answer.
+CHECK_SECONDS = 2.0
+# Bytes of input of all terminals that their programs do not read.
+MAX_WAITING_INPUT = 4 << 20
+
+
+class Socket(Protocol):
+    """What a sandbox knows of its sockets."""
+
+    def wake(self) -> None: ...
+
+    def end(self, reason: str) -> None:
+        """The sandbox does not run any more."""
+
+    @property
+    def cut(self) -> bool:
+        """This process ended it: its client comes back."""
+
+
+class SandboxTerminals:
+    """Belongs to one event loop; made for the first socket, closed with the last."""
+
+    def __init__(self, address: GuestAddress) -> None:
+        self.address = address
+        self.sockets: set[Socket] = set()
+        self.terminals: dict[int, SharedTerminal] = {}
+        self._client: HoldClient = open_hold(address, HoldSettings(retained=IN_PROCESS))
+        # One state at a time: a sandbox that asks for many does not hold up others.
+        self.states = asyncio.Lock()
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._watches = 0  # of all sockets
+        self._check_wanted = asyncio.Event()
+        self._using = asyncio.ensure_future(self._use_forever())
+
+    async def create(self, given: Create) -> SharedTerminal:
+        """Start a program. Raises GuestCommandInvalid, TerminalLimit, GuestUnreachable, HoldUnsupported."""
+        await self._make_room()
+        await self._drop_ended()
+        held = await self._client.create_terminal(given.argv, cols=given.cols, rows=given.rows, working_dir=given.cwd)
+        return self._share(held, (given.cols, given.rows), 0)
+
+    async def open(self, id: int) -> SharedTerminal:
+        """A terminal with all output that the guest keeps of it. Raises TerminalNotFound, GuestUnreachable."""
+        async with self._locks.setdefault(id, asyncio.Lock()):
+            terminal = self.terminals.get(id)
+            if terminal is not None and not terminal.gone:
+                return terminal
+            entry = next((entry for entry in await self.list() if entry.id == id), None)
+            if entry is None:
+                raise TerminalNotFound("There is no such terminal.")
+            if terminal is not None:
+                await self.release(terminal)
+            return await self._open(entry)
+
+    async def list(self) -> list[TerminalEntry]:
+        """Those of the guest."""
+        return await self._client.list_terminals()
+
+    async def close_terminal(self, id: int) -> SharedTerminal:
+        """Kill a terminal. Raises TerminalNotFound, GuestUnreachable."""
+        terminal = await self.open(id)
+        await terminal.close()
+        self._forget(terminal)
+        return terminal
+
+    async def release_unread(self, terminal: SharedTerminal) -> None:
+        """Give a terminal back to its guest if no socket is attached."""
+        async with self._locks.setdefault(terminal.id, asyncio.Lock()):
+            if not terminal.places and self.terminals.get(terminal.id) is terminal:
+                await self.release(terminal)
+
+    async def release(self, terminal: SharedTerminal) -> None:
+        self._forget(terminal)
+        await terminal.release()
+        self._client.forget_terminal(terminal.id)
+
+    def require_input_room(self, size: int) -> None:
+        """Raises InputFull where so many bytes more would be too much input that waits, of all terminals."""
+        if sum(terminal.input_size for terminal in self.terminals.values()) + size > MAX_WAITING_INPUT:
+            raise InputFull("The sandbox's programs do not read their input, of which 4 MiB waits.")
+
+    def reserve_watch(self) -> None:
+        """Count one more watch, until `release_watch`. Raises MessageInvalid at the limit of this process."""
+        limit = settings.ENV.sandbox_watches_max
+        if self._watches >= limit:
+            raise MessageInvalid("watch_limit", f"A sandbox has at most {limit} watches.", about="watch_error")
+        self._watches += 1
+
+    def release_watch(self) -> None:
+        self._watches -= 1
+
+    async def watch_folder(self, given: Watch) -> HeldWatch:
+        """Returns once all folders are watched. Raises GuestPathInvalid, TerminalLimit, GuestUnreachable."""
+        return await self._client.watch_folder(given.path, given.ignore)
+
+    async def close(self, *, returns: bool) -> None:
+        """End the connection; terminals go on. `returns`: their programs wait for clients that come back."""
+        await cancel_task(self._using)
+        for terminal in list(self.terminals.values()):
+            await terminal.release(detach=False)
+        self.terminals.clear()
+        await self._client.close(returns=returns)
+
+    def check_soon(self) -> None:
+        """The guest does not answer: look whether the sandbox still runs."""
+        self._check_wanted.set()
+
+    async def _open(self, entry: TerminalEntry) -> SharedTerminal:
+        await self._drop_ended()
+        held = await self._client.attach_terminal(entry.id, entry.start)
+        terminal = self._share(held, (entry.cols, entry.rows), entry.start)
+        try:
+            await terminal.fill(entry.end)
+        except BaseException:
+            await self.release(terminal)
+            raise
+        return terminal
+
+    def _share(self, held: HeldTerminal, size: tuple[int, int], start: int) -> SharedTerminal:
+        terminal = self.terminals[held.id] = SharedTerminal(held, size, start, self.check_soon)
+        return terminal
+
+    def _forget(self, terminal: SharedTerminal) -> None:
+        if self.terminals.get(terminal.id) is terminal:
+            del self.terminals[terminal.id]
+
+    async def _make_room(self) -> None:
+        """At the limit one of the ended terminals that no socket reads is forgotten. Raises TerminalLimit."""
+        entries = await self.list()
+        limit = settings.ENV.sandbox_terminals_max
+        ended = [entry for entry in entries if entry.exit is not None and not self._is_read(entry.id)]
+        if len(entries) < limit:
+            return
+        if not ended:
+            raise TerminalLimit(f"A sandbox has at most {limit} terminals.")
+        await self.close_terminal(ended[0].id)
+
+    async def _drop_ended(self) -> None:
+        """This process has the output of no more terminals than a sandbox may have, whatever its guest lists.
+
+        Those go that have ended, first of all those whose sockets know it. Raises TerminalLimit.
+        """
+        limit = settings.ENV.sandbox_terminals_max
+        while len(self.terminals) >= limit:
+            ended = [terminal for terminal in self.terminals.values() if terminal.over]
+            if not ended:
+                raise TerminalLimit(f"A sandbox has at most {limit} terminals.")
+            dropped = min(ended, key=lambda each: sum(not place.end_sent for place in each.places.values()))
+            dropped.places.clear()
+            await self.release(dropped)
+
+    def _is_read(self, id: int) -> bool:
+        terminal = self.terminals.get(id)
+        return terminal is not None and bool(terminal.places)
+
+    async def _use_forever(self) -> None:
+        while True:
+            self._check_wanted.clear()  # before the look: what is wanted from its begin on leads to another one
+            try:
+                reason = await in_pool_thread(self._record_use)
+            except Exception as exc:  # while the database does not answer, sockets stay open
+                logger.warning("the sandbox of open sockets cannot be checked: %s", exc)
+                reason = ""
+            if reason:
+                for socket in list(self.sockets):
+                    socket.end(reason)
+            await asyncio.sleep(CHECK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(USE_SECONDS - CHECK_SECONDS):
+                    await self._check_wanted.wait()
+
+    def _record_use(self) -> str:
+        """In a thread. Returns why the sockets must end; empty if they need not."""
+        columns = ("status", "ip", "control_port", "ssh_host_key")
+        row = Workspace.objects.filter(pk=self.address.machine_id).values_list(*columns).first()
+        if row is None or row[0] != Status.RUNNING:
+            return "the sandbox does not run"
+        if GuestAddress(self.address.machine_id, row[1] or "", row[2], row[3]) != self.address:
+            return "the sandbox was started again"
+        last_used.record_use(self.address.machine_id)
+        return ""
+
+
+class OpenSandboxes:
+    """Those of one event loop."""
+
+    def __init__(self) -> None:
+        self._open: dict[GuestAddress, SandboxTerminals] = {}
+        self.places = SocketPlaces()
+
+    @asynccontextmanager
+    async def joined(self, address: GuestAddress, make: Callable[[SandboxTerminals], Socket]) -> AsyncIterator[Socket]:
+        """Within the context the socket that `make` makes is one of its sandbox's."""
+        sandbox = self._open.get(address)
+        if sandbox is None:
+            sandbox = self._open[address] = SandboxTerminals(address)
+        socket = make(sandbox)
+        sandbox.sockets.add(socket)
+        try:
+            yield socket
+        finally:
+            sandbox.sockets.discard(socket)
+            if not sandbox.sockets and self._open.get(address) is sandbox:
+                del self._open[address]
+                with suppress(BackendError):
+                    await asyncio.shield(sandbox.close(returns=socket.cut))

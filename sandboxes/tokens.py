@@ -1,0 +1,173 @@
+"""Sandbox tokens: who holds one. A token is 256 random bits; the database has its keyed hash only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from common.compiled_query import CompiledQuery
+from common.errors import Forbidden, Unauthorized
+from common.secrets_at_rest import keyed_hash, new_secret
+from namespaces.models import Namespace
+from namespaces.selectors import require_open
+from sandboxes.models import FormerToken, Sandbox, StaffToken
+from workspaces.models import Workspace
+from workspaces.states import Status
+
+PREFIX = "sbt_"
+# Of staff: for terminals alone. The terminal page knows this prefix, too (connection.js).
+STAFF_PREFIX = "sbs_"
+# Of the workspace: what the sandbox level needs. Above all not the encrypted columns.
+COLUMNS = (
+    "account_id", "namespace_id", "status", "ready", "ip", "control_port", "ssh_host_key", "applied_disk_size_mb",
+)  # fmt: skip
+NAMESPACE_COLUMNS = (
+    "account_id", "slug", "status", "suspended_by_hand", "suspended_by_quota", "quota_stops_workspaces", "deleted_at",
+)  # fmt: skip
+# Of a token of staff: its user may still sign in to the admin.
+LIVE_STAFF = {"user__is_active": True, "user__is_staff": True}
+UNKNOWN = "The sandbox token is missing or unknown."
+ENDED = "This sandbox token was replaced by another one."
+OF_ANOTHER = "This token is that of another sandbox."
+
+
+@dataclass(frozen=True, slots=True)
+class TokenHolder:
+    """Who makes a request at the sandbox level: the one who has its token. `request.user` of the views.
+
+    `staff_hash`: of the staff's token; empty where it is the sandbox's own.
+    """
+
+    sandbox: Sandbox
+    staff_hash: str = ""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Read by DRF."""
+        return True
+
+    @property
+    def workspace(self) -> Workspace:
+        """Its columns are `COLUMNS`, as they were when the token was checked."""
+        return self.sandbox.workspace
+
+    @property
+    def account_id(self) -> str:
+        return self.workspace.account_id
+
+
+def bearer_token(request: HttpRequest) -> str:
+    """The token of the `Authorization` header; empty without one. Nothing else counts: no cookie, no query."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def new_token() -> str:
+    """A token, shown once by its caller."""
+    return new_secret(PREFIX)
+
+
+def new_staff_token() -> str:
+    """A token of staff, shown once by its caller."""
+    return new_secret(STAFF_PREFIX)
+
+
+def require_socket_holder(sandbox_id: str, token: str) -> TokenHolder:
+    """As `require_holder`, for WebSockets, which staff open with tokens of their own. One query."""
+    if not token.startswith(STAFF_PREFIX):
+        return require_holder(sandbox_id, token)
+    rows = StaffToken.objects.select_related("sandbox__workspace__namespace").order_by()
+    rows = rows.only("token_hash", *(f"sandbox__{name}" for name in _LOADED))
+    live = rows.filter(token_hash__in=_hashes(token), expires_at__gt=timezone.now(), **LIVE_STAFF)
+    found = live.exclude(sandbox__workspace__status=Status.DELETING).first()
+    if found is None:
+        raise Unauthorized(UNKNOWN)
+    if found.sandbox_id != sandbox_id:
+        raise Forbidden(OF_ANOTHER)
+    return TokenHolder(found.sandbox, found.token_hash)
+
+
+def require_holder(sandbox_id: str, token: str) -> TokenHolder:
+    """The holder of the token of the sandbox `sandbox_id`. One query.
+
+    Raises Unauthorized (no token, or one that is unknown, as are those of deleted sandboxes), and Forbidden (it is
+    that of another sandbox, or was replaced). Tokens are found by their keyed hash, so that the time of a request
+    tells nothing about the tokens that exist.
+    """
+    hashes = _hashes(token) if token else []
+    found = _by_hash(hashes) if hashes else None
+    if found is None:
+        if hashes and FormerToken.objects.filter(token_hash__in=hashes).exists():
+            raise Forbidden(ENDED)
+        raise Unauthorized(UNKNOWN)
+    if found.pk != sandbox_id:
+        raise Forbidden(OF_ANOTHER)
+    return TokenHolder(found)
+
+
+def require_not_suspended(holder: TokenHolder) -> None:
+    """Raises NamespaceSuspended, QuotaExceeded where nothing may run in the sandbox's namespace.
+
+    A namespace whose quota only blocks new starts lets a running sandbox go on, and its holder use it.
+    """
+    namespace = holder.workspace.namespace
+    if namespace.suspended_by_hand or namespace.quota_stops_workspaces:
+        require_open(namespace)
+
+
+def _hashes(token: str) -> list[str]:
+    """Under the present key of the installation and those that it replaced."""
+    return [keyed_hash(token, key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+
+
+def _rows(hashes: Sequence[str]) -> QuerySet[Sandbox, tuple[Any, ...]]:
+    """Of an active account, and not while it is being deleted."""
+    live = Sandbox.objects.filter(token_hash__in=hashes, workspace__account__is_active=True)
+    live = live.exclude(workspace__status=Status.DELETING).order_by()
+    return live.values_list(
+        *_SANDBOX,
+        *(f"workspace__{name}" for name in _WORKSPACE),
+        *(f"workspace__namespace__{name}" for name in _NAMESPACE),
+    )
+
+
+def _by_hash(hashes: list[str]) -> Sandbox | None:
+    """The rows as `only` would load them: other columns are read where they are asked for."""
+    row = _QUERY.first_row(hashes)
+    if row is None:
+        return None
+    ends = len(_SANDBOX), len(_SANDBOX) + len(_WORKSPACE)
+    found = _loaded(Sandbox, _SANDBOX, row[: ends[0]])
+    found.workspace = _loaded(Workspace, _WORKSPACE, row[ends[0] : ends[1]])
+    found.workspace.namespace = _loaded(Namespace, _NAMESPACE, row[ends[1] :])
+    return found
+
+
+_M = TypeVar("_M", bound=Model)
+
+
+def _loaded(model: type[_M], names: Sequence[str], values: Sequence[Any]) -> _M:
+    return model.from_db(DEFAULT_DB_ALIAS, names, values)
+
+
+def _in_table_order(model: type[Model], *names: str) -> tuple[str, ...]:
+    """As `Model.from_db` expects them."""
+    return tuple(field.attname for field in model._meta.concrete_fields if field.attname in names)
+
+
+_SANDBOX = _in_table_order(Sandbox, "id", "token_hash", "workspace_id")
+_WORKSPACE = _in_table_order(Workspace, "id", *COLUMNS)
+_NAMESPACE = _in_table_order(Namespace, "id", *NAMESPACE_COLUMNS)
+_QUERY = CompiledQuery(_rows)
+_LOADED = (
+    "token_hash",
+    *(f"workspace__{name}" for name in COLUMNS),
+    *(f"workspace__namespace__{name}" for name in NAMESPACE_COLUMNS),
+)

@@ -1,0 +1,74 @@
+"""Connections of the pool that the server has ended, as at its restart: no query meets them. PostgreSQL alone."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from config.postgresql.base import is_alive
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="of PostgreSQL's pool"),
+]
+SERVER_ENDS = "SELECT pg_terminate_backend(%s)"
+
+
+@pytest.fixture
+def others() -> Iterator[list[BaseDatabaseWrapper]]:
+    """Connections as other threads have them: of one pool."""
+    found = [connection.copy() for _ in range(5)]
+    yield found
+    for other in found:
+        other.close()
+
+
+def query(other: BaseDatabaseWrapper) -> int:
+    """The number of the server's process for this connection, which goes back to the pool."""
+    with other.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (number,) = cursor.fetchone()
+    return int(number)
+
+
+def end_all(numbers: list[int]) -> None:
+    """As a restart of the server does, but for this test's own connection."""
+    with connection.cursor() as cursor:
+        for number in numbers:
+            cursor.execute(SERVER_ENDS, [number])
+        ended = time.monotonic() + 10
+        while time.monotonic() < ended:
+            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)", [numbers])
+            if cursor.fetchone() == (0,):
+                return
+            time.sleep(0.01)
+    pytest.fail("the server's processes did not end")
+
+
+def test_the_first_queries_after_a_restart_of_the_server_are_answered(others: list[BaseDatabaseWrapper]) -> None:
+    before = [query(other) for other in others]  # all at once, so none shares a connection
+    for other in others:
+        other.close()
+    end_all(before)
+    after = [query(other) for other in others]
+    assert not set(before) & set(after)
+
+
+def test_what_a_server_says_unasked_ends_no_connection(others: list[BaseDatabaseWrapper]) -> None:
+    """Notices, or parameters that a reload of its configuration changed."""
+    other = others[0]
+    number = query(other)
+    with other.cursor() as cursor:
+        cursor.execute("LISTEN unasked")
+    with connection.cursor() as cursor:
+        cursor.execute("NOTIFY unasked")
+    readable = select.poll()
+    readable.register(other.connection.fileno(), select.POLLIN)
+    assert readable.poll(10_000), "it has something to say"
+    assert is_alive(other.connection)
+    assert query(other) == number

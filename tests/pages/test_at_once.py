@@ -1,0 +1,93 @@
+"""Requests at the same time: one page for a slug, one deploy for a page, and files that follow the last change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from accounts.actors import Actor
+from accounts.scopes import Scope
+from pages import publication, services
+from pages.deploys import requests
+from pages.models import Page, PageDeploy
+from pages.releases.store import PageStore
+from tests.pages.conftest import Site
+from tests.threads import run_at_once
+from workspaces.models import Workspace
+
+pytestmark = pytest.mark.django_db(transaction=True)
+COUNT = 6
+
+
+def test_one_of_many_creations_gets_the_slug(vmhost: Any, site: Site) -> None:
+    actor = Actor(site.api.account, Scope.ACCOUNT, "c", "a test")
+    new = requests.NewPage(Workspace.objects.select_related("namespace").get(), "/site", slug="abc")
+    outcomes = run_at_once(COUNT, lambda _: requests.page_create(actor=actor, new=new))
+    assert sorted(outcomes) == ["PageSlugTaken"] * (COUNT - 1) + ["done"]
+    vmhost.settle()
+    assert (Page.objects.count(), PageDeploy.objects.count()) == (1, 1)
+
+
+def test_creations_without_a_slug_get_one_each(vmhost: Any, site: Site) -> None:
+    actor = Actor(site.api.account, Scope.ACCOUNT, "c", "a test")
+    new = requests.NewPage(Workspace.objects.select_related("namespace").get(), "/site")
+    outcomes = run_at_once(COUNT, lambda _: requests.page_create(actor=actor, new=new))
+    assert outcomes == ["done"] * COUNT
+    vmhost.settle()
+    assert len(set(Page.objects.values_list("slug", flat=True))) == COUNT
+
+
+def test_one_of_many_deploys_is_queued(vmhost: Any, site: Site) -> None:
+    site.create(slug="abc")
+    page, workspace = Page.objects.select_related("account").get(), Workspace.objects.get()
+    vmhost.hold_tasks()
+    fields = {"page": page, "workspace": workspace, "path": "/site", "actor": "a test"}
+    outcomes = run_at_once(COUNT, lambda _: requests.page_deploy(**fields))
+    assert sorted(outcomes) == ["DeployInProgress"] * (COUNT - 1) + ["done"]
+    vmhost.release_tasks()
+    vmhost.settle()
+    assert Page.objects.get().release == 2
+
+
+def test_the_files_follow_the_last_of_many_changes(
+    site: Site, store: PageStore, served: Callable[[str], str | None]
+) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+
+    def change(number: int) -> None:
+        if number % 3 == 0:
+            changed = services.page_update(page=page, slug=f"slug-{number}", actor="a test")
+        elif number % 3 == 1:
+            changed = services.page_disable(page=page, actor="a test")
+        else:
+            changed = services.page_enable(page=page, actor="a test")
+        assert publication.publish_page(changed)
+
+    assert run_at_once(COUNT * 2, change) == ["done"] * COUNT * 2
+    page.refresh_from_db()
+    names = [path.name for path in (store.root / "by-slug/pages.localhost").iterdir()]
+    assert names == ([page.slug] if page.status == "active" else [])
+    assert not page.is_stale
+    assert publication.files_reconcile() == []
+    # The process that made the last changes dies before their files.
+    services.page_disable(page=page, actor="a test")
+    Page.objects.update(is_stale=True)
+    services.page_enable(page=page, actor="a test")
+    assert publication.publications_continue() == 1
+    assert served(page.slug) == "one"
+
+
+def test_deploys_at_once_do_not_both_take_the_last_of_the_limit(
+    vmhost: Any, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write(index_html="0123456789")
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_account_max_bytes": 15}))
+    actor = Actor(site.api.account, Scope.ACCOUNT, "c", "a test")
+    new = requests.NewPage(Workspace.objects.select_related("namespace").get(), "/site")
+    assert run_at_once(2, lambda _: requests.page_create(actor=actor, new=new)) == ["done"] * 2
+    vmhost.settle()
+    assert sorted(Page.objects.values_list("deployment_state", flat=True)) == ["deployed", "failed"]

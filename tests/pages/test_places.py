@@ -1,0 +1,116 @@
+"""Who is carried out when: places of an account, what no process works on, deadlines, the clock."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from accounts.models import Account
+from pages.deploys import queue, sweep
+from pages.models import Page, PageDeploy
+from pages.states import DeploymentState, DeployState
+from tests.callers import Caller
+from tests.pages.rows import make_page
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The deploys of which the worker is notified."""
+    found: list[str] = []
+
+    def send(name: str, args: list[str], **options: Any) -> None:
+        found.extend(args)
+
+    monkeypatch.setattr(queue.current_app, "send_task", send)
+    return found
+
+
+def make_deploy(account: Account, **fields: Any) -> PageDeploy:
+    deadline = timezone.now() + timedelta(hours=1)
+    made = {"workspace_id": "ws_gone", "path": "/site", "deadline_at": deadline, **fields}
+    return PageDeploy.objects.create(page=make_page(account), **made)
+
+
+def claimed(deploy: PageDeploy) -> bool:
+    return queue.claim_deploy(deploy.pk, queue.new_claim()) is not None
+
+
+def test_an_account_has_half_of_the_places(api: Caller, stranger: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
+    assert [claimed(make_deploy(api.account)) for _ in range(3)] == [True, True, False]
+    assert [claimed(make_deploy(stranger.account)) for _ in range(3)] == [True, True, False]
+
+
+def test_a_deploy_is_claimed_once(api: Caller) -> None:
+    deploy = make_deploy(api.account)
+    assert [claimed(deploy), claimed(deploy)] == [True, False]
+
+
+def test_a_lost_claim_writes_nothing(api: Caller) -> None:
+    deploy = queue.claim_deploy(make_deploy(api.account).pk, "one")
+    assert deploy is not None
+    PageDeploy.objects.update(claim="another")
+    with pytest.raises(queue.ClaimLost):
+        queue.write_facts(deploy, step="publish")
+    with pytest.raises(queue.ClaimLost):
+        queue.finish_deploy(deploy, DeployState.SUCCEEDED)
+    assert not queue.record_heartbeat("one")
+    assert not queue.requeue_deploy(deploy, because="a test")
+    assert PageDeploy.objects.get().state == DeployState.RUNNING
+
+
+@pytest.mark.parametrize("seconds", [-60, 60])
+def test_what_a_dead_process_left_is_queued_again_until_its_attempts_are_over(api: Caller, seconds: int) -> None:
+    """Also where the heartbeat was written before the clock was set back."""
+    deploy = make_deploy(api.account)
+    for attempt in range(1, 4):
+        assert claimed(deploy)
+        assert sweep.deploys_continue() == 0
+        PageDeploy.objects.update(heartbeat_at=timezone.now() + timedelta(seconds=seconds))
+        assert sweep.deploys_continue() == 1
+        assert PageDeploy.objects.get().attempt == attempt
+    deploy.refresh_from_db()
+    page = Page.objects.get()
+    assert (deploy.state, deploy.error_code) == (DeployState.FAILED, "VM_UNAVAILABLE")
+    assert (page.deployment_state, page.deployment_error_code) == (DeploymentState.FAILED, "VM_UNAVAILABLE")
+
+
+def test_a_deploy_past_its_deadline_fails(api: Caller) -> None:
+    late = make_deploy(api.account, deadline_at=timezone.now())
+    assert not claimed(late)
+    assert [sweep.deploys_expire(), sweep.deploys_expire()] == [1, 0]
+    late.refresh_from_db()
+    assert (late.state, late.error_code) == (DeployState.FAILED, "deadline_exceeded")
+
+
+def test_a_deploy_that_has_made_its_release_is_never_given_up(api: Caller) -> None:
+    late = make_deploy(api.account, deadline_at=timezone.now(), release=1, attempt=7)
+    assert sweep.deploys_expire() == 0
+    assert claimed(late)
+    PageDeploy.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=1))
+    assert sweep.deploys_continue() == 1
+    assert claimed(late)
+
+
+def test_the_worker_is_notified_again_of_what_is_queued(api: Caller, sent: list[str]) -> None:
+    deploy = make_deploy(api.account)
+    sweep.deploys_continue()
+    assert sent == []
+    PageDeploy.objects.update(notified_at=timezone.now() - timedelta(minutes=1))
+    sweep.deploys_continue()
+    sweep.deploys_continue()
+    assert sent == [deploy.pk]
+
+
+def test_old_deploys_are_removed(api: Caller) -> None:
+    now = timezone.now()
+    make_deploy(api.account, state=DeployState.FAILED, finished_at=now - timedelta(days=2))
+    kept = make_deploy(api.account, state=DeployState.FAILED, finished_at=now)
+    assert sweep.deploys_prune() == 1
+    assert PageDeploy.objects.get() == kept

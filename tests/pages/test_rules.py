@@ -1,0 +1,142 @@
+"""`_headers` and `_redirects`: which lines are rules, and what they do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pages.releases.rule_matching import RuleMatcher
+from pages.releases.rules import (
+    LinesRefused,
+    Rules,
+    headers_parse,
+    redirects_parse,
+)
+
+
+def redirects(text: str) -> Rules:
+    refused = LinesRefused()
+    rules = Rules(redirects=redirects_parse(text, refused))
+    assert refused.lines == []
+    return rules
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "expected"),
+    [
+        ("/a /b", "/a", ("/b", 302)),
+        ("/a /b 301 # a comment", "/a", ("/b", 301)),
+        ("/a /b", "/a/", None),
+        ("/a /b", "/A", None),
+        ("/a https://example.org/b?c=d#e 308", "/a", ("https://example.org/b?c=d#e", 308)),
+        ("/a https://example.org", "/a", ("https://example.org", 302)),
+        ("/old/* /new/:splat", "/old/x/y", ("/new/x/y", 302)),
+        ("/old/* /new/:splat", "/old", ("/new/", 302)),
+        ("/old/* /new/:splat", "/older", None),
+        ("/* /index.html 200", "/x", ("/index.html", 200)),
+        ("/:year/:post /blog/:post?year=:year", "/2024/a b", ("/blog/a%20b?year=2024", 302)),
+        ("/:year/:post /x", "/2024/a/b", None),
+        ("/go/* https://example.org/:splat", "/go//evil.example/x", ("https://example.org//evil.example/x", 302)),
+        # Nothing that a visitor sends leads off the site or ends a header line.
+        ("/* /:splat", "//evil.example/x", ("/evil.example/x", 302)),
+        ("/* /:splat", "/\\evil.example", ("/%5Cevil.example", 302)),
+        ("/* /:splat", "/a\r\nSet-Cookie: x", ("/a%0D%0ASet-Cookie%3A%20x", 302)),
+        ("/* /x:splat", "/../../y", ("/x../../y", 302)),
+        ("/a/b /one\n/a/* /two\n/a/c /three", "/a/c", ("/two", 302)),
+        ("/a/b /one\n/a/b /two", "/a/b", ("/one", 302)),
+    ],
+)
+def test_redirects(line: str, path: str, expected: tuple[str, int] | None) -> None:
+    assert RuleMatcher(redirects(line)).redirect_of(path) == expected
+
+
+def test_the_first_rule_that_fits_counts() -> None:
+    rules = redirects("# first\n\n/a/b /one\n/a/* /two\n")
+    assert [RuleMatcher(rules).redirect_of(path) for path in ("/a/b", "/a/c")] == [("/one", 302), ("/two", 302)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/a", "a /b", "/a b", "/a /b 418", "/a /b 404", "/a /b 301!", "/a /b 301 Country=de",
+        "/a q=:q /b 301", "/a//b /c /d /e",
+        "/* https://example.org/:splat 200", "/a https://example.org/ 200", "/a //example.org",
+        "/a /\\example.org", "//a /b",
+        "/a javascript:alert(1)", "/a ftp://example.org/", "/a https://", "/a https:example.org", "/* https://:splat/",
+        "/* https://:splat.example.org/", "/a https://user@example.org/", "/a/*/b /c", "/a* /b",
+        "/a:b /c", "/a /b/:c", "/a /:splat",
+        "/a?b /c", "/a\\b /c", "https://example.org/a /b", "/a /b 3000000000000", "/a https://example.org:99999/",
+    ],
+)  # fmt: skip
+def test_other_lines_are_listed(line: str) -> None:
+    refused = LinesRefused()
+    assert redirects_parse(f"/ok /fine\n{line}\n", refused) == redirects_parse("/ok /fine", LinesRefused())
+    assert [number for number, _ in refused.lines] == [2]
+
+
+HEADERS = """
+# comment
+/*
+  X-Frame-Options: DENY
+  Cache-Control: no-cache
+/assets/*.js
+  cache-control: immutable
+\tAccess-Control-Allow-Origin: *
+/users/:id
+  X-User: yes
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/", {"X-Frame-Options": "DENY", "Cache-Control": "no-cache"}),
+        ("/assets/a/b.js", {"X-Frame-Options": "DENY", "Cache-Control": "no-cache, immutable",
+        "Access-Control-Allow-Origin": "*"}),
+        ("/users/7", {"X-Frame-Options": "DENY", "Cache-Control": "no-cache", "X-User": "yes"}),
+        ("/users/7/8", {"X-Frame-Options": "DENY", "Cache-Control": "no-cache"}),
+    ],
+)  # fmt: skip
+def test_headers(path: str, expected: dict[str, str]) -> None:
+    refused = LinesRefused()
+    assert RuleMatcher(Rules(headers=headers_parse(HEADERS, refused))).headers_of(path) == expected
+    assert refused.lines == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  Content-Length: 5", "  Set-Cookie: a=b", "  X-Edge: x",
+        "  Location: https://example.org", "  no colon", "  : empty",
+        "  Name:", "  Na me: x", "  A: \x01", "  A: \u00fc", "  ! A", "/a*b*", "nowhere", "https://example.org/*",
+    ],
+)  # fmt: skip
+def test_other_lines_of_headers_are_listed(line: str) -> None:
+    refused = LinesRefused()
+    assert headers_parse(f"/a\n  B: c\n{line}\n", refused) == headers_parse("/a\n  B: c", LinesRefused())
+    assert [number for number, _ in refused.lines] == [3]
+
+
+def test_headers_below_a_path_that_is_refused_are_listed_too() -> None:
+    refused = LinesRefused()
+    assert headers_parse("/a\n  B: c\nwrong\n  D: e\n", refused) == headers_parse("/a\n  B: c", LinesRefused())
+    assert [number for number, _ in refused.lines] == [3, 4]
+
+
+def test_rules_are_limited() -> None:
+    refused = LinesRefused()
+    assert len(redirects_parse("".join(f"/{n} /x\n" for n in range(3000)), refused)) == 2000
+    assert len(redirects_parse("".join(f"/{n}/* /x\n" for n in range(300)), refused)) == 100
+    assert len(headers_parse("".join(f"/{n}\n  A: b\n" for n in range(200)), refused)) == 100
+    assert len(refused.lines) == 1000 + 200 + 200
+
+
+@given(st.text(alphabet=st.sampled_from("/:*ab #.!?\\\n\t =0123%@é"), max_size=80), st.text(max_size=20))
+def test_no_text_raises_and_no_local_target_leaves_the_site(text: str, path: str) -> None:
+    rules = Rules(headers_parse(text, LinesRefused()), redirects_parse(text, LinesRefused()))
+    RuleMatcher(rules).headers_of(f"/{path}")
+    found = RuleMatcher(rules).redirect_of(f"/{path}")
+    if found and not found[0].startswith("http"):
+        assert found[0].startswith("/")
+        assert not found[0].startswith(("//", "/\\"))

@@ -1,0 +1,42 @@
+"""Pages in the admin: through the services, with an audit entry, and with their files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+
+from pages.models import Page, PageEvent
+from pages.releases.store import PageStore
+from tests.pages.conftest import Site
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LIST = "/admin/pages/page/"
+
+
+def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Callable[[str], str | None]) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    for action, content in (("disable", None), ("enable", "one")):
+        staff.post(LIST, {"action": action, "_selected_action": [page.pk]})
+        assert served("abc") == content
+    events = PageEvent.objects.filter(actor="staff root").order_by("pk")
+    assert [event.action for event in events] == ["disabled", "enabled"]
+
+
+def test_staff_delete_a_page_with_its_files(staff: Client, site: Site, store: PageStore) -> None:
+    site.create(slug="abc")
+    page = Page.objects.get()
+    staff.post(f"{LIST}{page.pk}/delete/", {"post": "yes"})
+    assert not Page.objects.exists()
+    assert [path for path in store.root.rglob("*") if path.is_file() or path.is_symlink()] == []
+    assert PageEvent.objects.filter(page_id=page.pk, action="deleted", actor="staff root").exists()
+
+
+def test_staff_see_a_page_with_its_deploys_and_releases(staff: Client, site: Site) -> None:
+    site.create(slug="abc")
+    for model in ("page", "pagerelease", "pagedeploy", "pageevent"):
+        shown = staff.get(f"/admin/pages/{model}/")
+        assert shown.status_code == 200
+    assert staff.get(f"{LIST}{Page.objects.get().pk}/change/").status_code == 200

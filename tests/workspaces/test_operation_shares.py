@@ -1,0 +1,81 @@
+"""One account's operations leave threads of the host to those of others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from tests.callers import Caller
+from tests.fakehost import FakeHost
+from tests.threads import wait_until
+from workspaces.host.operation_shares import OperationShares
+from workspaces.models import Operation, Workspace
+from workspaces.models.operation import OperationState
+
+pytestmark = pytest.mark.django_db(transaction=True)
+SLOW = "registry.test/slow:1"
+
+
+@pytest.fixture
+def slow_registry(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Images of that name arrive when the event is set."""
+    released, ensure = threading.Event(), vmhost.images.ensure
+
+    def ensure_slowly(reference: str, **options: Any) -> Any:
+        if reference.startswith("registry.test/slow"):
+            connections.close_all()
+            released.wait(30)
+        return ensure(reference, **options)
+
+    monkeypatch.setattr(vmhost.images, "ensure", ensure_slowly)
+    yield released
+    released.set()
+
+
+def create(api: Caller, **fields: Any) -> str:
+    answer = api.post("/workspace", {"name": "one", "wait_ready": False, **fields})
+    assert answer.status_code == 202, answer.json()
+    return str(answer.json()["workspace"]["id"])
+
+
+def count_running() -> int:
+    return Operation.objects.filter(state=OperationState.RUNNING).count()
+
+
+def test_an_account_whose_images_come_slowly_delays_nobody_else(
+    api: Caller, stranger: Caller, vmhost: FakeHost, slow_registry: threading.Event
+) -> None:
+    vmhost.runtime.shares = OperationShares(threads=8)  # as many as the host of the tests has
+    slow = [create(api, name=f"slow-{number}", image=SLOW) for number in range(10)]
+    wait_until(lambda: count_running() == 4)
+    quick = create(stranger)
+    wait_until(lambda: Workspace.objects.get(pk=quick).status == "running")
+    assert count_running() == 4
+    slow_registry.set()
+    wait_until(lambda: set(Workspace.objects.filter(pk__in=slow).values_list("status", flat=True)) == {"running"})
+
+
+def test_what_was_deferred_follows_without_waiting_for_the_heartbeat(
+    api: Caller, vmhost: FakeHost, slow_registry: threading.Event
+) -> None:
+    vmhost.runtime.shares = OperationShares(threads=2)
+    slow_registry.set()
+    made = [create(api, name=f"slow-{number}", image=SLOW) for number in range(5)]
+    vmhost.settle()
+    assert set(Workspace.objects.filter(pk__in=made).values_list("status", flat=True)) == {"running"}
+
+
+def test_a_share_is_half_of_the_threads_for_each_account() -> None:
+    shares = OperationShares(threads=2)
+    assert shares.begin_operation("acc_a", "op_1")
+    assert not shares.begin_operation("acc_a", "op_2")
+    assert not shares.begin_operation("acc_a", "op_2")
+    assert shares.begin_operation("acc_b", "op_9")
+    assert shares.end_operation("acc_a") == "op_2"
+    assert shares.end_operation("acc_b") is None
+    assert shares.begin_operation("acc_a", "op_3")
+    assert shares.end_operation("acc_a") is None

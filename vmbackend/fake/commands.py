@@ -1,0 +1,132 @@
+"""Commands of fake guests, which run on this host. One whose programs ask is run by the kit's own helper."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from vmbackend.errors import GuestCommandInvalid
+from vmbackend.guest.asking import Answer, answer_questions
+from vmbackend.guest.commands import TIMED_OUT, start_failure
+from vmbackend.guest.communicate import BoundedBuffer, EnoughOutput
+from vmbackend.guest.session import ExecResult
+
+_FOLDER = "/dev/shm"  # noqa: S108  # as in a guest
+_CHUNK = 64 * 1024
+
+
+async def finish_command(
+    process: asyncio.subprocess.Process,
+    stdin: bytes,
+    *,
+    timeout: float,
+    grace: float,
+    max_output: int,
+    stop_after: tuple[bytes, int] | None,
+) -> ExecResult:
+    """As `GuestSession.execute`, of a process that leads a session of its own; times in seconds."""
+    started = time.monotonic()
+    out, err = BoundedBuffer(max_output, stop_after), BoundedBuffer(max_output)
+    timed_out = stopped = False
+    try:
+        async with asyncio.timeout(timeout):
+            feeding = _feed(process.stdin, stdin)
+            await asyncio.gather(feeding, _drain(process.stdout, out), _drain(process.stderr, err), process.wait())
+    except TimeoutError:
+        timed_out = True
+        if grace:
+            await _end_gently(process, grace)
+    except EnoughOutput:
+        stopped = True
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        # Closes the pipes: `wait` returns at their end, which is not noticed where much output was left unread.
+        process._transport.close()  # type: ignore[attr-defined]
+    code = await process.wait()
+    return ExecResult(
+        exit_code=124 if timed_out else 0 if stopped else (code if code >= 0 else 128 - code),
+        stdout=bytes(out.data),
+        stderr=bytes(err.data),
+        duration_ms=int((time.monotonic() - started) * 1000),
+        truncated=out.truncated or err.truncated,
+        timed_out=timed_out,
+    )
+
+
+async def run_asking(
+    helper: Path,
+    command: Sequence[str],
+    *,
+    answer: Answer,
+    env: Mapping[str, str],
+    cwd: Path,
+    timeout: float,
+    grace: float,
+    max_output: int,
+) -> ExecResult:
+    """As `GuestSession.execute_answering`; times in seconds. Raises GuestCommandInvalid."""
+    variables = [word for pair in env.items() for word in ("--env", "=".join(pair))]
+    limits = ["--timeout", str(timeout), "--grace", str(grace), "--ask", _FOLDER, "--cwd", str(cwd)]
+    pipe = asyncio.subprocess.PIPE
+    started = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        str(helper), "run", *limits, *variables, "--", *command, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    said = BoundedBuffer(max_output)
+    try:
+        if process.stdin and process.stdout and process.stderr:
+            answering = answer_questions(process.stdout, process.stdin, answer)
+            await asyncio.gather(answering, _drain(process.stderr, said), process.wait())
+    finally:
+        process._transport.close()  # type: ignore[attr-defined]
+    code, elapsed = process.returncode or 0, time.monotonic() - started
+    if (failure := start_failure(code, bytes(said.data))) is not None:
+        raise GuestCommandInvalid(f"The command cannot be started: {failure}")
+    return ExecResult(
+        code, b"", bytes(said.data), int(elapsed * 1000), said.truncated, code == TIMED_OUT and elapsed >= timeout
+    )
+
+
+async def archive_directory(place: Path) -> AsyncGenerator[bytes, None]:
+    """The output of this host's `tar` for a directory, which is ended when no more is read."""
+    process = await asyncio.create_subprocess_exec(
+        *("tar", "-cf", "-", "--sort=name", "."),
+        cwd=place,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        while process.stdout is not None and (block := await process.stdout.read(_CHUNK)):
+            yield block
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        process._transport.close()  # type: ignore[attr-defined]
+        await process.wait()
+
+
+async def _end_gently(process: asyncio.subprocess.Process, seconds: float) -> None:
+    with suppress(ProcessLookupError, TimeoutError):
+        os.killpg(process.pid, signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), seconds)
+
+
+async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
+    if stdin is None:
+        return
+    with suppress(BrokenPipeError, ConnectionResetError):
+        stdin.write(data)
+        await stdin.drain()
+    stdin.close()
+
+
+async def _drain(stream: asyncio.StreamReader | None, buffer: BoundedBuffer) -> None:
+    while stream is not None and (block := await stream.read(_CHUNK)):
+        buffer.append(block)

@@ -1,0 +1,284 @@
+"""The client of a guest's hold: one connection, opened on demand and opened again when it was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from vmbackend.errors import GuestCommandInvalid, GuestPathInvalid, GuestUnreachable
+from vmbackend.guest.commands import MAX_ARGUMENT
+from vmbackend.guest.terminal_contract import terminal_size
+from vmbackend.guest.translate import UNREACHABLE
+
+from .command import HeldCommands
+from .errors import TerminalNotFound
+from .frames import CLIENT_ID_BYTES, Answer, Fields, GuestGarbage, Request, number, text, texts
+from .link import HoldLink
+from .terminal import HeldTerminal, TerminalEntry, read_exit
+from .transport import OpenTransport
+from .watch import MAX_PATH_BYTES, HeldWatch
+
+MAX_TERMINALS = 64  # of a guest; also what a list of a hostile one may have
+MAX_ARGUMENTS = 1 << 20  # bytes of arguments and environment
+MAX_WORDS = 4096
+MAX_PATTERNS = 256 * 1024  # characters
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSettings:
+    """Times in seconds, sizes in bytes. The first client after a guest's start sets `linger`, as it sets how much of a
+    terminal's output the guest keeps.
+    """
+
+    # How long a client that lost its connection still stops programs whose buffer is full, so that it misses nothing:
+    # longer than a streams process takes to be started again and its clients to be back.
+    linger: float = 60.0
+    # Unread output of one terminal; at most what the guest keeps.
+    window: int = 128 * 1024
+    # Of what was read last: the guest keeps it while this client is attached, as it may be killed before it has passed
+    # it on. Less than it keeps; the program waits that much earlier.
+    retained: int = 0
+    # Unread events of one watch.
+    watch_window: int = 64 * 1024
+    # Of a connection and of each answer; input has no limit of time.
+    timeout: float = 30.0
+
+
+class HoldClient:
+    """The terminals and watches of one guest. Belongs to one event loop; the opener must `close` it.
+
+    A connection that is lost is opened again by the next call that needs it, once for all that wait; terminals then go
+    on where they were. Raises GuestUnreachable where the guest does not answer.
+    """
+
+    def __init__(self, open_transport: OpenTransport, settings: HoldSettings | None = None) -> None:
+        self._open_transport = open_transport
+        self._settings = settings or HoldSettings()
+        self._client_id = secrets.token_bytes(CLIENT_ID_BYTES)
+        self._terminals: dict[int, HeldTerminal] = {}
+        self._watches: dict[int, Callable[[HoldLink, Fields], None]] = {}
+        self._last_watch = 0  # ids of watches only grow
+        self.commands = HeldCommands(self)
+        self._instance = b""
+        self._link: HoldLink | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def create_terminal(
+        self,
+        command: Sequence[str] | None = None,
+        *,
+        cols: int = 120,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
+        working_dir: str | None = None,
+        user: str | None = None,
+    ) -> HeldTerminal:
+        """Start a command on a terminal of its own, attached from its first byte; size in characters.
+
+        None: the user's shell, as `GuestSession.open_terminal` chooses it. Raises GuestCommandInvalid (no such program,
+        user or directory), TerminalLimit. With GuestUnreachable a terminal may have been made: see `list_terminals`.
+        """
+        words, variables = list(command or ()), [f"{name}={value}" for name, value in (env or {}).items()]
+        fields = _encode_start(words, variables, working_dir, user)
+        size = terminal_size(cols, rows)
+        link = await self.connect_guest()
+        window = self._window(link)
+
+        def begin(answer: Fields) -> HeldTerminal:
+            id = answer.terminal_id()
+            answer.require_end()
+            if (former := self._terminals.get(id)) is not None:
+                former.mark_gone()  # the guest forgot it some time after its end, and uses its id again
+            terminal = HeldTerminal(self, id, offset=0, window=window, retained=self._settings.retained)
+            terminal.begin_output(link)
+            self._terminals[id] = terminal
+            return terminal
+
+        head = number(size[0], 2) + number(size[1], 2) + number(window, 4)
+        return await self._timed_request(link, Request.CREATE, head, fields, read=begin)
+
+    async def list_terminals(self) -> list[TerminalEntry]:
+        """All terminals of the guest, those of other clients included."""
+        return await self.repeat_request(Request.LIST, read=_read_list)
+
+    async def attach_terminal(self, id: int, offset: int = 0) -> HeldTerminal:
+        """A terminal from that offset of its output on. Raises TerminalNotFound.
+
+        One that this client has already is returned as it is; `detach` and attach it to go back.
+        """
+        if id in self._terminals:
+            return self._terminals[id]
+        entries = {entry.id: entry for entry in await self.list_terminals()}
+        entry = entries.get(id)
+        if entry is None:
+            raise TerminalNotFound("There is no such terminal.")
+        if offset > entry.end:
+            raise GuestCommandInvalid("The terminal has not written that many bytes.")
+        link = await self.connect_guest()
+        window, retained = self._window(link), self._settings.retained
+        terminal = HeldTerminal(self, id, offset=offset, window=window, retained=retained)
+        return self._terminals.setdefault(id, terminal)
+
+    async def watch_folder(self, folder: str, patterns: Sequence[str] = ()) -> HeldWatch:
+        """Watch everything below an absolute path, but for what the lines of gitignore in `patterns` name.
+
+        Returns once all folders are watched. Raises GuestPathInvalid (no folder, or not a usable path), TerminalLimit.
+        """
+        if not folder.startswith("/") or any("\0" in each for each in (folder, *patterns)):
+            raise GuestPathInvalid("The path or a pattern cannot be used.")
+        if len(folder.encode("utf-8", "replace")) >= MAX_PATH_BYTES:
+            raise GuestPathInvalid("The path is too long.")
+        if len(patterns) > MAX_WORDS or sum(map(len, patterns)) > MAX_PATTERNS:
+            raise GuestPathInvalid("The patterns are too long.")
+        try:
+            watch = HeldWatch(self, folder, patterns, self._settings.watch_window)
+        except UnicodeError as error:
+            raise GuestPathInvalid("The path or a pattern contains invalid characters.") from error
+        await watch.begin()
+        return watch
+
+    async def close(self, *, returns: bool = False) -> None:
+        """Close the connection; terminals stay in the guest. Idempotent.
+
+        No program waits for this client, unless it `returns`: then the guest waits as for one that lost its connection.
+        """
+        self._closed = True
+        link, self._link = self._link, None
+        if link is not None:
+            if not returns:
+                link.post(Request.BYE)
+            await link.close()
+
+    # For terminals
+
+    async def connect_guest(self) -> HoldLink:
+        """The open connection, or a new one. Raises GuestUnreachable, HoldUnsupported."""
+        async with self._connecting:
+            if self._closed:
+                raise GuestUnreachable("The client was closed.")
+            if self._link is not None and not self._link.lost.done():
+                return self._link
+            former, self._link = self._link, None
+            if former is not None:
+                await former.close()
+            self._link = await self._connect()
+            return self._link
+
+    async def repeat_request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
+        """A request that may be carried out twice: sent again, once, where the connection turns out to be lost."""
+        link = await self.connect_guest()
+        try:
+            return await self._timed_request(link, kind, *parts, read=read)
+        except GuestUnreachable:
+            if not link.lost.done() or isinstance(link.lost.result(), GuestGarbage):
+                raise
+        return await self._timed_request(await self.connect_guest(), kind, *parts, read=read)
+
+    def forget_terminal(self, id: int) -> None:
+        """The terminal was closed."""
+        self._terminals.pop(id, None)
+
+    def register_watch(self, id: int, receive: Callable[[HoldLink, Fields], None]) -> None:
+        """The watch began: its events go there."""
+        self._watches[id] = receive
+        self._last_watch = max(self._last_watch, id)
+
+    def forget_watch(self, id: int) -> None:
+        """The watch ended."""
+        self._watches.pop(id, None)
+
+    def _window(self, link: HoldLink) -> int:
+        return max(1, min(self._settings.window, link.buffer_size))
+
+    async def _timed_request(self, link: HoldLink, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await link.request(kind, *parts, read=read)
+        except TimeoutError as error:
+            await link.close()
+            raise GuestUnreachable(UNREACHABLE) from error
+
+    async def _connect(self) -> HoldLink:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                transport = await self._open_transport()
+                link = HoldLink(transport, self.commands.receiver(self._receive))
+                try:
+                    await link.greet(self._client_id)
+                except BaseException:
+                    await link.close()
+                    raise
+        except TimeoutError as error:
+            raise GuestUnreachable(UNREACHABLE) from error
+        if link.instance != self._instance:
+            # The ids of another process of the guest mean other terminals.
+            former, self._terminals = self._terminals, {}
+            for terminal in former.values():
+                terminal.mark_gone()
+        self._instance = link.instance
+        return link
+
+    def _receive_event(self, link: HoldLink, id: int, fields: Fields) -> None:
+        if id in self._watches:
+            self._watches[id](link, fields)
+        elif id > self._last_watch:
+            raise GuestGarbage
+        # else it was under way when the watch ended
+
+    def _receive(self, link: HoldLink, kind: int, about: int, fields: Fields) -> None:
+        if kind == Answer.EVENT:
+            self._receive_event(link, about, fields)
+            return
+        terminal = self._terminals.get(about)
+        if terminal is None:
+            return  # under way when it was closed
+        if kind == Answer.OUTPUT:
+            terminal.receive_output(link, fields)
+        elif kind == Answer.EXITED:
+            terminal.receive_exit(link, fields)
+        elif kind == Answer.BEHIND:
+            terminal.receive_behind(link, fields)
+        else:
+            raise GuestGarbage
+
+
+def _encode_start(words: Sequence[str], variables: Sequence[str], working_dir: str | None, user: str | None) -> bytes:
+    """The fields of CREATE after its sizes. Raises GuestCommandInvalid."""
+    if any("\0" in word for word in (*words, *variables, working_dir or "", user or "")):
+        raise GuestCommandInvalid("The command or its environment contains a NUL character.")
+    if words and not words[0]:
+        raise GuestCommandInvalid("The command is empty.")
+    if any(variable.startswith("=") for variable in variables):
+        raise GuestCommandInvalid("An environment variable's name is empty.")
+    try:
+        fields = text(user or "") + text(working_dir or "") + texts(words) + texts(variables)
+    except UnicodeError as error:
+        raise GuestCommandInvalid("The command or its environment contains invalid characters.") from error
+    longest = max((len(word) for word in (*words, *variables)), default=0)
+    if len(fields) > MAX_ARGUMENTS or longest > MAX_ARGUMENT or max(len(words), len(variables)) > MAX_WORDS:
+        raise GuestCommandInvalid("The command or its environment is too long.")
+    if any(len((each or "").encode("utf-8", "surrogateescape")) >= MAX_PATH_BYTES for each in (working_dir, user)):
+        raise GuestCommandInvalid("The working directory or the user is too long.")
+    return fields
+
+
+def _read_list(fields: Fields) -> list[TerminalEntry]:
+    count = fields.number(4)
+    if count > MAX_TERMINALS:
+        raise GuestGarbage
+    found = []
+    for _ in range(count):
+        id, cols, rows = fields.terminal_id(), fields.number(2), fields.number(2)
+        start, end, ended = fields.offset(), fields.offset(), fields.number(1)
+        how = read_exit(fields)
+        if start > end:
+            raise GuestGarbage
+        found.append(TerminalEntry(id, cols, rows, start, end, how if ended else None))
+    fields.require_end()
+    return found

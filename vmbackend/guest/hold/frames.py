@@ -1,0 +1,173 @@
+"""Frames of the hold's protocol: length (4 bytes, of what follows), type (1), id (4), fields; big-endian numbers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+
+from vmbackend.errors import GuestUnreachable
+
+VERSION = 1
+MAGIC = b"HOLD"
+CLIENT_ID_BYTES = 16
+# The longest frame of a guest, an event with two paths, has half of it.
+MAX_FRAME = 32 * 1024
+MAX_TERMINAL_ID = 255
+MAX_OFFSET = (1 << 63) - 1
+_HEAD = struct.Struct(">IBI")
+_OVERHEAD = 5  # bytes of type and id, which the length counts
+
+
+class Request(IntEnum):
+    """What a client sends."""
+
+    HELLO = 1
+    CREATE = 2
+    INPUT = 3
+    RESIZE = 4
+    LIST = 5
+    CLOSE = 6
+    ATTACH = 7
+    DETACH = 8
+    CREDIT = 9
+    WATCH = 10
+    UNWATCH = 11
+    WATCH_CREDIT = 12
+    BYE = 13
+    MODES = 14
+    RUN = 15
+    STOP = 16
+
+
+class Answer(IntEnum):
+    """What a guest sends."""
+
+    WELCOME = 129
+    DONE = 130
+    FAILED = 131
+    OUTPUT = 132
+    EXITED = 133
+    EVENT = 134
+    BEHIND = 135
+    WRITTEN = 136
+
+
+class Failure(IntEnum):
+    """Codes of FAILED."""
+
+    BAD_REQUEST = 1
+    BAD_VERSION = 2
+    NO_TERMINAL = 3
+    NO_WATCH = 4
+    TOO_MANY = 5
+    INPUT_FULL = 6
+    ENDED = 7
+    BAD_SIZE = 8
+    BAD_OFFSET = 9
+    CANNOT_START = 10
+    CANNOT_WATCH = 11
+
+
+class GuestGarbage(GuestUnreachable):
+    """The guest violates the protocol of the hold."""
+
+    def __init__(self) -> None:
+        super().__init__("The machine's terminal service violates its protocol.")
+
+
+def make_frame(kind: Request, request: int, *parts: bytes) -> bytes:
+    """One frame; `request` is an id of the client's choice, at most 32 bits."""
+    return b"".join((_HEAD.pack(sum(map(len, parts)) + _OVERHEAD, kind, request), *parts))
+
+
+def number(value: int, size: int) -> bytes:
+    """`value` in `size` bytes."""
+    return value.to_bytes(size, "big")
+
+
+def text(value: str) -> bytes:
+    """A text field; file names that are no UTF-8 come from surrogateescape."""
+    data = value.encode("utf-8", "surrogateescape")
+    return number(len(data), 4) + data
+
+
+def texts(values: Sequence[str]) -> bytes:
+    """A list of texts."""
+    return number(len(values), 4) + b"".join(map(text, values))
+
+
+class Fields:
+    """The fields of a received frame, in order. Raises GuestGarbage where they end early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all fields."""
+        return len(self._data)
+
+    def number(self, size: int) -> int:
+        """The next number of that many bytes."""
+        return int.from_bytes(self.part(size), "big")
+
+    def offset(self) -> int:
+        """The next offset of an output. Raises GuestGarbage for one that no output reaches."""
+        value = self.number(8)
+        if value > MAX_OFFSET:
+            raise GuestGarbage
+        return value
+
+    def terminal_id(self) -> int:
+        """The next id of a terminal. Raises GuestGarbage for one that none has."""
+        value = self.number(4)
+        if not 1 <= value <= MAX_TERMINAL_ID:
+            raise GuestGarbage
+        return value
+
+    def part(self, size: int) -> bytes:
+        """The next bytes."""
+        start, self._at = self._at, self._at + size
+        if self._at > len(self._data):
+            raise GuestGarbage
+        return self._data[start : self._at]
+
+    def rest(self) -> bytes:
+        """All bytes that are left."""
+        return self.part(len(self._data) - self._at)
+
+    def require_end(self) -> None:
+        """Raises GuestGarbage if fields are left."""
+        if self._at != len(self._data):
+            raise GuestGarbage
+
+
+def read_nothing(fields: Fields) -> None:
+    """The fields of an answer that has none."""
+    fields.require_end()
+
+
+class FrameReader:
+    """Cuts received bytes into frames; keeps less than one frame and one received block."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def frames(self, block: bytes) -> Iterator[tuple[int, int, Fields]]:
+        """Type, id and fields of each frame that is complete now. Raises GuestGarbage for one of a forbidden length."""
+        self._data += block
+        start = 0
+        try:
+            while len(self._data) - start >= _HEAD.size:
+                length, kind, about = _HEAD.unpack_from(self._data, start)
+                if not _OVERHEAD <= length <= MAX_FRAME:
+                    raise GuestGarbage
+                if len(self._data) - start < length + 4:
+                    return
+                body = bytes(self._data[start + _HEAD.size : start + 4 + length])
+                start += length + 4
+                yield kind, about, Fields(body)
+        finally:
+            del self._data[:start]

@@ -1,0 +1,161 @@
+"""One connection to a hold: requests with their answers, and what the guest sends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from vmbackend.errors import BackendError, GuestUnreachable
+from vmbackend.guest.translate import UNREACHABLE
+
+from .errors import make_error
+from .frames import MAGIC, VERSION, Answer, Fields, FrameReader, GuestGarbage, Request, make_frame, number
+from .transport import Transport
+
+T = TypeVar("T")
+_BLOCK = 32 * 1024
+_MAX_REQUEST_ID = 1 << 32
+
+# What is sent about a terminal or a watch: link, kind, id, fields. Raises GuestGarbage.
+Receive = Callable[["HoldLink", int, int, Fields], None]
+
+
+class LinkOpener(Protocol):
+    """Where terminals get their connection from."""
+
+    async def connect_guest(self) -> HoldLink:
+        """The open connection, or a new one. Raises GuestUnreachable, HoldUnsupported."""
+
+    async def repeat_request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
+        """A request that may be carried out twice: sent again, once, where the connection turns out to be lost."""
+
+    def forget_terminal(self, id: int) -> None:
+        """The terminal was closed."""
+
+    def register_watch(self, id: int, receive: Callable[[HoldLink, Fields], None]) -> None:
+        """The watch began: its events go there."""
+
+    def forget_watch(self, id: int) -> None:
+        """The watch ended."""
+
+
+class HoldLink:
+    """Belongs to one event loop. Lost for good once the transport fails or the guest violates the protocol."""
+
+    def __init__(self, transport: Transport, receive: Receive) -> None:
+        self._transport = transport
+        self._receive = receive
+        self._answers: dict[int, tuple[asyncio.Future[Any], Callable[[Fields], Any]]] = {}
+        self._last = 0
+        self._reading: asyncio.Task[None] | None = None
+        self.lost: asyncio.Future[BackendError] = asyncio.get_running_loop().create_future()
+        self.instance = b""
+        self.buffer_size = 0
+
+    async def greet(self, client_id: bytes) -> None:
+        """The first exchange. Raises GuestUnreachable, HoldUnsupported; the caller closes the link then."""
+        self._transport.write(make_frame(Request.HELLO, 0, MAGIC, number(VERSION, 2), client_id))
+        reader = FrameReader()
+        while True:
+            block = await self._transport.read(_BLOCK)
+            if not block:
+                raise await self._transport.explain_end()
+            # Nothing follows the first frame before a request.
+            for kind, _, fields in reader.frames(block):
+                self._welcome(kind, fields)
+                self._reading = asyncio.ensure_future(self._read_forever(reader))
+                return
+
+    def _welcome(self, kind: int, fields: Fields) -> None:
+        if kind == Answer.FAILED:
+            raise make_error(fields.number(2), fields.rest())
+        if kind != Answer.WELCOME or fields.part(len(MAGIC)) != MAGIC or fields.number(2) != VERSION:
+            raise GuestGarbage
+        self.instance = fields.part(8)
+        self.buffer_size = fields.number(4)
+        fields.require_end()
+
+    async def request(self, kind: Request, *parts: bytes, read: Callable[[Fields], T]) -> T:
+        """Send a request and wait for its answer, which `read` reads before anything that the guest sent after it.
+
+        Raises the guest's failure, or GuestUnreachable if the link is lost, also by an answer that `read` refuses.
+        """
+        self.require_alive()
+        self._last = (self._last + 1) % _MAX_REQUEST_ID
+        about = self._last
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._answers[about] = answer, read
+        try:
+            self._transport.write(make_frame(kind, about, *parts))
+            await self._transport.drain()
+            return await answer
+        finally:
+            self._answers.pop(about, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # seen, also where sending failed first
+
+    def post(self, kind: Request, *parts: bytes) -> None:
+        """Send what gets no answer; a lost link drops it."""
+        with suppress(BackendError):
+            if not self.lost.done():
+                self._transport.write(make_frame(kind, 0, *parts))
+
+    def require_alive(self) -> None:
+        """Raises GuestUnreachable once the link is lost."""
+        if self.lost.done():
+            raise GuestUnreachable(UNREACHABLE)
+
+    async def close(self) -> None:
+        """End the connection; requests fail. Idempotent."""
+        self._lose(GuestUnreachable(UNREACHABLE))
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait([reading])
+        await self._transport.close()
+
+    async def _read_forever(self, reader: FrameReader) -> None:
+        error: BackendError = GuestUnreachable(UNREACHABLE)
+        try:
+            block = b""
+            while True:
+                begun = time.thread_time()
+                for kind, about, fields in reader.frames(block):
+                    self._dispatch(kind, about, fields)
+                # The smallest frames take more time than the packets they come in; what has arrived is read at once.
+                await asyncio.sleep(self._transport.spend_time(time.thread_time() - begun))
+                if not (block := await self._transport.read(_BLOCK)):
+                    return
+        except BackendError as failure:
+            error = failure
+        finally:
+            self._lose(error)
+            # Not this one's own task: `close` may wait for it.
+            with suppress(BackendError):
+                await self._transport.close()
+
+    def _dispatch(self, kind: int, about: int, fields: Fields) -> None:
+        if kind in (Answer.DONE, Answer.FAILED):
+            # Requests that were cancelled are not known any more.
+            answer, read = self._answers.get(about, (None, None))
+            if answer is None or read is None or answer.done():
+                return
+            if kind == Answer.DONE:
+                answer.set_result(read(fields))
+            else:
+                answer.set_exception(make_error(fields.number(2), fields.rest()))
+        elif kind in (Answer.OUTPUT, Answer.EXITED, Answer.EVENT, Answer.BEHIND, Answer.WRITTEN):
+            self._receive(self, kind, about, fields)
+        else:
+            raise GuestGarbage
+
+    def _lose(self, error: BackendError) -> None:
+        if self.lost.done():
+            return
+        self.lost.set_result(error)
+        for answer, _ in self._answers.values():
+            if not answer.done():
+                answer.set_exception(GuestUnreachable(error.message))

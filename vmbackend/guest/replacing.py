@@ -1,0 +1,43 @@
+"""Replacing a file in the guest only if it is still what was read, by the kit's programs."""
+
+from __future__ import annotations
+
+from posixpath import basename, dirname
+
+from vmbackend.errors import GuestFileChanged, GuestPathInvalid
+
+from .changes import MAX_MESSAGE, KitCommand, require_end
+from .session import ANY_CONTENT
+from .translate import UnnamedFailure
+
+_CHANGED, _DIRECTORY = 3, 4
+_NO_APPLET = b"guest: no such applet"
+# $0: busybox, $1: the hash or "any", $2: the new file, $3: its target. Nothing of the platform replaces the target
+# between the look and the rename, as all do so with the folder's lock.
+_SCRIPT = """
+[ ! -d "$3" ] || exit 4
+if [ "$1" != any ]; then
+    [ -f "$3" ] && found=$("$0" sha256sum <"$3") && [ "${found%% *}" = "$1" ] || exit 3
+fi
+exec "$0" mv -f "$2" "$3"
+"""
+
+
+async def move_expected(run: KitCommand, busybox: str, partial: str, target: str, expected: str) -> bool:
+    """Rename `partial` to `target`, both in one folder, if that has the SHA-256 `expected`, or ANY_CONTENT.
+
+    False where the machine was started with a kit that has no such program; nothing was renamed then. Raises
+    GuestFileChanged, GuestPathInvalid, UnnamedFailure (the reason is to be found), DeadlineExceeded.
+    """
+    names = [f"./{basename(partial)}", f"./{basename(target)}"]
+    arguments = ["locked", ".", busybox, "sh", "-c", _SCRIPT, busybox, expected, *names]
+    done = require_end(await run("helper", arguments, dirname(target), b"", MAX_MESSAGE))
+    if done.exit_code == 0:
+        return True
+    if done.stderr.startswith(_NO_APPLET):
+        return False
+    if done.exit_code == _CHANGED and expected != ANY_CONTENT:
+        raise GuestFileChanged("The file was changed by somebody else.")
+    if done.exit_code == _DIRECTORY:
+        raise GuestPathInvalid(f"{target!r} is a directory.")
+    raise UnnamedFailure(f"The machine cannot replace {target!r}.")

@@ -1,0 +1,19 @@
+"""Closing what a session reads from as soon as its reader has enough."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+
+@asynccontextmanager
+async def closing_source(source: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """As `contextlib.aclosing`, for iterators of which some are no generators.
+
+    A generator that is only left keeps its file open until the garbage collector comes.
+    """
+    try:
+        yield source
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()

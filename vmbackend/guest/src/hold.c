@@ -1,0 +1,77 @@
+/* `guest hold`: one process that has all terminals, watches and commands of its guest, and outlives the connections to them.
+ *
+ * `guest attach FOLDER BUFFER LINGER` starts it where none listens in FOLDER, hands its standard input and output over and
+ * stays until the hold closes the connection: no byte is copied twice. The first process of a machine sets the size of a
+ * buffer, in bytes, and how long a lost client is waited for, in milliseconds.
+ */
+#define _GNU_SOURCE
+#include "hold.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MIN_BUFFER 4096
+#define MAX_BUFFER (16 << 20)
+#define OOM_SCORE "-900" /* its children have 0 again */
+#define SOURCES (2 + 3 * MAX_STREAMS + 2 * MAX_TERMINALS + MAX_WATCHES + COMMAND_OUTPUTS * MAX_COMMANDS)
+
+static int listener, signals;
+
+static void serve(void)
+{
+	static struct pollfd sources[SOURCES];
+	int wait = streams_broken() ? 0 : shorter_wait(terminals_expire(), commands_expire());
+	size_t stream_total = stream_count, terminal_total = terminal_count;
+	struct pollfd *of_commands = sources + 2, *of_streams = of_commands + commands_poll(of_commands);
+	struct pollfd *of_terminals = of_streams + stream_poll(of_streams);
+	struct signalfd_siginfo info;
+	sources[0] = (struct pollfd){.fd = signals, .events = POLLIN};
+	sources[1] = (struct pollfd){.fd = listener, .events = POLLIN};
+	struct pollfd *of_watches = of_terminals + terminal_poll(of_terminals);
+	size_t watch_total = (size_t)watch_poll(of_watches);
+	nfds_t count = (nfds_t)(of_watches - sources) + watch_total;
+	if (poll(sources, count, wait) < 0)
+		return;
+	commands_serve(of_commands, (size_t)(of_streams - of_commands) / COMMAND_OUTPUTS);
+	terminal_serve(of_terminals, terminal_total);
+	watch_serve(of_watches, watch_total);
+	if (sources[0].revents && read(signals, &info, sizeof info) == sizeof info)
+		terminals_reap();
+	stream_serve(of_streams, stream_total);
+	if (sources[1].revents)
+		stream_accept(listener);
+}
+
+/* Its former groups are those of terminals that ended with the process before it. */
+int hold_main(char **argv)
+{
+	sigset_t wanted;
+	listener = atoi(argv[0]);
+	buffer_size = strtoul(argv[1], NULL, 10);
+	linger_ms = atol(argv[2]);
+	if (buffer_size < MIN_BUFFER || buffer_size > MAX_BUFFER || linger_ms < 0)
+		die(EXIT_CANNOT_RUN, "bad size of a buffer or time to wait");
+	fcntl(listener, F_SETFD, FD_CLOEXEC);
+	fcntl(listener, F_SETFL, O_NONBLOCK);
+	umask(022);
+	set_oom(OOM_SCORE);
+	config_load(CONFIG_FILE);
+	cgroup_prepare();
+	cgroup_sweep('t');
+	cgroup_sweep('c');
+	syscall(SYS_getrandom, &instance, sizeof instance, 0);
+	for (const int *number = (const int[]){SIGPIPE, SIGHUP, SIGINT, SIGQUIT, 0}; *number; number++)
+		signal(*number, SIG_IGN);
+	sigemptyset(&wanted);
+	sigaddset(&wanted, SIGCHLD);
+	sigprocmask(SIG_SETMASK, &wanted, NULL);
+	signals = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+	for (;;)
+		serve();
+}

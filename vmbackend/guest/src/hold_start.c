@@ -1,0 +1,133 @@
+/* Starts the programs of terminals, each in a session of its own, and of commands: in the user's file system. */
+#define _GNU_SOURCE
+#include "hold.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
+#define TERMINAL_TYPE "xterm-256color" /* part of every image with a terminal database */
+
+static void set_environment(char **environment, const char *terminal_type)
+{
+	base_environment();
+	if (terminal_type)
+		setenv("TERM", terminal_type, 1);
+	for (; *environment; environment++)
+		if (strchr(*environment, '='))
+			putenv(*environment);
+}
+
+static void reset_signals(void)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	for (int number = 1; number < NSIG; number++)
+		signal(number, SIG_DFL);
+}
+
+static void exec_any_shell(void)
+{
+	exec_shell(getpwuid(getuid()), NULL);
+	setenv("SHELL", KIT "/bin/busybox", 1);
+	execl(KIT "/bin/busybox", "sh", NULL);
+	execl("/bin/sh", "sh", NULL);
+}
+
+/* What fails is written to standard error, and ends the process. */
+static void enter_user(const struct start *start, const char *terminal_type)
+{
+	set_oom("0");
+	enter_guest();
+	restore_dev_null();
+	set_environment(start->environment, terminal_type);
+	if (become_user(*start->user ? start->user : "root"))
+		_exit(EXIT_CANNOT_RUN);
+	const char *directory = *start->directory ? start->directory : getenv("HOME");
+	/* A requested directory must exist; the home of an image's user often does not. */
+	if (chdir(directory) && (*start->directory || chdir("/")))
+		die(EXIT_CANNOT_RUN, "cannot enter %s: %s", directory, strerror(errno));
+}
+
+/* What fails until the program runs is written to REPORT, which its start closes. */
+static void run_program(const struct start *start, int slave, int report)
+{
+	reset_signals();
+	setsid();
+	ioctl(slave, TIOCSCTTY, 0);
+	dup2(report, STDERR_FILENO);
+	enter_user(start, TERMINAL_TYPE);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		dup2(slave, fd);
+	if (*start->command)
+		execvp(*start->command, start->command);
+	else
+		exec_any_shell();
+	dprintf(report, "guest: cannot start %s: %s\n", *start->command ? *start->command : "a shell", strerror(errno));
+	_exit(EXIT_NOT_FOUND);
+}
+
+/* Its input is a pipe that has ended, as over SSH: there are programs that read a pipe, and nothing else. */
+void command_exec(const struct start *start, int out, int err)
+{
+	int input[2];
+	reset_signals();
+	setpgid(0, 0);
+	dup2(out, STDOUT_FILENO);
+	dup2(err, STDERR_FILENO);
+	if (pipe2(input, O_CLOEXEC) || dup2(input[0], STDIN_FILENO) < 0)
+		die(EXIT_CANNOT_RUN, "cannot make its input: %s", strerror(errno));
+	close(input[1]);
+	enter_user(start, NULL);
+	exec_command(start->command);
+}
+
+static int open_master(const struct start *start, int *slave)
+{
+	struct winsize size = {.ws_col = start->cols, .ws_row = start->rows};
+	int unlocked = 0, master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	if (master < 0)
+		return -1;
+	*slave = -1;
+	if (!ioctl(master, TIOCSPTLCK, &unlocked) && !ioctl(master, TIOCSWINSZ, &size))
+		*slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (*slave >= 0)
+		return master;
+	close(master);
+	return -1;
+}
+
+bool terminal_start(struct terminal *terminal, const struct start *start)
+{
+	int report[2], slave = -1;
+	if (pipe2(report, O_CLOEXEC))
+		return false;
+	terminal->master = open_master(start, &slave);
+	terminal->cgroup = cgroup_create('t');
+	terminal->pid = terminal->master < 0 ? -1 : cgroup_fork(terminal->cgroup);
+	if (!terminal->pid)
+		run_program(start, slave, report[1]);
+	int error = errno;
+	close(report[1]);
+	if (terminal->master >= 0)
+		close(slave);
+	fcntl(report[0], F_SETFL, O_NONBLOCK);
+	terminal->starting = report[0];
+	terminal->cols = start->cols;
+	terminal->rows = start->rows;
+	errno = error;
+	if (terminal->pid > 0)
+		return true;
+	terminal->pid = 0;
+	return false;
+}

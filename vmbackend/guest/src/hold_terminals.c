@@ -1,0 +1,217 @@
+/* The terminals: reading their output, their programs' ends, and when they are forgotten. */
+#define _GNU_SOURCE
+#include "hold.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAUSE_MS 100 /* between readings of a terminal that no process has open */
+
+struct terminal *terminals[MAX_TERMINALS];
+size_t terminal_count;
+size_t buffer_size;
+long linger_ms;
+
+struct terminal *terminal_find(uint32_t id)
+{
+	for (size_t i = 0; i < terminal_count; i++)
+		if (terminals[i]->id == id && terminals[i]->starting < 0)
+			return terminals[i];
+	return NULL;
+}
+
+/* One byte, as it is on the way to the user; one that was given back is used again after all others. */
+static uint32_t free_id(void)
+{
+	static uint32_t last;
+	bool used;
+	do {
+		last = last % MAX_TERMINAL_ID + 1;
+		used = false;
+		for (size_t i = 0; i < terminal_count; i++)
+			used |= terminals[i]->id == last;
+	} while (used);
+	return last;
+}
+
+struct terminal *terminal_add(void)
+{
+	struct terminal *terminal = terminal_count < MAX_TERMINALS ? calloc(1, sizeof *terminal) : NULL;
+	if (!terminal || !buffer_open(&terminal->output, buffer_size)) {
+		free(terminal);
+		return NULL;
+	}
+	terminal->id = free_id();
+	terminal->master = terminal->starting = terminal->cgroup = -1;
+	terminals[terminal_count++] = terminal;
+	return terminal;
+}
+
+static void close_once(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Its program is killed, with all of its processes, unless it had ended by itself: then those that it left live on. */
+void terminal_remove(struct terminal *terminal)
+{
+	size_t place = 0;
+	if (!terminal->ended_at && terminal->pid > 0) {
+		kill(terminal->pid, SIGKILL);
+		kill(-terminal->pid, SIGKILL); /* where the kernel has no cgroups */
+		cgroup_kill(terminal->cgroup);
+	}
+	input_drop(terminal);
+	close_once(&terminal->master);
+	close_once(&terminal->starting);
+	close_once(&terminal->cgroup);
+	free(terminal->output.data);
+	while (terminals[place] != terminal)
+		place++;
+	memmove(terminals + place, terminals + place + 1, (--terminal_count - place) * sizeof *terminals);
+	free(terminal);
+}
+
+/* All output was read, or as much as the kernel had when the program exited: what background processes write later is
+ * not waited for. They keep running, as after the end of any terminal. */
+static void end_terminal(struct terminal *terminal)
+{
+	input_drop(terminal);
+	close_once(&terminal->master);
+	close_once(&terminal->cgroup);
+	cgroup_sweep('t');
+	terminal->ended_at = now_ms();
+}
+
+void terminals_reap(void)
+{
+	int status;
+	pid_t ended;
+	while ((ended = waitpid(-1, &status, WNOHANG)) > 0) {
+		command_ended(ended, status);
+		for (size_t i = 0; i < terminal_count; i++) {
+			if (terminals[i]->pid != ended)
+				continue;
+			terminals[i]->pid = 0;
+			terminals[i]->status = status;
+			terminals[i]->rest = buffer_size;
+			terminals[i]->paused_until = 0;
+		}
+	}
+	cgroup_sweep('t'); /* those of terminals that were closed */
+}
+
+static void finish_start(struct terminal *terminal)
+{
+	struct stream *stream = terminal->creator;
+	close_once(&terminal->starting);
+	if (stream)
+		stream->pending--;
+	if (!terminal->reason_size) {
+		terminal->creator = NULL;
+		if (!stream)
+			return; /* it is found in the list */
+		view_open(terminal, stream, 0, terminal->creator_window);
+		size_t frame = begin_frame(stream, DONE, terminal->creation);
+		put_number(stream, terminal->id, 4);
+		end_frame(stream, frame);
+		return;
+	}
+	terminal->reason[strcspn(terminal->reason, "\n")] = 0;
+	const char *reason = strncmp(terminal->reason, "guest: ", 7) ? terminal->reason : terminal->reason + 7;
+	if (stream)
+		send_failed(stream, terminal->creation, CANNOT_START, reason);
+	terminal_remove(terminal);
+}
+
+static void read_start(struct terminal *terminal)
+{
+	size_t space = REASON_SIZE - 1 - terminal->reason_size;
+	ssize_t got = space ? read(terminal->starting, terminal->reason + terminal->reason_size, space) : 0;
+	if (got > 0)
+		terminal->reason_size += (size_t)got;
+	else if (got == 0 || errno != EAGAIN)
+		finish_start(terminal);
+}
+
+static void read_output(struct terminal *terminal)
+{
+	size_t room = views_room(terminal);
+	size_t limit = !terminal->pid && terminal->rest < room ? terminal->rest : room;
+	ssize_t got = limit ? buffer_read(&terminal->output, terminal->master, limit < READ_SIZE ? limit : READ_SIZE) : -1;
+	if (got > 0 && !terminal->pid)
+		terminal->rest -= (size_t)got;
+	if (got > 0 || (got < 0 && errno == EINTR) || !room)
+		return;
+	if (!terminal->pid)
+		end_terminal(terminal);
+	else if (got == 0 || errno != EAGAIN)
+		terminal->paused_until = now_ms() + PAUSE_MS;
+}
+
+int terminal_poll(struct pollfd *sources)
+{
+	for (size_t i = 0; i < terminal_count; i++, sources += 2) {
+		struct terminal *terminal = terminals[i];
+		short events = terminal->inputs ? POLLOUT : 0;
+		if (terminal->starting < 0 && views_room(terminal))
+			events |= POLLIN;
+		bool paused = terminal->paused_until > now_ms();
+		/* A hang-up is reported whether it is asked for or not. */
+		sources[0] = (struct pollfd){.fd = events && !paused ? terminal->master : -1, .events = events};
+		sources[1] = (struct pollfd){.fd = terminal->starting, .events = POLLIN};
+	}
+	return (int)(2 * terminal_count);
+}
+
+static void serve_one(struct terminal *terminal, const struct pollfd *sources)
+{
+	if (sources[0].revents & POLLOUT)
+		input_write(terminal);
+	bool exited = !terminal->pid && terminal->starting < 0 && !terminal->ended_at;
+	if (exited || (sources[0].events & POLLIN && sources[0].revents))
+		read_output(terminal);
+	if (sources[1].fd >= 0 && sources[1].revents)
+		read_start(terminal); /* may remove it */
+}
+
+/* From the last one on, as they may be removed. */
+void terminal_serve(const struct pollfd *sources, size_t count)
+{
+	for (size_t i = count; i-- > 0;)
+		if (i < terminal_count)
+			serve_one(terminals[i], sources + 2 * i);
+}
+
+int terminals_expire(void)
+{
+	int wait = -1;
+	for (size_t i = terminal_count; i-- > 0;) {
+		struct terminal *terminal = terminals[i];
+		wait = shorter_wait(wait, views_expire(terminal));
+		if (terminal->paused_until > now_ms())
+			wait = shorter_wait(wait, PAUSE_MS);
+		if (!terminal->pid && terminal->starting < 0 && !terminal->ended_at && views_room(terminal))
+			wait = 0;
+		long long rest = terminal->ended_at ? terminal->ended_at + KEPT_MS - now_ms() : -1;
+		if (terminal->ended_at && rest <= 0)
+			terminal_remove(terminal);
+		else if (terminal->ended_at)
+			wait = shorter_wait(wait, (int)rest);
+	}
+	return wait;
+}
+
+void put_exit(struct stream *stream, const struct terminal *terminal)
+{
+	bool by_signal = WIFSIGNALED(terminal->status);
+	put_number(stream, by_signal, 1);
+	put_number(stream, (uint64_t)(by_signal ? WTERMSIG(terminal->status) : WEXITSTATUS(terminal->status)), 4);
+}

@@ -1,0 +1,239 @@
+/* The scans that find folders.
+ *
+ * A folder is watched before it is scanned, so that nothing is missed; what a scan has reported is remembered until the
+ * events of that time were read, so that it is not reported twice. Scans end at other file systems and at links.
+ *
+ * Where the tree, as the events have it, and what is there disagree about a folder, it is reported as removed, and all that
+ * is in it again.
+ */
+#define _GNU_SOURCE
+#include "watch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_ROUNDS 8 /* more are left to the events of what changes all the time */
+
+struct task { /* a folder to be entered */
+	struct task *next;
+	struct folder *parent; /* NULL: it is not in the tree any more */
+	bool report, announce; /* what is in it; itself */
+	char name[];
+};
+
+static struct task *tasks, **tasks_end = &tasks;
+static bool doubtful; /* all folders were marked since a round began */
+
+void scan_forget(struct folder *folder)
+{
+	forget_parent(folder);
+	for (struct task *task = tasks; task && folder->tasks; task = task->next) {
+		if (task->parent == folder) {
+			task->parent = NULL;
+			folder->tasks--;
+		}
+	}
+}
+
+static void add_task(struct folder *parent, const char *name, bool report, bool announce)
+{
+	struct task *task = get_memory(sizeof *task + strlen(name) + 1);
+	task->parent = parent;
+	task->report = report;
+	task->announce = announce;
+	strcpy(task->name, name);
+	parent->tasks++;
+	*tasks_end = task;
+	tasks_end = &task->next;
+}
+
+static bool is_folder_entry(int fd, const struct dirent *entry)
+{
+	struct stat info;
+	if (entry->d_type != DT_UNKNOWN)
+		return entry->d_type == DT_DIR;
+	return !fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISDIR(info.st_mode);
+}
+
+static void scan_entry(struct folder *folder, const char *name, bool is_folder, bool report)
+{
+	char path[MAX_WATCH_PATH];
+	if (!tree_path(folder, name, path)) {
+		report_long(folder);
+		return;
+	}
+	if (ignored(path, is_folder))
+		return;
+	if (report && !tree_reported(folder, name)) {
+		event_add(ADDED, is_folder, path, "");
+		tree_remember(folder, name);
+	}
+	if (is_folder)
+		add_task(folder, name, report, false);
+}
+
+/* Takes FD over. `complete`: only for the folders in it, of which some may not be watched yet. */
+static void scan(int fd, struct folder *folder, bool report, bool complete)
+{
+	char path[MAX_WATCH_PATH];
+	struct dirent *entry;
+	DIR *entries = fdopendir(fd);
+	while (entries && (entry = readdir(entries))) {
+		bool is_folder = is_folder_entry(fd, entry);
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (!complete)
+			scan_entry(folder, entry->d_name, is_folder, report);
+		else if (is_folder && tree_path(folder, entry->d_name, path) && !ignored(path, true))
+			add_task(folder, entry->d_name, true, true);
+	}
+	if (entries)
+		closedir(entries);
+	else
+		close(fd);
+}
+
+/* What the tree has at this place, or elsewhere with this watch, is not there. Returns whether PARENT is still in the tree. */
+static bool drop_stale(struct folder *stale, const struct folder *parent)
+{
+	char path[MAX_WATCH_PATH];
+	bool below = tree_is_below(parent, stale);
+	if (!tree_is_moving(stale) && tree_path(stale, "", path))
+		event_add(REMOVED, true, path, "");
+	tree_drop(stale);
+	if (below)
+		tree_doubt();
+	doubtful = doubtful || below;
+	return !below;
+}
+
+/* A new watch of FD, a folder at that place, which nothing else in the tree has; -1: it is known, or cannot be watched. */
+static int claim_watch(int fd, struct folder *parent, const char *name, const char *path, bool *announce)
+{
+	for (;;) {
+		int watch = add_watch(fd);
+		if (watch < 0 && errno != ENOENT)
+			report_limit(path, errno == ENOSPC ? "too_many_directories" : strerror(errno));
+		struct folder *child = tree_child(parent, name), *known = tree_find(watch);
+		struct folder *stale = child ? child : known;
+		if (watch < 0 || (known && known == child))
+			return -1;
+		if (!stale && folder_count < MAX_FOLDERS)
+			return watch;
+		if (!stale) {
+			inotify_rm_watch(inotify, watch);
+			report_limit(path, "too_many_directories");
+			return -1;
+		}
+		*announce = *announce || child;
+		if (!drop_stale(stale, parent))
+			return -1;
+	}
+}
+
+static void enter(struct folder *parent, const char *name, bool report, bool announce)
+{
+	char path[MAX_WATCH_PATH];
+	int top = open_parent(parent);
+	if (top < 0) {
+		tree_set_incomplete(parent, true);
+		return;
+	}
+	if (!tree_path(parent, name, path)) {
+		report_long(parent);
+		return;
+	}
+	int fd = open_beneath(top, name);
+	if (fd < 0) { /* what else is there now, its own event reports */
+		if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EXDEV)
+			report_limit(path, strerror(errno));
+		return;
+	}
+	int watch = claim_watch(fd, parent, name, path, &announce);
+	if (watch < 0) {
+		close(fd);
+		return;
+	}
+	if (announce)
+		event_add(ADDED, true, path, "");
+	scan(fd, tree_add(watch, parent, name), report, false);
+}
+
+static void enter_all(void)
+{
+	struct task *task;
+	while ((task = tasks)) {
+		if (task->parent)
+			enter(task->parent, task->name, task->report, task->announce);
+		if (task->parent)
+			task->parent->tasks--;
+		if (!(tasks = task->next))
+			tasks_end = &tasks;
+		free(task);
+	}
+	close_parent();
+}
+
+void tree_enter(struct folder *parent, const char *name, bool report)
+{
+	add_task(parent, name, report, false);
+	enter_all();
+}
+
+/* Returns whether one of them cannot be opened: again after more events, not at once. */
+static bool complete_all(void)
+{
+	static unsigned attempt;
+	struct folder *folder;
+	bool failed = false;
+	attempt++;
+	while ((folder = tree_take_incomplete(attempt))) {
+		int fd = open_known(folder);
+		if (fd >= 0)
+			scan(fd, folder, true, true);
+		else
+			tree_set_incomplete(folder, true);
+		failed = failed || fd < 0;
+		enter_all();
+	}
+	return failed;
+}
+
+bool tree_complete(void)
+{
+	bool failed = false;
+	doubtful = true;
+	for (int round = 0; round < MAX_ROUNDS && doubtful; round++) {
+		doubtful = false;
+		failed = complete_all();
+	}
+	return !failed || tree_is_there(root_folder);
+}
+
+bool tree_open(void)
+{
+	inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	int fd = inotify < 0 ? -1 : open_root();
+	int watch = fd < 0 ? -1 : add_watch(fd);
+	if (watch < 0)
+		return false;
+	root_folder = tree_add(watch, NULL, "");
+	scan(fd, root_folder, false, false);
+	enter_all();
+	return true;
+}
+
+/* Silently: the reader was notified that events were lost. */
+bool tree_rebuild(void)
+{
+	tree_clear();
+	tree_settled();
+	close(inotify);
+	return tree_open();
+}

@@ -1,0 +1,217 @@
+/* The watched folders, by watch and by name. */
+#define _GNU_SOURCE
+#include "watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+
+#define BUCKETS 16384
+static struct folder *by_watch[BUCKETS], *by_name[BUCKETS];
+static size_t incomplete_count;
+int inotify = -1;
+struct folder *root_folder;
+size_t folder_count;
+unsigned tree_changes;
+
+/* A folder's watch is never used again. */
+static unsigned place_of(const struct folder *folder, const char *name)
+{
+	unsigned hash = 2166136261u ^ (unsigned)folder->watch * 31u;
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * 16777619u;
+	return hash % BUCKETS;
+}
+
+void *get_memory(size_t size)
+{
+	void *memory = calloc(1, size);
+	if (!memory)
+		die(EXIT_CANNOT_RUN, "out of memory");
+	return memory;
+}
+
+char *copy_text(const char *text)
+{
+	return strcpy(get_memory(strlen(text) + 1), text);
+}
+
+struct folder *tree_find(int watch)
+{
+	struct folder *folder = by_watch[(unsigned)watch % BUCKETS];
+	while (folder && folder->watch != watch)
+		folder = folder->next_by_watch;
+	return folder;
+}
+
+struct folder *tree_child(const struct folder *parent, const char *name)
+{
+	struct folder *folder = by_name[place_of(parent, name)];
+	while (folder && (folder->parent != parent || strcmp(folder->name, name)))
+		folder = folder->next_by_name;
+	return folder;
+}
+
+static bool prepend(char *path, size_t *start, const char *name)
+{
+	size_t size = strlen(name) + (*start < MAX_WATCH_PATH - 1);
+	if (size > *start)
+		return false;
+	if (*start < MAX_WATCH_PATH - 1)
+		path[*start - 1] = '/';
+	*start -= size;
+	memcpy(path + *start, name, strlen(name));
+	return true;
+}
+
+bool tree_path(const struct folder *folder, const char *name, char *path)
+{
+	size_t start = MAX_WATCH_PATH - 1;
+	path[start] = 0;
+	if (*name && !prepend(path, &start, name))
+		return false;
+	for (; folder->parent; folder = folder->parent)
+		if (!prepend(path, &start, folder->name))
+			return false;
+	memmove(path, path + start, MAX_WATCH_PATH - start);
+	return true;
+}
+
+static void link_name(struct folder *folder)
+{
+	struct folder **place = &by_name[place_of(folder->parent, folder->name)];
+	folder->next_by_name = *place;
+	*place = folder;
+	folder->moving = false;
+}
+
+void tree_detach(struct folder *folder)
+{
+	struct folder **place = &by_name[place_of(folder->parent, folder->name)];
+	while (*place && *place != folder)
+		place = &(*place)->next_by_name;
+	if (*place)
+		*place = folder->next_by_name;
+	folder->moving = true;
+	tree_changes++;
+}
+
+static void remove_folder(struct folder *folder)
+{
+	struct folder **place = &by_watch[(unsigned)folder->watch % BUCKETS];
+	while (*place && *place != folder)
+		place = &(*place)->next_by_watch;
+	if (*place)
+		*place = folder->next_by_watch;
+	if (folder->parent) {
+		if (!folder->moving)
+			tree_detach(folder);
+		folder->parent->children--;
+	}
+	moves_forget(folder);
+	scan_forget(folder);
+	folder_count--;
+	incomplete_count -= folder->incomplete;
+	limit_lifted();
+	free(folder->name);
+	free(folder);
+}
+
+bool tree_is_below(const struct folder *folder, const struct folder *top)
+{
+	while (folder && folder != top)
+		folder = folder->parent;
+	return folder;
+}
+
+/* Leaves first: each has a parent until it is removed. */
+void tree_drop(struct folder *top)
+{
+	while (top->children) {
+		for (size_t i = 0; i < BUCKETS; i++) {
+			for (struct folder *folder = by_watch[i], *next; folder; folder = next) {
+				next = folder->next_by_watch;
+				if (folder == top || folder->children || !tree_is_below(folder, top))
+					continue;
+				inotify_rm_watch(inotify, folder->watch);
+				remove_folder(folder);
+			}
+		}
+	}
+	inotify_rm_watch(inotify, top->watch);
+	remove_folder(top);
+}
+
+/* PARENT has no folder of that name, and is not below FOLDER. */
+void tree_move(struct folder *folder, struct folder *parent, const char *name)
+{
+	char *copy = copy_text(name);
+	if (!folder->moving)
+		tree_detach(folder);
+	folder->parent->children--;
+	parent->children++;
+	folder->parent = parent;
+	free(folder->name);
+	folder->name = copy;
+	link_name(folder);
+}
+
+struct folder *tree_add(int watch, struct folder *parent, const char *name)
+{
+	struct folder *folder = get_memory(sizeof *folder), **place = &by_watch[(unsigned)watch % BUCKETS];
+	*folder = (struct folder){.watch = watch, .parent = parent, .name = copy_text(name), .next_by_watch = *place};
+	*place = folder;
+	folder_count++;
+	if (!parent)
+		return folder;
+	parent->children++;
+	link_name(folder);
+	return folder;
+}
+
+bool tree_is_moving(const struct folder *folder)
+{
+	while (folder && !folder->moving)
+		folder = folder->parent;
+	return folder;
+}
+
+/* A folder in it could not be entered, as an event of it or of a folder above it is still to come. */
+void tree_set_incomplete(struct folder *folder, bool incomplete)
+{
+	incomplete_count += (size_t)incomplete - folder->incomplete;
+	folder->incomplete = incomplete;
+}
+
+void tree_doubt(void)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+		for (struct folder *folder = by_watch[i]; folder; folder = folder->next_by_watch)
+			tree_set_incomplete(folder, true);
+}
+
+struct folder *tree_take_incomplete(unsigned attempt)
+{
+	for (size_t i = 0; incomplete_count && i < BUCKETS; i++) {
+		for (struct folder *folder = by_watch[i]; folder; folder = folder->next_by_watch) {
+			if (!folder->incomplete || folder->attempt == attempt)
+				continue;
+			tree_set_incomplete(folder, false);
+			folder->attempt = attempt;
+			return folder;
+		}
+	}
+	return NULL;
+}
+
+void tree_clear(void)
+{
+	while (root_folder->children)
+		for (size_t i = 0; i < BUCKETS; i++)
+			for (struct folder *folder = by_watch[i], *next; folder; folder = next) {
+				next = folder->next_by_watch;
+				if (folder != root_folder && !folder->children)
+					remove_folder(folder);
+			}
+	remove_folder(root_folder);
+}

@@ -1,0 +1,39 @@
+"""When a range of reports is over for good.
+
+A pass counts nothing before the position's `counted_from`, which never decreases while clocks run: a range that ended
+before it is over. One that ended ten minutes ago is over as well, unless a pass that began before that is still about
+to commit: its transaction has the position's lock, and who takes that lock after it sees what it wrote.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from common.times import EPOCH
+from workspaces.charging.position import position_lock, position_read
+
+FINISHED = timedelta(minutes=10)
+# A pass whose commit takes longer is a failure of the database, and the report is answered with 503.
+WAIT_SECONDS = 15
+
+
+def finished_await(end: int) -> None:
+    """Before reading sums up to `end` (microseconds): where that is ten minutes ago, wait until they are final.
+
+    One query where passes go on; else the position's lock, for which this waits while a pass is about to commit. Raises
+    OperationalError after some seconds.
+    """
+    if end > _microseconds(timezone.now() - FINISHED) or end <= position_read().counted_from:
+        return
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+        position_lock()
+
+
+def _microseconds(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,59 @@
+"""Corrects what the sweep waits for after the clock was set back.
+
+A due time is the time at which it was written and the length that a setting gives it. One that is later from now than
+that length was written by a clock that was ahead, and would come later by as much as the clock was set back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db.models import DateTimeField, DurationField, Expression, ExpressionWrapper, F, IntegerField, Q, Value
+from django.db.models.functions import Cast
+from django.utils import timezone
+
+from workspaces.host.restarts import LONGEST_DELAY
+from workspaces.rows import update_all
+
+# Apart by less are clocks of several machines.
+TOLERANCE = timedelta(seconds=5)
+# A clock that is behind after a boot is corrected within this time; until then due times of the future may be right,
+# and the end of a TTL that came too early would be the end of a disk.
+SETTLED_SECONDS = 600.0
+SECOND = timedelta(seconds=1)
+LENGTHS: dict[str, Callable[[], Expression]] = {
+    "ttl_expires_at": lambda: _seconds("ttl_length"),
+    "memory_expires_at": lambda: _seconds("stop_after"),
+    "restart_due_at": lambda: Value(timedelta(seconds=LONGEST_DELAY), output_field=DurationField()),
+}
+
+
+def due_times_correct() -> int:
+    """Write due times that no rule gives as if they were given now. Returns how many; none soon after a boot.
+
+    An idle time is looked at in the next sweep: it ends a length after the last use, and a use may have its own end.
+    """
+    if time.clock_gettime(time.CLOCK_BOOTTIME) < SETTLED_SECONDS:
+        return 0
+    now = timezone.now()
+    corrected = update_all(_is_beyond("idle_due_at", _seconds("suspend_after"), now), idle_due_at=now)
+    for column, length in LENGTHS.items():
+        corrected += update_all(_is_beyond(column, length(), now), **{column: _after(now, length())})
+    return corrected
+
+
+def _seconds(column: str) -> Expression:
+    # SQLite multiplies an IntegerField, but no PositiveIntegerField, with a duration.
+    number = Cast(F(column), IntegerField())
+    return ExpressionWrapper(number * Value(SECOND, output_field=DurationField()), output_field=DurationField())
+
+
+def _after(now: datetime, length: Expression) -> Expression:
+    return ExpressionWrapper(Value(now, output_field=DateTimeField()) + length, output_field=DateTimeField())
+
+
+def _is_beyond(column: str, length: Expression, now: datetime) -> Q:
+    """Partial indexes have the rows that have such a time."""
+    return Q(**{f"{column}__gt": _after(now + TOLERANCE, length), f"{column}__isnull": False})
