@@ -34,7 +34,10 @@ def state_of(client: Api, box: str) -> dict[str, Any]:
     details = client.call("GET", f"/workspace/{box}/details")["workspace"]
     return {
         "workspaces": sorted(row["id"] for row in client.rows()),
-        "credentials": client.call("GET", "/credentials")["credentials"],
+        "credentials": [
+            {name: value for name, value in row.items() if name != "last_used_at"}  # also a refused request is a use
+            for row in client.call("GET", "/credentials")["credentials"]
+        ],
         "status": details["status"],
         "name": details["name"],
         "updated_at": details["updated_at"],
