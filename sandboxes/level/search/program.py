@@ -13,9 +13,9 @@ from sandboxes.level.search.errors import SearchFailed, SearchMemoryExceeded
 from vmbackend.guest.session import ExecResult
 
 LINE_LIMIT = 500  # characters of a line that are shown
-# Of a folder's files the program has a whole line in memory, in a buffer that is doubled. It may have so much, or half of
-# what the machine has left: beyond that the kernel would kill it, or a program of the user's. This limit costs nothing;
-# one of file sizes asks for the size of each file, which is 40 % of a search in small ones.
+# Of a folder's files the program has whole lines in memory, in a buffer that is doubled. It may have so much, or half
+# of what the machine has left: beyond that the kernel would kill it, or a program of the user's. This limit costs
+# nothing; one of file sizes asks for the size of each file, which is 40 % of a search in small ones.
 MEMORY_KIB = 192 * 1024
 LEAST_MEMORY_KIB = 32 * 1024
 # Where the memory was not enough, files above this part of it are left out.

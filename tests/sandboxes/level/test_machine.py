@@ -95,8 +95,12 @@ def test_a_directory_of_the_image_is_moved(machine: Machine) -> None:
 
 
 def test_a_folder_of_many_files_is_listed_as_far_as_it_is_shown(machine: Machine) -> None:
-    folder = "/many" if WHOLE else "/dev/shm/many"
-    machine.run(f"mkdir {folder} && cd {folder} && seq -w {FILES} | xargs touch && touch $(printf 'odd\\377')", **LONG)
+    folder = "/many/files"
+    disk = "" if WHOLE else "mount -t tmpfs -o nr_inodes=0 none /many && "
+    assert machine.run(f"mkdir /many && {disk} mkdir {folder} && touch {folder}/$(printf 'odd\\377')").exit_code == 0
+    for start in range(1, FILES, FILES // 4):
+        made = machine.run(f"cd {folder} && seq -w {start} {FILES} | head -n {FILES // 4} | xargs touch", **LONG)
+        assert made.exit_code == 0
     found = machine.listed(folder)
     assert (len(found.entries), found.truncated) == (files.LIST_LIMIT, True)
     first = "1".zfill(len(str(FILES)))
