@@ -23,7 +23,6 @@ _SENTENCES: Final[dict[Kind, str]] = {
     "protocol": "The CA's answer was not valid.",
     "too_large": "The CA's answer was too large.",
 }
-_UNREADABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff]+")
 _SPACES = re.compile(r"\s+")
 _PROBLEM = re.compile(r"[A-Za-z0-9]{1,40}")
 
@@ -58,7 +57,8 @@ def ca_error_of(error: BaseException, status: int = 200, pause: float | None = N
 
 def _sentence(detail: str, problem: str) -> str:
     """The CA's own words, cut and without characters that are not for showing."""
-    clean = _SPACES.sub(" ", _UNREADABLE.sub(" ", detail)).strip() or problem or "no reason was given"
+    shown = "".join(each if each.isprintable() else " " for each in detail)
+    clean = _SPACES.sub(" ", shown).strip() or problem or "no reason was given"
     return f"The CA refused: {clean}"[:LONGEST_SENTENCE]
 
 

@@ -159,7 +159,9 @@ def _store_chain(row: Certificate, text: str) -> None:
         checked = chain_check(text, row.name, row.order_key, timezone.now())
     except ChainInvalid as error:
         raise CaError("The CA sent a certificate that is not valid for this name.") from error
-    token, key = row.challenge_token, row.order_key
+    # Before the row forgets its name.
+    tokens.token_remove(row.challenge_token)
+    key = row.order_key
     leased_update(
         row,
         **{**NO_ORDER, "chain": checked.pem, "key": key, "not_before": checked.not_before},
@@ -170,7 +172,6 @@ def _store_chain(row: Certificate, text: str) -> None:
         failures=0,
         next_attempt_at=renewal_time(checked.not_before, checked.expires_at),
     )
-    tokens.token_remove(token)
 
 
 def _look_later(row: Certificate, order: Order) -> None:

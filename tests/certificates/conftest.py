@@ -1,4 +1,4 @@
-"""A CA and an edge that shows its tokens, for all tests of a process; rows by services, steps in the test's own thread."""
+"""A CA, and an edge that shows its tokens, for all tests of a process; steps are carried out in the test itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def custom_edge() -> Iterator[CustomEdge]:
 
 @pytest.fixture(scope="session")
 def running_ca(custom_edge: CustomEdge) -> Iterator[Pebble]:
-    with tempfile.TemporaryDirectory(prefix="pebble-") as folder, open_pebble(Path(folder), custom_edge.http_port) as ca:
+    with (
+        tempfile.TemporaryDirectory(prefix="pebble-") as folder,
+        open_pebble(Path(folder), custom_edge.http_port) as ca,
+    ):
         yield ca
 
 

@@ -59,7 +59,9 @@ class Pebble:
 
 
 @contextmanager
-def open_pebble(folder: Path, http_port: int, *, validity_seconds: int = 90 * 86400, **variables: str) -> Iterator[Pebble]:
+def open_pebble(
+    folder: Path, http_port: int, *, validity_seconds: int = 90 * 86400, **variables: str
+) -> Iterator[Pebble]:
     """It looks for tokens on `http_port` of this host."""
     certificate, key = write_certificate(folder)
     dns, manage = free_port(), free_port()
