@@ -23,6 +23,7 @@ APPS = [
     "sandboxes",
     "workspaces",
     "accounts",
+    "certificates",
     "credits",
     "edge",
     "namespaces",
