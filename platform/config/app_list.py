@@ -25,6 +25,7 @@ APPS = [
     "accounts",
     "certificates",
     "credits",
+    "domains",
     "edge",
     "namespaces",
     "pages",
