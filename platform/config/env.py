@@ -221,6 +221,15 @@ class Env(BaseModel):
     file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, le=1 << 40)
     file_stream_limit_bytes: int = Field(default=16 * 1024**3, ge=1024, le=1 << 60)
 
+    # Ports and certificates of the names that users bring; port 0: not served
+    domains_http_port: int = Field(default=0, ge=0, lt=65536)
+    domains_https_port: int = Field(default=0, ge=0, lt=65536)
+    domains_keys_port: int = _derived("PORT + 1000", lambda data: data["port"] + 1000 - 2000 * (data["port"] > 64535))
+    acme_directory: str = Field(default="", pattern=r"^(https://\S+)?$")
+    acme_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
+    acme_ca_file: str = ""
+    acme_orders_per_hour: int = Field(default=100, ge=1, le=_MANY)
+
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
         """The settings of a process with this environment.

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from common.edge_header import edge_secret
 from edge.address import PublicAddress
+from edge.certificate_sites import certificate_options, certificate_sites, challenge_snippet
 from edge.page_sites import page_sites
 from edge.pages import page
 from edge.route_cache import route_cache_folder
@@ -49,6 +50,8 @@ class EdgeSettings(Protocol):
     pages_url: tuple[str, ...]
     pages_certificate: str
     pages_key: str
+    domains_https_port: int
+    domains_keys_port: int
     behind_proxy: bool
     body_limit_bytes: int
     secret_key: str
@@ -74,6 +77,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         bind=settings.bind,
         base_host=urlsplit(settings.base_url).hostname,
         secret=edge_secret(settings.secret_key),
+        certificate_options=certificate_options(settings),
         automatic_https="" if _https(settings) else "auto_https off",
         caller=CALLER_BEHIND_PROXY if settings.behind_proxy else CALLER,
         # Behind another proxy its X-Forwarded-* are kept; from other clients they are replaced.
@@ -86,7 +90,9 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         cut_off=CUT_OFF,
         closed_page=page("Nothing answers on this port", CLOSED),
     )
-    return made + page_sites(settings, run_dir)
+    # A snippet must come before what imports it.
+    pages = page_sites(settings, run_dir) + challenge_snippet(settings)
+    return made + pages + certificate_sites(settings, run_dir)
 
 
 def _https(settings: EdgeSettings) -> bool:
