@@ -41,6 +41,11 @@ def kind_link(kind: str) -> str:
     return f"../kinds/{kind}"
 
 
+def name_folder(state: Path, name: str) -> Path:
+    """What a name leads to, if there is anything. Raises ValueError for what is no name."""
+    return domains_folder(state) / "by-name" / _checked(name)
+
+
 class DomainFiles:
     """Safe for any number of processes of one host. Makes its folders. Raises OSError."""
 

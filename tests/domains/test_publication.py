@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from domains import publication
 from domains.models import CustomDomain, DomainName
@@ -64,7 +65,8 @@ def test_a_domain_leads_to_a_port_as_long_as_its_workspace_is_there(
     zone.prove("app.example.com", workspace.pk)
     api.post(f"/workspace/{workspace.pk}/domain", {"domain": "app.example.com", "port": 80})
     assert files.links() == {"app.example.com": "../kinds/port"}
-    delete_row(workspace)
+    with transaction.atomic():
+        delete_row(workspace)
     assert files.links() == {}
 
 
