@@ -22,16 +22,6 @@ from certificates.edge_path import CertificatePath
 from edge.caddy import caddyfile
 from tests.commands.conftest import CADDY, free_port, short_folder
 
-SITE = """
-(custom_domain) {
-	respond "by {scheme} for {host}"
-}
-http://:HTTP_PORT {
-	import acme_challenge
-	respond "fallback"
-}
-"""
-
 
 @dataclass
 class CustomEdge:
@@ -100,16 +90,14 @@ def nothing(environ: Any, start_response: Any) -> list[bytes]:
 
 @contextmanager
 def open_custom_edge() -> Iterator[CustomEdge]:
-    """Caddy as configured, with a text in place of what is served."""
+    """Caddy as configured; no name leads to anything."""
     with short_folder() as folder:
         run = folder / "run"
         run.mkdir()
-        ports = {"port": free_port(), "domains_https_port": free_port(), "domains_keys_port": free_port()}
+        names = ("port", "domains_http_port", "domains_https_port", "domains_keys_port")
+        ports = {name: free_port() for name in names}
         given = settings.ENV.model_copy(update={**ports, "base_url": f"http://127.0.0.1:{ports['port']}"})
-        http_port = free_port()
-        first = f"https://:{given.domains_https_port} {{"
-        made = caddyfile(given, run)
-        text = made.replace(first, SITE.replace("HTTP_PORT", str(http_port)) + first)
+        text = caddyfile(given, run)
         (run / "Caddyfile").write_text(text)
         server = _Server(str(run / "api.sock"), _Handler)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -123,8 +111,10 @@ def open_custom_edge() -> Iterator[CustomEdge]:
                 stderr=errors,
             )
         try:
-            _wait_for_port(http_port, process, log)
-            yield CustomEdge(http_port, given.domains_https_port, given.domains_keys_port, log, text, process)
+            _wait_for_port(given.domains_http_port, process, log)
+            yield CustomEdge(
+                given.domains_http_port, given.domains_https_port, given.domains_keys_port, log, text, process
+            )
         finally:
             process.kill()
             process.wait()
