@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Subquery
 from certificates.selectors import SslState, certificate_states
 from domains.errors import NotConnected
 from domains.models import CustomDomain, DomainName, TargetKind
+from edge.domain_files import is_name
 
 _NO_CERTIFICATE = SslState("none", None, "")
 # Of the states of several names the first one is shown.
@@ -36,6 +37,8 @@ def domain_name_of(kind: TargetKind) -> Subquery:
 
 def port_of_name(name: str) -> tuple[str, int | None] | None:
     """The workspace and the port that a name leads to; None where it leads to none, or to another name."""
+    if not is_name(name):
+        return None
     row = DomainName.objects.filter(pk=name, domain__target_kind=TargetKind.WORKSPACE, domain__name=name)
     return row.values_list("domain__target_id", "domain__port").first()
 
