@@ -37,7 +37,7 @@ def account_registered(account: AcmeAccount, until: float) -> CaClient:
     """
     access = _access(account)
     client = CaClient(access, until)
-    client.reach()
+    client.directory_read()
     if not account.url:
         account.url = client.account_register(settings.ENV.acme_contact)
         AcmeAccount.objects.filter(pk=account.pk).update(url=account.url)

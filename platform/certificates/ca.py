@@ -25,7 +25,7 @@ from cryptography import x509
 from certificates.ca_errors import CaError, ca_error_of
 from certificates.keys import key_from_pem
 from outbound.errors import OutboundError
-from outbound.http import fetch
+from outbound.http import send_request
 from outbound.targets import Targets
 
 REQUEST_SECONDS = 12.0
@@ -90,7 +90,7 @@ class _Network(ClientNetwork):
             raise OutboundError("timeout")
         data = kwargs.get("data") or b""
         headers = {"User-Agent": self.user_agent, **kwargs.get("headers", {})}
-        answer = fetch(
+        answer = send_request(
             method,  # type: ignore[arg-type]  # the library's methods are these three
             url,
             body=data.encode() if isinstance(data, str) else data,
@@ -131,7 +131,7 @@ class CaClient:
         self._url = access.directory
         self._found: messages.Directory | None = None
 
-    def reach(self) -> None:
+    def directory_read(self) -> None:
         """Read the directory, before anything is asked that counts."""
         with self._ca_errors():
             assert self._directory["newOrder"]  # noqa: S101 - raises where it is missing

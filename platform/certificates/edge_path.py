@@ -1,8 +1,8 @@
 """What the edge asks when a connection begins: the certificate and the private key of a name, before Django.
 
-200 with both as PEM for a name whose certificate is active, 404 for every other name. Only a request with the edge's
-own
-secret is answered; the edge sends it through an address of its own on this host (edge/CertificateSites.template).
+200 with both as PEM for a name whose certificate is active, 204 for every other name, which Caddy does not log. Only a
+request with the edge's own secret is answered; the edge sends it through an address of its own on this host
+(edge/CertificateSites.template).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PATH = "/internal/edge/certificate"
 _NAME = re.compile(r"[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+")
-_REASONS = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}
+_REASONS = {200: "OK", 204: "No Content", 404: "Not Found", 503: "Service Unavailable"}
 
 
 class CertificatePath:
@@ -51,11 +51,11 @@ class CertificatePath:
 def _answer_of(query: str) -> tuple[int, bytes]:
     name = parse_qs(query[:1000]).get("server_name", [""])[0].lower()
     if len(name) > 253 or not _NAME.fullmatch(name):
-        return 404, b""
+        return 204, b""
     try:
         found = served_certificate(name).encode()
     except (DatabaseError, InterfaceError, InvalidToken):
         return 503, b""
     finally:
         close_old_connections()
-    return (200, found) if found else (404, b"")
+    return (200, found) if found else (204, b"")

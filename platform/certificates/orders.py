@@ -9,6 +9,7 @@ asked for its list of the account's orders, if it has one, before another is pla
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import datetime, timedelta
 
@@ -16,12 +17,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from certificates import access, hooks, limits, tokens
-from certificates.ca import CaClient, Order
+from certificates.ca import CaClient, Challenge, Order
 from certificates.ca_errors import CaError
 from certificates.keys import ChainInvalid, chain_check, new_key, signing_request
 from certificates.leases import STEP_SECONDS, leased_update
 from certificates.models import AcmeAccount, Certificate, Status
 from certificates.outcomes import NO_ORDER, failure_record, pause_after, renewal_time, waiting_record
+
+logger = logging.getLogger(__name__)
 
 ORDER_LIFE = timedelta(days=1)
 OFF_PAUSE = timedelta(minutes=1)
@@ -143,8 +146,20 @@ def _prove_control(row: Certificate, client: CaClient, order: Order) -> None:
         leased_update(row, challenge_token=challenge.token)
         tokens.token_write(challenge.token, challenge.content)
         if challenge.status == "pending":
-            client.challenge_answer(challenge.url)
+            _answer(client, url, challenge)
     _look_later(row, order)
+
+
+def _answer(client: CaClient, authorization: str, challenge: Challenge) -> None:
+    """A second answer, after one that was not stored or is being looked into, may be refused: that changes nothing."""
+    try:
+        client.challenge_answer(challenge.url)
+    except CaError as error:
+        if error.fault != "name":
+            raise
+        if client.challenge_read(authorization).authorization_status not in ("pending", "valid"):
+            raise
+        logger.info("an answer to a challenge was refused: %s", error)
 
 
 def _reason(client: CaClient, order: Order) -> str:

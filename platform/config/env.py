@@ -224,7 +224,9 @@ class Env(BaseModel):
     # Ports and certificates of the names that users bring; port 0: not served
     domains_http_port: int = Field(default=0, ge=0, lt=65536)
     domains_https_port: int = Field(default=0, ge=0, lt=65536)
-    domains_keys_port: int = _derived("PORT + 1000", lambda data: data["port"] + 1000 - 2000 * (data["port"] > 64535))
+    domains_keys_port: int = _derived(
+        "PORT + 1000", lambda data: data["port"] + (1000 if data["port"] <= 64535 else -1000), gt=0, lt=65536
+    )
     acme_directory: str = Field(default="", pattern=r"^(https://\S+)?$")
     acme_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
     acme_ca_file: str = ""

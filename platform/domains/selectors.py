@@ -35,12 +35,14 @@ def domain_name_of(kind: TargetKind) -> Subquery:
     return Subquery(CustomDomain.objects.filter(target_kind=kind, target_id=OuterRef("pk")).values("name")[:1])
 
 
-def port_of_name(name: str) -> tuple[str, int | None] | None:
+def port_of_name(name: str) -> tuple[str, int] | None:
     """The workspace and the port that a name leads to; None where it leads to none, or to another name."""
     if not is_name(name):
         return None
-    row = DomainName.objects.filter(pk=name, domain__target_kind=TargetKind.WORKSPACE, domain__name=name)
-    return row.values_list("domain__target_id", "domain__port").first()
+    rows = CustomDomain.objects.filter(held=name, name=name, target_kind=TargetKind.WORKSPACE)
+    found = rows.values_list("target_id", "port").first()
+    # A workspace's domain has a port; its constraint says so.
+    return (found[0], found[1] or 0) if found else None
 
 
 def domain_url(domain: CustomDomain, ssl: SslState) -> str:

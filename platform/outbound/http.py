@@ -27,7 +27,7 @@ from outbound.names import NameFailed, dns_addresses, listed_addresses
 from outbound.targets import Targets, required_target
 from outbound.urls import Target
 
-__all__ = ["Answer", "OutboundError", "Targets", "fetch", "post", "require_public_url"]
+__all__ = ["Answer", "OutboundError", "Targets", "post", "require_public_url", "send_request"]
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ def post(url: str, *, body: bytes, headers: Mapping[str, str], deadline_seconds:
     `deadline_seconds` bounds all of it: name, connection, TLS, request, answer. Raises OutboundError (every kind), and
     ValueError for headers that are no headers or are set here. No connection remains.
     """
-    return fetch("POST", url, body=body, headers=headers, deadline_seconds=deadline_seconds, policy=policy)
+    return send_request("POST", url, body=body, headers=headers, deadline_seconds=deadline_seconds, policy=policy)
 
 
-def fetch(
+def send_request(
     method: Literal["GET", "HEAD", "POST"],
     url: str,
     *,

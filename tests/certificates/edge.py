@@ -12,25 +12,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
 
 from django.conf import settings
 
 from certificates.edge_path import CertificatePath
 from edge.caddy import caddyfile
 from tests.commands.conftest import CADDY, free_port, short_folder
-
-SITE = """
-(custom_domain) {
-	respond "by {scheme} for {host}"
-}
-http://:HTTP_PORT {
-	import acme_challenge
-	respond "fallback"
-}
-"""
 
 
 @dataclass
@@ -63,22 +53,34 @@ class CustomEdge:
             raise
 
 
-class _Handler(WSGIRequestHandler):
-    def handle(self) -> None:
-        self.raw_requestline = self.rfile.readline(65537)
-        if self.raw_requestline and self.parse_request():
-            handler = ServerHandler(self.rfile, self.wfile, self.get_stderr(), self.get_environ(), multithread=True)
-            handler.run(CertificatePath(nothing))  # type: ignore[arg-type]
+class _Handler(BaseHTTPRequestHandler):
+    """The api's part, of which only the certificate path is here."""
 
-    def get_environ(self) -> dict[str, Any]:
+    def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         environ = {"REQUEST_METHOD": self.command, "PATH_INFO": path, "QUERY_STRING": query}
-        return environ | {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in self.headers.items()}
+        environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in self.headers.items()}
+        self.wfile.write(b"".join(CertificatePath(nothing)(environ, self._begin)))  # type: ignore[arg-type]
+
+    def _begin(self, status: str, headers: list[tuple[str, str]]) -> None:
+        self.send_response(int(status.split(maxsplit=1)[0]))
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 256
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The edge has the answer already, and left."""
 
 
 def nothing(environ: Any, start_response: Any) -> list[bytes]:
@@ -88,16 +90,14 @@ def nothing(environ: Any, start_response: Any) -> list[bytes]:
 
 @contextmanager
 def open_custom_edge() -> Iterator[CustomEdge]:
-    """Caddy as configured, with a text in place of what is served."""
+    """Caddy as configured; no name leads to anything."""
     with short_folder() as folder:
         run = folder / "run"
         run.mkdir()
-        ports = {"port": free_port(), "domains_https_port": free_port(), "domains_keys_port": free_port()}
+        names = ("port", "domains_http_port", "domains_https_port", "domains_keys_port")
+        ports = {name: free_port() for name in names}
         given = settings.ENV.model_copy(update={**ports, "base_url": f"http://127.0.0.1:{ports['port']}"})
-        http_port = free_port()
-        first = f"https://:{given.domains_https_port} {{"
-        made = caddyfile(given, run)
-        text = made.replace(first, SITE.replace("HTTP_PORT", str(http_port)) + first)
+        text = caddyfile(given, run)
         (run / "Caddyfile").write_text(text)
         server = _Server(str(run / "api.sock"), _Handler)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -111,8 +111,10 @@ def open_custom_edge() -> Iterator[CustomEdge]:
                 stderr=errors,
             )
         try:
-            _wait_for_port(http_port, process, log)
-            yield CustomEdge(http_port, given.domains_https_port, given.domains_keys_port, log, text, process)
+            _wait_for_port(given.domains_http_port, process, log)
+            yield CustomEdge(
+                given.domains_http_port, given.domains_https_port, given.domains_keys_port, log, text, process
+            )
         finally:
             process.kill()
             process.wait()

@@ -8,7 +8,7 @@ import time
 
 from django.utils import timezone
 
-from certificates import orders
+from certificates import hooks, orders
 from certificates.ca import CaClient, Order
 from certificates.leases import due_ids
 from certificates.models import Certificate
@@ -19,6 +19,8 @@ from tests.killed_process import _say
 def order_to_end() -> None:
     """As the dispatcher does, until nothing is due for a minute."""
     orders._SHORTEST_POLL = 0.05  # type: ignore[misc]
+    # The app above has no such domain.
+    hooks.dns_points_here._handlers.clear()
     last = time.monotonic() + 20
     while time.monotonic() < last:
         for key in due_ids(10):

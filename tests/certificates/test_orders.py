@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from certificates import hooks, orders, services, tokens
+from certificates import doctor, hooks, orders, services, tokens
 from certificates.access import CERTIFICATES_OFF
 from certificates.errors import RenewalInProgress
 from certificates.keys import chain_check
@@ -237,3 +237,15 @@ def test_a_lease_of_a_clock_that_was_set_back_is_over() -> None:
     Certificate.objects.update(lease_until=timezone.now() + timedelta(hours=1))
     assert due_ids(10) == [row.pk]
     assert self_signed(NAME)[0] == row.chain
+
+
+def test_the_doctor_counts_names_and_finds_those_that_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert next(doctor.doctor_lines())[1:3] == (True, "off: no PLATFORM_ACME_DIRECTORY")
+    settings_with(monkeypatch, acme_directory="https://ca.example/dir")
+    assert next(doctor.doctor_lines())[1:3] == (False, "no CA finds its tokens")
+    settings_with(monkeypatch, domains_http_port=80)
+    row = certificate_make(NAME)
+    services.certificate_request(["waits.example.org"])
+    assert next(doctor.doctor_lines())[1:3] == (True, "1 active, 1 wait, 0 failed, 0 expire within a week")
+    Certificate.objects.filter(pk=row.pk).update(expires_at=timezone.now() + timedelta(days=6))
+    assert next(doctor.doctor_lines())[1] is False

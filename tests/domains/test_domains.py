@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from accounts.scopes import Scope
+from certificates.access import CERTIFICATES_OFF
 from certificates.selectors import SslState
 from domains.models import CustomDomain, DomainName
 from namespaces.models import Namespace
@@ -23,7 +24,7 @@ from workspaces.network.services import port_publish
 
 pytestmark = pytest.mark.django_db
 NAME = "www.example.com"
-NO_SSL = {"status": "none", "expiresAt": None, "error": None}
+NO_SSL = {"status": "none", "expiresAt": None, "error": CERTIFICATES_OFF}
 
 
 @pytest.fixture
