@@ -11,6 +11,7 @@ from django.db.models import OuterRef, Subquery
 from certificates.selectors import SslState, certificate_states
 from domains.errors import NotConnected
 from domains.models import CustomDomain, DomainName, TargetKind
+from edge.domain_files import is_name
 
 _NO_CERTIFICATE = SslState("none", None, "")
 # Of the states of several names the first one is shown.
@@ -34,10 +35,14 @@ def domain_name_of(kind: TargetKind) -> Subquery:
     return Subquery(CustomDomain.objects.filter(target_kind=kind, target_id=OuterRef("pk")).values("name")[:1])
 
 
-def port_of_name(name: str) -> tuple[str, int | None] | None:
+def port_of_name(name: str) -> tuple[str, int] | None:
     """The workspace and the port that a name leads to; None where it leads to none, or to another name."""
-    row = DomainName.objects.filter(pk=name, domain__target_kind=TargetKind.WORKSPACE, domain__name=name)
-    return row.values_list("domain__target_id", "domain__port").first()
+    if not is_name(name):
+        return None
+    rows = CustomDomain.objects.filter(held=name, name=name, target_kind=TargetKind.WORKSPACE)
+    found = rows.values_list("target_id", "port").first()
+    # A workspace's domain has a port; its constraint says so.
+    return (found[0], found[1] or 0) if found else None
 
 
 def domain_url(domain: CustomDomain, ssl: SslState) -> str:

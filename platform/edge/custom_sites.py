@@ -62,7 +62,7 @@ def _secure(settings: CustomSettings) -> str:
 
 
 def custom_plain_site(settings: CustomSettings, *, api_by_http: bool) -> str:
-    """The site of the HTTP port; none where the platform's own site answers on that port, which serves these names, too."""
+    """The site of the HTTP port; none where the platform's own site, which serves these names too, has that port."""
     if not settings.domains_http_port or (api_by_http and settings.domains_http_port == settings.port):
         return ""
     return _PLAIN_SITE.format(port=settings.domains_http_port, bind=settings.bind)

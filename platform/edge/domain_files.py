@@ -125,7 +125,12 @@ class DomainFiles:
             os.close(fd)
 
 
+def is_name(text: str) -> bool:
+    """Whether the edge could have found it by a file."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise ValueError(f"{name!r} is no domain.")
     return name
