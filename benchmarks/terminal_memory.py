@@ -22,8 +22,10 @@ GUEST_MEMORY = r"""for p in /proc/[0-9]*; do case $(tr '\0' ' ' <$p/cmdline) in
 
 
 def streams_memory() -> float:
-    """MiB of the instance's process `streams`."""
-    return sum(_resident(folder) for folder in Path("/proc").iterdir() if _is_streams(folder))
+    """MiB of the instance's process `streams`. Memory that it has used before and kept does not grow again."""
+    if not (found := [folder for folder in Path("/proc").iterdir() if _is_streams(folder)]):
+        raise SystemExit("the instance's process `streams` does not run on this machine")
+    return sum(map(_resident, found))
 
 
 def _is_streams(folder: Path) -> bool:

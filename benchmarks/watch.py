@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from benchmarks.common import Instance, percentile
 from benchmarks.sandboxes import Sandbox, command_run, running_sandbox
 from benchmarks.steps import Progress, run_steps, step
-from tests.sandboxes.sockets.client import WebSocketClient
+from tests.sandboxes.sockets.client import Closed, WebSocketClient
 
 FOLDERS = 100
 FOLDER = "/bench"
@@ -56,10 +56,15 @@ class Watcher(threading.Thread):
         self._client.socket.settimeout(None)
         self.times: Times = {}
         self.overflows = 0
+        self.end: Closed | None = None
 
     def run(self) -> None:
         while True:
-            self._client.receive()
+            try:
+                self._client.receive()
+            except Closed as closed:  # also as the sandbox is deleted, after all
+                self.end = closed
+                return
             now = time.perf_counter()
             while self._client.messages:
                 message = self._client.messages.popleft()
@@ -130,6 +135,8 @@ async def measure(sandbox: Sandbox, options: argparse.Namespace) -> bool:
         async with step("their reports", seconds, total=2 * len(sent), unit="reports") as progress:
             await wait_all(len(sent), progress, watcher.times, times)
         reader.cancel()
+        if watcher.end is not None:
+            raise SystemExit(f"the socket was closed: {watcher.end}")
         theirs, ours = show("bare inotify", sent, times), show("watch", sent, watcher.times)
     missed = len(sent) - len(watcher.times)
     print(f"  p99 {ours:.1f} ms (below {BAR_MS:g}), {ours / theirs:.2f} times the baseline's, which waits for nothing")
