@@ -106,6 +106,7 @@ def domain_disconnect(*, domain: CustomDomain, actor: str, origin: RequestOrigin
     publication.publish_on_commit(stored.names)
 
 
+@transaction.atomic
 def target_removed(kind: TargetKind, target_id: str) -> None:
     """Disconnect the domain of a target that is being deleted, in the caller's transaction."""
     found = CustomDomain.objects.select_for_update(of=("self",)).filter(target_kind=kind, target_id=target_id).first()
@@ -114,6 +115,7 @@ def target_removed(kind: TargetKind, target_id: str) -> None:
         publication.publish_on_commit(found.names)
 
 
+@transaction.atomic
 def target_changed(kind: TargetKind, target_id: str) -> None:
     """The target is served, or not served any more: its names follow after the caller's transaction."""
     names = DomainName.objects.filter(domain__target_kind=kind, domain__target_id=target_id)
