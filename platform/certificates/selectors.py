@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from certificates.access import CERTIFICATES_OFF, is_on
 from certificates.models import Certificate, Status
+from common.compiled_query import CompiledQuery
 
 SslStatus = Literal["none", "pending", "active", "failed", "expired"]
 
@@ -44,8 +45,17 @@ def _state(row: Certificate) -> SslState:
     return SslState("expired" if is_over else "active", row.expires_at, row.error)
 
 
+# Asked at each handshake.
+_ACTIVE = CompiledQuery(
+    lambda values: (
+        Certificate.objects.filter(name=values[0], status=Status.ACTIVE)
+        .order_by()
+        .values_list("chain", "key", "expires_at")
+    )
+)
+
+
 def served_certificate(name: str) -> str:
     """The chain and the private key (PEM) with which the edge serves a name; empty for every other name."""
-    found = Certificate.objects.filter(name=name, status=Status.ACTIVE, expires_at__gt=timezone.now())
-    row = found.values_list("chain", "key").first()
-    return f"{row[0]}{row[1]}" if row else ""
+    row = _ACTIVE.first_row([name])
+    return f"{row[0]}{row[1]}" if row and row[2] > timezone.now() else ""
