@@ -1,5 +1,5 @@
-"""Pages by the edge as configured, beside nginx with the same files, headers and cores; the edge with 10,000 sites beside
-one with a single site; and the time from a switch to the first answer of the new release.
+"""Pages by the edge as configured, beside nginx with the same files, headers and cores; the edge with 10,000 sites
+beside one with a single site; and the time from a switch to the first answer of the new release.
 
     .venv/bin/python -m benchmarks.pages [--rounds 5] [--seconds 4] [--connections 16] [--sites 10000]
 
@@ -69,7 +69,7 @@ def compare(servers: list[Server], options: argparse.Namespace) -> None:
                 flush=True,
             )
         show(f"{title}, edge", *rates, unit="req/s", bar=f"of {servers[1].name}'s rate; at least 0.5")
-        show(f"{title}, CPU time", *costs, unit="us", bar="CPU time of a request; at most 2")
+        show(f"{title}, CPU time", *costs, unit="us", bar="CPU time of a request; it has no bar")
 
 
 def ask_each(server: Server, folder: Path, count: int, seconds: int) -> None:
