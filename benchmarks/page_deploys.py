@@ -5,8 +5,8 @@ same folder with 10 changed files.
 
 Once the files are random bytes, of which no compressed copies are made, as tar makes none; then they are text, as most
 of a site is, of which a first deploy makes copies, and the next one only of what has changed. A deploy is the whole
-request: export, release, written to the disk, live. What `tar` receives is written to it too, and before each begins all
-else is. Interleaved.
+request: export, release, written to the disk, live. What `tar` receives is written to it, too, and before each begins
+all else is. Interleaved.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ RULES = "rules.json"
 # Empty files, by which the edge knows that it has to ask for the rules.
 HEADERS_MARKER = "has-headers"
 REDIRECTS_MARKER = "has-redirects"
-# A link to `public` where there are no rules for headers: there the edge looks first, and for most requests nowhere else.
+# A link to `public` where there are no rules for headers: there the edge looks first, mostly nowhere else.
 SERVED = "served"
 FILE_BYTES = 256 * 1024
 

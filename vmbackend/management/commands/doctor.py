@@ -16,6 +16,7 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from vmbackend.domaincheck import check_pages_domains
 from vmbackend.hostcheck import CheckTarget, Finding, check_caddy, check_host, check_port
 from vmbackend.uids import UidRange
 
@@ -52,6 +53,7 @@ def _findings() -> Iterator[Finding]:
     yield _redis(answers)
     yield check_caddy(Path(sys.executable).with_name("caddy"))
     yield check_port(settings.ENV.port, ours=answers)
+    yield check_pages_domains(settings.ENV.base_url, settings.ENV.pages_url)
     if settings.ENV.vm_backend == "libvirt":
         yield from check_host(_target())
         yield _default_image()
