@@ -36,6 +36,10 @@ def test_a_folder_of_a_machine_is_deployed(instance: TestInstance, api: Api) -> 
     assert hashlib.sha256((public / "assets/large.bin").read_bytes()).hexdigest() == digest
     refused = api.call("POST", "/pages/real-site/deploy", 404, json={"path": "/srv/nothing"})
     assert refused["code"] == "path_not_found"
+    # Its header is enough: ten gigabytes would take minutes to send.
+    api.output(made["id"], "mkdir /srv/giant && truncate -s 10G /srv/giant/film.bin")
+    giant = api.call("POST", "/pages/real-site/deploy", 413, json={"path": "/srv/giant"})
+    assert (giant["details"]["limit"], giant["details"]["path"]) == ("file_bytes", "film.bin")
     api.power(made["id"], "stop")
     assert api.call("POST", "/pages/real-site/deploy", 409, json={})["code"] == "vm_not_running"
     api.delete(made["id"])
