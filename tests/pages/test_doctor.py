@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vmbackend.domaincheck import check_pages_domains
+from pages.doctor import doctor_lines, domain_line
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,11 @@ from vmbackend.domaincheck import check_pages_domains
     ],
 )
 def test_a_shared_registrable_domain_is_a_warning(platform: str, pages: str, separate: bool) -> None:
-    finding = check_pages_domains(platform, ("http://{slug}.other.invalid", pages))
-    assert (finding.found, finding.needed and not finding.found) == (separate, False)
+    _, found, message, fix = domain_line(platform, ("http://{slug}.other.invalid", pages))
+    assert (found, bool(fix)) == (separate, not separate)
     named = "shares no registrable domain" if separate else pages.partition(".")[2].partition(":")[0]
-    assert named in finding.message
+    assert named in message
+
+
+def test_the_default_settings_are_no_finding() -> None:
+    assert [found for _, found, _, _ in doctor_lines()] == [True]
