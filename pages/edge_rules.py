@@ -53,7 +53,11 @@ def _answer_of(environ: WSGIEnvironment) -> Answer:
     matcher = _matcher_of(facts.host) if facts else None
     if matcher is None:
         return 404, []
-    path = unquote_plus(environ.get("HTTP_X_PAGE_PATH", ""))
+    sent = environ.get("HTTP_X_PAGE_PATH", "")
+    # Percent-encoded no path of a site is longer, and each rule costs a comparison.
+    if len(sent) > 3 * settings.ENV.page_path_max_bytes:
+        return 404, []
+    path = unquote_plus(sent)
     if environ["PATH_INFO"] == HEADERS:
         return 200, list(matcher.headers_of(path).items())
     return _redirect_answer(matcher, path, environ.get("HTTP_X_PAGE_QUERY", ""))

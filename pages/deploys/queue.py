@@ -19,6 +19,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from accounts.services import account_lock
 from pages.errors import DeployInProgress
 from pages.models import Page, PageDeploy
 from pages.states import DeployState
@@ -75,23 +76,30 @@ def claim_deploy(deploy_id: str, token: str) -> PageDeploy | None:
 
     One whose release is made is available after its deadline, too: all that is left is to make it live.
     """
-    deploy = PageDeploy.objects.select_related("page").filter(pk=deploy_id, state=DeployState.QUEUED).first()
-    if deploy is None or not _has_place(deploy.page.account_id):
+    deploy = PageDeploy.objects.select_related("page__account").filter(pk=deploy_id, state=DeployState.QUEUED).first()
+    if deploy is None:
         return None
-    now = timezone.now()
-    queued = PageDeploy.objects.filter(pk=deploy_id, state=DeployState.QUEUED)
-    available = queued if deploy.release is not None else queued.filter(deadline_at__gt=now)
-    changed = available.update(
-        state=DeployState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=now, step=""
-    )
-    if not changed:
-        return None
+    with transaction.atomic():
+        # So that of two claims of an account at once not both take its last place.
+        account_lock(deploy.page.account)
+        if not _has_place(deploy.page.account_id) or not _claim(deploy, token):
+            return None
     deploy.refresh_from_db()
     return deploy
 
 
+def _claim(deploy: PageDeploy, token: str) -> bool:
+    now = timezone.now()
+    queued = PageDeploy.objects.filter(pk=deploy.pk, state=DeployState.QUEUED)
+    available = queued if deploy.release is not None else queued.filter(deadline_at__gt=now)
+    changed = available.update(
+        state=DeployState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=now, step=""
+    )
+    return bool(changed)
+
+
 def _has_place(account_id: str) -> bool:
-    """An account has half of the places. Of two claims at once both may see the last one."""
+    """An account has half of the places. Of two accounts at once both may see the last one."""
     threads = settings.ENV.pages_threads
     running = PageDeploy.objects.filter(state=DeployState.RUNNING)
     own = running.filter(page__account_id=account_id)

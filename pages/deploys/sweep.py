@@ -32,12 +32,12 @@ def deploys_continue() -> int:
     silent = Q(heartbeat_at__lt=now - DEAD_AFTER) | Q(heartbeat_at__gt=now + DEAD_AFTER)
     dead = list(PageDeploy.objects.filter(silent, state=DeployState.RUNNING)[:BATCH])
     for deploy in dead:
-        _settle(deploy)
+        deploy_settle(deploy)
     _notify_again()
     return len(dead)
 
 
-def _settle(deploy: PageDeploy) -> None:
+def deploy_settle(deploy: PageDeploy) -> None:
     """One that has made its release is tried again whatever its attempts: all that is left is to make it live."""
     if deploy.release is not None or deploy.attempt < MAX_ATTEMPTS:
         queue.requeue_deploy(deploy, because="the process that ran it ended")

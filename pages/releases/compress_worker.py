@@ -59,8 +59,8 @@ Compressor = tuple[Callable[[bytes], bytes], Callable[[], bytes]]
 
 
 def _brotli(size: int) -> Compressor:
-    """The best quality takes a second for each megabyte; large files are compressed less."""
-    made = brotli.Compressor(quality=11 if size < 1 << 19 else 9 if size < 1 << 23 else 5)
+    """The best quality, 11, takes 2.5 times as long as 10 for 3 % fewer bytes; large files are compressed less."""
+    made = brotli.Compressor(quality=10 if size < 1 << 19 else 9 if size < 1 << 23 else 5)
     return made.process, made.finish
 
 

@@ -41,15 +41,14 @@ class FolderWriter:
         ExportLimit for too many folders, ExportDamaged, OSError: the file may then be there in part.
         """
         folder, name = self._folder_of(path)
-        fd = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
-        try:
-            if size <= _HELD_BYTES:
-                return self._write_held(folder, name, fd, source.read_exactly(size))
-            digest = _copy_hashed(source, size, fd)
-            _finish_file(fd, digest)
-            self._replace_by_known(folder, name, digest)
-        finally:
-            os.close(fd)
+        if size > _HELD_BYTES:
+            return self._write_large(folder, name, source, size)
+        if _is_taken(folder, name):
+            raise FileExistsError(path)
+        data = source.read_exactly(size)
+        digest = sha256(data).hexdigest()
+        if not self._link_known(folder, name, digest):
+            _write_new(folder, name, data, digest)
         return ReceivedFile(digest, size)
 
     def link_file(self, existing: str, path: str) -> None:
@@ -62,23 +61,25 @@ class FolderWriter:
         finally:
             os.close(source_fd)
 
-    def _write_held(self, folder: int, name: str, fd: int, data: bytes) -> ReceivedFile:
-        digest = sha256(data).hexdigest()
-        if not self._replace_by_known(folder, name, digest):
-            _write_all(fd, data)
+    def _write_large(self, folder: int, name: str, source: ByteSource, size: int) -> ReceivedFile:
+        fd = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
+        try:
+            digest = _copy_hashed(source, size, fd)
             _finish_file(fd, digest)
-        return ReceivedFile(digest, len(data))
+        finally:
+            os.close(fd)
+        # No name of the archive begins with a dot here: parts are checked, and this one is gone at once.
+        if self._link_known(folder, ".known", digest):
+            os.rename(".known", name, src_dir_fd=folder, dst_dir_fd=folder)
+        return ReceivedFile(digest, size)
 
-    def _replace_by_known(self, folder: int, name: str, digest: str) -> bool:
-        """Where the link cannot be made (too many links, the release was removed) the file as written stays."""
+    def _link_known(self, folder: int, name: str, digest: str) -> bool:
+        """False where the link cannot be made (too many links, the release was removed): then the file is written."""
         known = self._known.get(digest)
         if known is None:
             return False
-        # No name of the archive begins with a dot here: parts are checked, and this one is gone at once.
-        beside = ".known"
         with suppress(OSError):
-            os.link(known, beside, dst_dir_fd=folder, follow_symlinks=False)
-            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.link(known, name, dst_dir_fd=folder, follow_symlinks=False)
             return True
         return False
 
@@ -114,6 +115,23 @@ class FolderWriter:
             self._folders_left -= 1
             os.mkdir(part, 0o755, dir_fd=fd)
             return os.open(part, _FOLDER, dir_fd=fd)
+
+
+def _is_taken(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write_new(folder: int, name: str, data: bytes, digest: str) -> None:
+    fd = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
+    try:
+        _write_all(fd, data)
+        _finish_file(fd, digest)
+    finally:
+        os.close(fd)
 
 
 def _open_folder(root: int, path: str) -> int:

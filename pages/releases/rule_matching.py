@@ -12,7 +12,7 @@ class RuleMatcher:
     """The rules of a release, made ready once. Redirects without placeholders cost one look-up."""
 
     def __init__(self, rules: Rules) -> None:
-        self._headers = [(_pattern(rule.path), rule.headers) for rule in rules.headers]
+        self._headers = [(_ending(rule.path), _pattern(rule.path), rule.headers) for rule in rules.headers]
         self._plain: dict[str, tuple[int, RedirectRule]] = {}
         self._dynamic: list[tuple[int, re.Pattern[str], RedirectRule]] = []
         for place, rule in enumerate(rules.redirects):
@@ -24,8 +24,8 @@ class RuleMatcher:
     def headers_of(self, path: str) -> dict[str, str]:
         """The headers for a decoded path, by name as first written; values of one name are joined by a comma."""
         found: dict[str, tuple[str, list[str]]] = {}
-        for pattern, headers in self._headers:
-            if pattern.fullmatch(path):
+        for ending, pattern, headers in self._headers:
+            if path.endswith(ending) and pattern.fullmatch(path):
                 for name, value in headers:
                     found.setdefault(name.lower(), (name, []))[1].append(value)
         return {name: ", ".join(values) for name, values in found.values()}
@@ -51,6 +51,12 @@ def _pattern(path: str) -> re.Pattern[str]:
     if made.endswith(r"/\*") and made != r"/\*":
         return re.compile(made[:-3] + r"(?:/(?P<splat>.*))?", re.DOTALL)
     return re.compile(made.replace(r"\*", "(?P<splat>.*)"), re.DOTALL)
+
+
+def _ending(path: str) -> str:
+    """What every fitting path ends with. A pattern alone would look for it at each character after its `*`."""
+    rest = re.split(r"\*|(?<=/):[A-Za-z][A-Za-z0-9_]*", path)[-1]
+    return "" if rest == path or path.endswith("/*") else rest
 
 
 def _filled(target: str, values: dict[str, str | None]) -> str:

@@ -20,6 +20,8 @@ REDIRECTS_MAX = 2_000
 DYNAMIC_MAX = 100
 HEADER_PATHS_MAX = 100
 HEADERS_MAX = 1_000
+# Of all names and values: clients and proxies refuse answers with more headers than a few times this.
+HEADERS_CHARACTERS_MAX = 16_384
 LINE_CHARACTERS = 2_000
 STATUSES = frozenset({301, 302, 303, 307, 308})
 # Without a status the two services differ (301, 302); what browsers keep for ever is not guessed.
@@ -98,7 +100,7 @@ def redirects_parse(text: str, refused: LinesRefused) -> tuple[RedirectRule, ...
 def headers_parse(text: str, refused: LinesRefused) -> tuple[HeaderRule, ...]:
     """As `redirects_parse`. A path without headers is no rule."""
     found: list[tuple[str, list[tuple[str, str]]]] = []
-    usable, count = False, 0
+    usable, count, size = False, 0, 0
     for number, line in _lines(text):
         try:
             if line[0] not in " \t":
@@ -107,7 +109,11 @@ def headers_parse(text: str, refused: LinesRefused) -> tuple[HeaderRule, ...]:
                 usable = True
             elif usable:
                 count += 1
-                found[-1][1].append(_header(line.strip(), count))
+                name, value = _header(line.strip(), count)
+                size += len(name) + len(value)
+                if size > HEADERS_CHARACTERS_MAX:
+                    raise LineRefused("too many headers")
+                found[-1][1].append((name, value))
             else:
                 raise LineRefused("header without a path")
         except LineRefused as error:
@@ -143,6 +149,9 @@ def _check_path(path: str) -> None:
         raise LineRefused("not a path")
     if any(":" in part and not PLACEHOLDER.fullmatch(part) for part in path.split("/")):
         raise LineRefused("a placeholder is not a whole segment")
+    names = [*PLACEHOLDER.findall(path), *(["splat"] if "*" in path else [])]
+    if len(set(names)) < len(names):
+        raise LineRefused("a placeholder is there twice")
 
 
 def _check_target(target: str, code: int, names: set[str]) -> None:

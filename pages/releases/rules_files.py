@@ -21,11 +21,13 @@ RULES = "rules.json"
 # Empty files, by which the edge knows that it has to ask for the rules.
 HEADERS_MARKER = "has-headers"
 REDIRECTS_MARKER = "has-redirects"
+# A link to `public` where there are no rules for headers: there the edge looks first, mostly nowhere else.
+SERVED = "served"
 FILE_BYTES = 256 * 1024
 
 
 def rules_take(release: Path, received: Received) -> Rules:
-    """Take `_headers` and `_redirects` out of what is served; write rules and markers. Raises OSError."""
+    """Take `_headers` and `_redirects` out of what is served; write rules, markers and links. Raises OSError."""
     headers, redirects = LinesRefused(), LinesRefused()
     rules = Rules(
         headers_parse(_take_text(release, "_headers", received), headers),
@@ -39,6 +41,8 @@ def rules_take(release: Path, received: Received) -> Rules:
     for marker, wanted in ((HEADERS_MARKER, rules.headers), (REDIRECTS_MARKER, rules.redirects)):
         if wanted:
             (release / marker).touch(0o644)
+    if not rules.headers:
+        (release / SERVED).symlink_to(PUBLIC)
     return rules
 
 

@@ -125,8 +125,11 @@ class PageStore:
                 if len(kept) < keep:
                     kept.add(number)
             removed = [number for number in numbers if number not in kept]
-            for number in removed:
-                self.discard(self.paths.release(page_id, number))
+            trash = [self._move_to_trash(self.paths.release(page_id, number)) for number in removed]
+        # Without the lock, for which requests wait: it takes seconds.
+        for folder in trash:
+            if folder is not None:
+                remove_tree(folder)
         return removed
 
     def release_numbers(self, page_id: str) -> list[int]:
@@ -206,11 +209,19 @@ class PageStore:
 
     def discard(self, path: Path) -> None:
         """Remove a folder or file: out of its place at once, then for good. Raises OSError."""
-        target = self.paths.trash / f"{path.name}.{secrets.token_hex(8)}"
-        with suppress(FileNotFoundError):
-            path.rename(target)
-            folder_sync(path.parent)
+        target = self._move_to_trash(path)
+        if target is not None:
             remove_tree(target)
+
+    def _move_to_trash(self, path: Path) -> Path | None:
+        """None where there is nothing. What is not removed there then, reconcile removes."""
+        target = self.paths.trash / f"{path.name}.{secrets.token_hex(8)}"
+        try:
+            path.rename(target)
+        except FileNotFoundError:
+            return None
+        folder_sync(path.parent)
+        return target
 
     def _move_release(self, incoming: Path, page_id: str, number: int) -> None:
         release = self.paths.release(page_id, number)

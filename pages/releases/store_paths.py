@@ -1,7 +1,8 @@
 """Where the files of pages are.
 
 incoming/<operation>/         a release that is being made: `public` is received from a guest
-by-id/<page>/releases/<n>/    a release, which never changes: `public` is served, `manifest.json`, `rules.json`
+by-id/<page>/releases/<n>/    a release, which never changes: `public` is served, `manifest.json`, `rules.json`,
+                              markers and links for the edge (pages/releases/rules_files.py)
 by-id/<page>/current          link to the live release
 by-id/<page>/retained/        files of earlier releases that are served for a day more; `retained.json` says until when
 by-slug/<domain>/<slug>       link to by-id/<page>; without it no request reaches the page

@@ -30,7 +30,7 @@ from common.request_origin import request_origin
 WINDOW_SECONDS = 300
 # Of several addresses together.
 PER_NAME = 3
-COOKIE = "known_browser"
+COOKIE = f"{settings.COOKIE_PREFIX}known_browser"
 COOKIE_SECONDS = 90 * 24 * 3600
 _SALT = "accounts.login.known-browser"
 
@@ -116,7 +116,6 @@ def _remember_browser(response: HttpResponseBase, user: AbstractBaseUser) -> Non
         COOKIE,
         signing.dumps(mark, salt=_SALT),
         max_age=COOKIE_SECONDS,
-        path="/admin/",
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Strict",

@@ -66,6 +66,17 @@ def _start_sending(**kwargs: Any) -> None:
         process.sending_start()
 
 
+@worker_init.connect
+def _succeed(**kwargs: Any) -> None:
+    """In pages: what a killed predecessor has left begins again at once."""
+    from django.conf import settings
+
+    from pages.deploys.succession import predecessor_settle
+
+    if settings.ENV.role == "pages":
+        predecessor_settle()
+
+
 @worker_shutting_down.connect
 def _end_sending_soon(**kwargs: Any) -> None:
     """In the handler of SIGTERM, before Celery ends its own parts."""

@@ -109,7 +109,7 @@ def test_a_browser_that_has_logged_in_is_not_locked_out_by_others(
         tried("192.0.2.1")
     assert tried("192.0.2.1", password=PASSWORD).status_code == 429
     cookie = known.cookies[login.COOKIE]
-    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/admin/")
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/")
     assert tried("192.0.2.1", known, password=PASSWORD).status_code == 302
     # It has attempts of its own, and for that name only.
     known.cookies.pop("sessionid")

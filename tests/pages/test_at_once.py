@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.utils import timezone
 
 from accounts.actors import Actor
 from accounts.scopes import Scope
 from pages import publication, services
-from pages.deploys import requests
+from pages.deploys import queue, requests
 from pages.models import Page, PageDeploy
 from pages.releases.store import PageStore
 from tests.pages.conftest import Site
+from tests.pages.rows import make_page
 from tests.threads import run_at_once
 from workspaces.models import Workspace
 
@@ -50,6 +53,19 @@ def test_one_of_many_deploys_is_queued(vmhost: Any, site: Site) -> None:
     vmhost.release_tasks()
     vmhost.settle()
     assert Page.objects.get().release == 2
+
+
+def test_of_claims_at_once_not_two_take_the_last_place_of_an_account(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
+    later = timezone.now() + timedelta(hours=1)
+    made = [
+        PageDeploy.objects.create(page=make_page(site.api.account), path="/site", deadline_at=later)
+        for _ in range(COUNT)
+    ]
+    run_at_once(COUNT, lambda number: queue.claim_deploy(made[number].pk, f"claim {number}"))
+    assert PageDeploy.objects.filter(state="running").count() == 2
 
 
 def test_the_files_follow_the_last_of_many_changes(

@@ -308,7 +308,7 @@ def test_other_sites_of_the_edge_are_as_before(edge: Edge) -> None:
 
 def test_files_of_the_store_are_below_public_alone(edge: Edge) -> None:
     release = edge.store.paths.release("pg_site", 2)
-    assert {path.name for path in release.iterdir()} == {"public", "manifest.json"}
+    assert {path.name for path in release.iterdir()} == {"public", "served", "manifest.json"}
     assert not list(Path(edge.store.root).rglob("*.new"))
 
 

@@ -27,7 +27,7 @@ RULES = {
     "old.txt": b"still a file",
     "app.html": b"program",
     "404.html": b"own 404",
-    "_headers": b"/*\n  X-Frame-Options: DENY\n"
+    "_headers": b"/*\n  X-Frame-Options: DENY\n  X-Robots-Tag: all\n"
     b"/about\n  Cache-Control: no-cache\n  Content-Security-Policy: default-src 'self'\n",
     "_redirects": b"\n".join(
         [
@@ -183,6 +183,18 @@ def test_the_address_of_a_release_has_its_own_rules(edge: Edge) -> None:
     edge.deploy("ruled2", {"index.html": b"2", "_redirects": b"/a /two"})
     hosts = {f"ruled2--r1.{DOMAIN}": "/one", f"ruled2--r2.{DOMAIN}": "/two", f"ruled2.{DOMAIN}": "/two"}
     assert {host: edge.ask(host, "/a").headers["location"] for host in hosts} == hosts
+
+
+def test_no_rule_takes_a_kept_release_into_search_engines(edge: Edge) -> None:
+    assert ruled(edge, "/").headers["x-robots-tag"] == "all"
+    for target in ("/", "/nothing"):
+        assert edge.ask(f"ruled--r1.{DOMAIN}", target).headers["x-robots-tag"] == "noindex"
+
+
+@pytest.mark.parametrize("target", ["/" + "a" * 4000, "/blog/" + "%C3%BC" * 600])
+def test_paths_longer_than_any_file_are_not_compared_with_rules(edge: Edge, target: str) -> None:
+    answer = ruled(edge, target)
+    assert (answer.status, answer.body) == (404, b"own 404")
 
 
 def test_rules_are_answered_to_the_edge_alone(edge: Edge) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
 from accounts.models import Account
-from pages.deploys import queue, sweep
+from pages.deploys import queue, succession, sweep
 from pages.models import Page, PageDeploy
+from pages.releases.store import PageStore
 from pages.states import DeploymentState, DeployState
 from tests.callers import Caller
 from tests.pages.rows import make_page
@@ -114,3 +118,25 @@ def test_old_deploys_are_removed(api: Caller) -> None:
     kept = make_deploy(api.account, state=DeployState.FAILED, finished_at=now)
     assert sweep.deploys_prune() == 1
     assert PageDeploy.objects.get() == kept
+
+
+def test_a_new_worker_takes_over_at_once_what_its_predecessor_left(
+    api: Caller, store: PageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy = make_deploy(api.account)
+    assert claimed(deploy)
+    monkeypatch.setattr(connection, "close", lambda: None)
+    assert succession.predecessor_settle() == 1
+    deploy.refresh_from_db()
+    assert (deploy.state, deploy.attempt) == (DeployState.QUEUED, 1)
+
+
+def test_a_second_worker_leaves_the_deploys_of_the_first(api: Caller, store: PageStore) -> None:
+    assert claimed(make_deploy(api.account))
+    fd = os.open(store.root / succession.LOCK, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        assert succession.predecessor_settle() == 0
+    finally:
+        os.close(fd)
+    assert PageDeploy.objects.get().state == DeployState.RUNNING

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +69,7 @@ def test_the_first_rule_that_fits_counts() -> None:
         "/* https://:splat.example.org/", "/a https://user@example.org/", "/a/*/b /c", "/a* /b",
         "/a:b /c", "/a /b/:c", "/a /:splat",
         "/a?b /c", "/a\\b /c", "https://example.org/a /b", "/a /b 3000000000000", "/a https://example.org:99999/",
+        "/:a/:a /b", "/:a/:splat/* /b",
     ],
 )  # fmt: skip
 def test_other_lines_are_listed(line: str) -> None:
@@ -109,7 +112,7 @@ def test_headers(path: str, expected: dict[str, str]) -> None:
     [
         "  Content-Length: 5", "  Set-Cookie: a=b", "  X-Edge: x",
         "  Location: https://example.org", "  no colon", "  : empty",
-        "  Name:", "  Na me: x", "  A: \x01", "  A: \u00fc", "  ! A", "/a*b*", "nowhere", "https://example.org/*",
+        "  Name:", "  Na me: x", "  A: \x01", "  A: \u00fc", "  ! A", "/a*b*", "/:a/:a", "/:splat/*", "nowhere", "https://example.org/*",
     ],
 )  # fmt: skip
 def test_other_lines_of_headers_are_listed(line: str) -> None:
@@ -130,6 +133,23 @@ def test_rules_are_limited() -> None:
     assert len(redirects_parse("".join(f"/{n}/* /x\n" for n in range(300)), refused)) == 100
     assert len(headers_parse("".join(f"/{n}\n  A: b\n" for n in range(200)), refused)) == 100
     assert len(refused.lines) == 1000 + 200 + 200
+
+
+def test_headers_of_all_rules_together_are_limited() -> None:
+    refused = LinesRefused()
+    rules = Rules(headers=headers_parse("/*\n" + f"  X-A: {'v' * 1000}\n" * 100, refused))
+    sent = RuleMatcher(rules).headers_of("/")
+    assert 15_000 < sum(map(len, sent.values())) < 17_000
+    assert {reason for _, reason in refused.lines} == {"too many headers"}
+
+
+def test_rules_cost_little_for_a_path_of_any_length() -> None:
+    text = "".join(f"/a*b{'c' * 100}{number}\n  A: b\n" for number in range(100))
+    matcher = RuleMatcher(Rules(headers=headers_parse(text, LinesRefused())))
+    begun = time.process_time()
+    assert matcher.headers_of("/" + "ab" * 200_000) == {}
+    assert time.process_time() - begun < 1
+    assert matcher.headers_of(f"/axb{'c' * 100}7") == {"A": "b"}
 
 
 @given(st.text(alphabet=st.sampled_from("/:*ab #.!?\\\n\t =0123%@é"), max_size=80), st.text(max_size=20))

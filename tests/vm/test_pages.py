@@ -1,14 +1,18 @@
-"""Pages from real machines: the kit's tar, and a folder with all that a file system may have."""
+"""Pages from real machines: the kit's tar, a folder with all that a file system may have, a site as visitors see it."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
-from tests.vm.client import Api
+from tests.vm.browser import browser
+from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
+from tests.vm.site_load import visitors
 
 pytestmark = pytest.mark.vm
 
@@ -32,7 +36,63 @@ def test_a_folder_of_a_machine_is_deployed(instance: TestInstance, api: Api) -> 
     assert hashlib.sha256((public / "assets/large.bin").read_bytes()).hexdigest() == digest
     refused = api.call("POST", "/pages/real-site/deploy", 404, json={"path": "/srv/nothing"})
     assert refused["code"] == "path_not_found"
+    # Its header is enough: ten gigabytes would take minutes to send.
+    api.output(made["id"], "mkdir /srv/giant && truncate -s 10G /srv/giant/film.bin")
+    giant = api.call("POST", "/pages/real-site/deploy", 413, json={"path": "/srv/giant"})
+    assert (giant["details"]["limit"], giant["details"]["path"]) == ("file_bytes", "film.bin")
     api.power(made["id"], "stop")
     assert api.call("POST", "/pages/real-site/deploy", 409, json={})["code"] == "vm_not_running"
     api.delete(made["id"])
     assert (public / "index.html").read_text() == "one\n"
+
+
+# As bundlers do: a program with the hash of its content in its name, and a part of it that is loaded later.
+BUILD = """
+rm -rf /srv/shop && mkdir -p /srv/shop/assets && cd /srv/shop/assets &&
+printf "export const part = '%s'\\n" {0} >part.js &&
+part=part-$(sha256sum part.js | head -c 8).js && mv part.js $part &&
+{{ printf "export const release = '%s'\\n" {0} &&
+echo "window.later = () => import('/assets/$part').then(found => found.part)" &&
+for line in $(seq 1 300); do echo "// $line of {0}"; done && echo "// end"; }} >app.js &&
+app=app-$(sha256sum app.js | head -c 8).js && mv app.js $app &&
+echo "<title>release {0}</title><script type=module src=/assets/$app></script>" >../index.html
+"""
+RATE = 500.0
+
+
+def test_a_site_is_built_visited_replaced_under_load_rolled_back_renamed_and_deleted(
+    instance: TestInstance, api: Api
+) -> None:
+    made = api.create()["id"]
+    api.output(made, BUILD.format("one"))
+    body = {"workspace_id": made, "path": "/srv/shop", "slug": "the-shop"}
+    page: dict[str, Any] = api.call("POST", "/pages", 201, json=body)["page"]
+    port, host = instance.instance.port, str(urlsplit(page["url"]).hostname)
+    with browser() as chromium:
+        tab = chromium.open(page["url"])
+        assert tab.value("document.title") == "release one"
+        api.output(made, BUILD.format("two"))
+        with visitors(port, host, RATE) as seen:
+            until(lambda: seen.by_release["one"] > 100, 30, "visitors see the first release")
+            assert api.call("POST", "/pages/the-shop/deploy", 200, json={})["page"]["release"] == 2
+            until(lambda: seen.by_release["two"] > 100, 30, "visitors see the second release")
+            api.call("POST", "/pages/the-shop/rollback", 200, json={"release": 1})
+            until(lambda: seen.by_release["one"] > 300, 30, "visitors see the first release again")
+            api.call("POST", "/pages/the-shop/rollback", 200, json={"release": 2})
+        assert seen.wrong == []
+        # The part of the first release is loaded by the tab alone, after the switch.
+        assert tab.value("window.later()") == "one"
+        new = chromium.open(page["url"])
+        assert (new.value("document.title"), new.value("window.later()")) == ("release two", "two")
+        renamed = api.call("PUT", "/pages/the-shop", 200, json={"slug": "the-market"})["page"]
+        assert chromium.open(renamed["url"]).value("document.title") == "release two"
+        assert _status(port, host) == 404
+    api.delete(made)
+    market = str(urlsplit(renamed["url"]).hostname)
+    assert _status(port, market) == 200
+    api.call("DELETE", "/pages/the-market")
+    assert _status(port, market) == 404
+
+
+def _status(port: int, host: str) -> int:
+    return httpx.get(f"http://127.0.0.1:{port}/", headers={"Host": host}, trust_env=False).status_code

@@ -1,0 +1,32 @@
+"""What `manage.py doctor` says of pages: whether their domains are separate from the platform's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from publicsuffixlist import PublicSuffixList
+
+from edge.page_address import page_addresses
+
+NAME = "domain of pages"
+FIX = "choose a domain of its own for pages (docs/operations.md, Pages)"
+Line = tuple[str, bool, str, str]
+
+
+def doctor_lines() -> Iterator[Line]:
+    """Each: name, whether it is as it should be, message, fix."""
+    yield domain_line(settings.BASE_URL, settings.ENV.pages_url)
+
+
+def domain_line(base_url: str, pages_url: tuple[str, ...]) -> Line:
+    """Sites below a registrable domain can set cookies for all of it, and count as one site with it."""
+    suffixes = PublicSuffixList()
+    platform = suffixes.privatesuffix(urlsplit(base_url).hostname or "")
+    domains = page_addresses(pages_url)
+    shared = [name for name in domains if platform and suffixes.privatesuffix(f"slug.{name}") == platform]
+    if shared:
+        message = f"{', '.join(shared)} shares {platform} with the platform: sites of users can set cookies for it"
+        return NAME, False, message, FIX
+    return NAME, True, "shares no registrable domain with the platform", ""
