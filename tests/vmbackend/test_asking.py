@@ -109,6 +109,28 @@ def test_a_program_outside_of_the_command_is_not_heard(
     assert asking.end() == (0, b"x\ndone\n")
 
 
+def test_the_folder_of_a_killed_command_is_removed_by_the_next_one_and_that_of_a_live_one_is_not(
+    start: Callable[[str], Asking], short: Path
+) -> None:
+    live, killed = start('"$ASK" live'), start('"$ASK" killed; exec sleep 1000')
+    number, _ = live.question()
+    killed.question()
+    killed.process.kill()
+    killed.process.wait()
+    other = short / ".ask-other"
+    other.mkdir()
+    assert len(list(short.glob(".ask-*/s"))) == 2
+    last = start('"$ASK" last')
+    asked, _ = last.question()
+    assert len(list(short.glob(".ask-*/s"))) == 2, "those of the two that live"
+    last.say(asked, b"\xf0x")
+    assert last.end() == (0, b"x\n")
+    live.say(number, b"\xf0to the live one")
+    assert live.end() == (0, b"to the live one\n")
+    other.rmdir()  # no command's
+    assert list(short.iterdir()) == []
+
+
 @pytest.mark.parametrize("size", [0, 8193, 2**32 - 1])
 def test_a_question_of_a_wrong_size_ends_the_one_who_asks_only(start: Callable[[str], Asking], size: int) -> None:
     client = f"""import os, socket, struct
