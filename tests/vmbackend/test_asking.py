@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.vmbackend.local_dropbear import missing_requirement
-from vmbackend.errors import GuestUnreachable
-from vmbackend.guest import asking
+from vmbackend.errors import GuestDiskFull, GuestUnreachable
+from vmbackend.guest import asking, commands
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
 
@@ -129,6 +129,14 @@ def test_the_folder_of_a_killed_command_is_removed_by_the_next_one_and_that_of_a
     assert live.end() == (0, b"to the live one\n")
     other.rmdir()  # no command's
     assert list(short.iterdir()) == []
+
+
+def test_a_file_system_without_room_for_the_folder_is_full(hold_program: Path) -> None:
+    command = 'mount -t tmpfs -o nr_inodes=1 none /mnt && exec "$0" run --ask /mnt -- true'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command, hold_program], capture_output=True, timeout=60)
+    failure = commands.start_failure(done.returncode, done.stderr)
+    assert failure is not None
+    assert isinstance(commands.start_error(failure), GuestDiskFull)
 
 
 @pytest.mark.parametrize("size", [0, 8193, 2**32 - 1])

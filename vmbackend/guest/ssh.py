@@ -338,10 +338,10 @@ class SSHGuestSession(GuestSession):
 
 
 def _started(result: ExecResult) -> ExecResult:
-    """The result. Raises GuestCommandInvalid where the helper could not start the command, GuestKitOutdated."""
+    """The result. Raises the errors of `start_error` where the helper could not start it, GuestKitOutdated."""
     if commands.is_outdated(result.exit_code, result.stderr):
         raise GuestKitOutdated("The machine's kit is older than the platform: restart the machine.")
     failure = commands.start_failure(result.exit_code, result.stderr)
     if failure is not None:
-        raise GuestCommandInvalid(f"The command cannot be started: {failure}")
+        raise commands.start_error(failure)
     return result
