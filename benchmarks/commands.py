@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -19,22 +20,25 @@ import httpx
 
 from benchmarks.common import Instance, show
 from benchmarks.sandboxes import Sandbox, running_sandbox
+from benchmarks.steps import Progress, run_steps, step
 
+SLOWEST_RATE = 2  # commands a second; below it something hangs
 BAR = "of asyncssh's rate; at least 0.6"
 Command = Callable[[], Coroutine[Any, Any, str]]
 
 
-async def rate(commands: Sequence[Command], count: int, outcomes: Counter[str]) -> float:
-    """Commands a second: each of the `commands` runs one after another, until there were `count` of them."""
-    left = iter(range(count))
+async def rate(commands: Sequence[Command], outcomes: Counter[str], progress: Progress) -> float:
+    """Commands a second: each of the `commands` runs one after another, until there were as many as in `progress`."""
+    left = iter(range(progress.total))
 
     async def repeat(command: Command) -> None:
         for _ in left:
             outcomes[await command()] += 1
+            progress.done += 1
 
     begun = time.perf_counter()
     await asyncio.gather(*map(repeat, commands))
-    return count / (time.perf_counter() - begun)
+    return progress.total / (time.perf_counter() - begun)
 
 
 async def measure(sandboxes: Sequence[Sandbox], options: argparse.Namespace) -> None:
@@ -54,10 +58,13 @@ async def measure(sandboxes: Sequence[Sandbox], options: argparse.Namespace) -> 
         async def by_ssh(connection: Any) -> str:
             return str((await connection.run("true")).exit_status)
 
+        kinds = (("asyncssh", theirs, connections, by_ssh, Counter[str]()), ("ours", ours, users, by_api, answers))
         for number in range(options.turns):
-            theirs.append(await rate([partial(by_ssh, one) for one in connections], count, Counter()))
-            ours.append(await rate([partial(by_api, one) for one in users], count, answers))
-            print(f"  {number + 1:>3}: {ours[-1]:.0f} a second, asyncssh {theirs[-1]:.0f}", flush=True)
+            for name, rates, places, command, outcomes in kinds:
+                title = f"{count} commands, {name}, {number + 1} of {options.turns}"
+                async with step(title, count / SLOWEST_RATE, total=count, unit="commands") as progress:
+                    each: list[Command] = [partial(command, place) for place in places]
+                    rates.append(await rate(each, outcomes, progress))
     print(f"  answers: {dict(answers)} (none of 500 and above)")
     show("commands", ours, theirs, unit="a second", bar=BAR)
 
@@ -69,9 +76,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     options = parser.parse_args()
     instance = Instance.load()
+    print(f"load {os.getloadavg()[0]:.1f}", flush=True)
     with ExitStack() as stack:
         sandboxes = [stack.enter_context(running_sandbox(instance, 512)) for _ in range(2)]
-        asyncio.run(measure(sandboxes, options))
+        run_steps(measure(sandboxes, options))
 
 
 if __name__ == "__main__":

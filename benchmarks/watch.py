@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import subprocess
 import tempfile
 import threading
 import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.common import Instance, percentile
 from benchmarks.sandboxes import Sandbox, command_run, running_sandbox
+from benchmarks.steps import Progress, run_steps, step
 from tests.sandboxes.sockets.client import WebSocketClient
 
 FOLDERS = 100
@@ -25,6 +28,9 @@ FOLDER = "/bench"
 PROGRAM = "/dev/shm/bare-inotify"  # of the guest
 BAR_MS = 300.0
 LAST_SECONDS = 30.0
+START_SECONDS = 120.0
+MAX_AHEAD = 50  # names that were sent and not reported by the baseline
+SLOWEST_RATE = 50  # changes a second; below it the guest is too slow to say anything
 Times = dict[int, float]
 
 
@@ -69,26 +75,30 @@ async def read_bare(process: Any, times: Times) -> None:
             times[int(line)] = time.perf_counter()
 
 
-async def change(writer: Any, count: int, rate: int) -> Times:
-    """Send the names of new files to a shell, at an even rate."""
+async def change(writer: Any, count: int, rate: int, progress: Progress, made: Times) -> Times:
+    """Send the names of new files to a shell, at an even rate. Where the guest is slower, at its own: names do not wait
+    in its shell. `made`: those that the baseline has reported.
+    """
     sent: Times = {}
     begun = time.perf_counter()
     while len(sent) < count:
-        due = min(count, int((time.perf_counter() - begun) * rate) + 1)
+        due = min(count, int((time.perf_counter() - begun) * rate) + 1, len(made) + MAX_AHEAD)
         for number in range(len(sent), due):
             sent[number] = time.perf_counter()
             writer.stdin.write(f"{FOLDER}/{number % FOLDERS}/{number}\n")
         await writer.stdin.drain()
+        progress.done = len(sent)
         await asyncio.sleep(0.005)
+    print(f"  {len(sent) / (time.perf_counter() - begun):.0f} new files a second")
     return sent
 
 
-async def wait_all(count: int, *received: Times) -> None:
+async def wait_all(count: int, progress: Progress, *received: Times) -> None:
     """Until all were reported, or nothing was for some time."""
     until, before = time.perf_counter() + LAST_SECONDS, -1
     while any(len(times) < count for times in received) and time.perf_counter() < until:
         if (now := sum(map(len, received))) != before:
-            until, before = time.perf_counter() + LAST_SECONDS, now
+            until, before, progress.done = time.perf_counter() + LAST_SECONDS, now, now
         await asyncio.sleep(0.05)
 
 
@@ -103,17 +113,22 @@ def show(name: str, sent: Times, received: Times) -> float:
 
 
 async def measure(sandbox: Sandbox, options: argparse.Namespace) -> bool:
-    async with await sandbox.ssh() as placing, await sandbox.ssh() as reading, await sandbox.ssh() as writing:
-        await placing.run(f"cat >{PROGRAM} && chmod 700 {PROGRAM}", input=compiled(), encoding=None, check=True)
-        bare = await reading.create_process(f"exec {PROGRAM} {FOLDER}/*")
-        if (await bare.stdout.readline()).strip() != "ready":
-            raise SystemExit("the baseline did not start")
-        writer = await writing.create_process("while read -r name; do : >$name; done")
-        watcher, times = Watcher(sandbox), dict[int, float]()
-        watcher.start()
+    async with AsyncExitStack() as stack:
+        async with step("the two watches", START_SECONDS):
+            placing, reading, writing = [await stack.enter_async_context(await sandbox.ssh()) for _ in range(3)]
+            await placing.run(f"cat >{PROGRAM} && chmod 700 {PROGRAM}", input=compiled(), encoding=None, check=True)
+            bare = await reading.create_process(f"exec {PROGRAM} {FOLDER}/*")
+            if (await bare.stdout.readline()).strip() != "ready":
+                raise SystemExit("the baseline did not start")
+            writer = await writing.create_process("while read -r name; do : >$name; done")
+            watcher, times = await asyncio.to_thread(Watcher, sandbox), dict[int, float]()
+            watcher.start()
         reader = asyncio.ensure_future(read_bare(bare, times))
-        sent = await change(writer, options.count, options.rate)
-        await wait_all(len(sent), watcher.times, times)
+        seconds = START_SECONDS + options.count / min(options.rate, SLOWEST_RATE)
+        async with step("new files", seconds, total=options.count, unit="names sent") as progress:
+            sent = await change(writer, options.count, options.rate, progress, times)
+        async with step("their reports", seconds, total=2 * len(sent), unit="reports") as progress:
+            await wait_all(len(sent), progress, watcher.times, times)
         reader.cancel()
         theirs, ours = show("bare inotify", sent, times), show("watch", sent, watcher.times)
     missed = len(sent) - len(watcher.times)
@@ -128,9 +143,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1000, help="changes a second")
     parser.add_argument("--memory", type=int, default=512)
     options = parser.parse_args()
-    with running_sandbox(Instance.load(), options.memory, disk_size_mb=1024) as sandbox:
+    print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    # A disk with an inode for each file: one for each 16 KiB.
+    disk = 1024 + options.count // 50
+    with running_sandbox(Instance.load(), options.memory, disk_size_mb=disk) as sandbox:
         command_run(sandbox.url, sandbox.headers, f"for i in $(seq 0 {FOLDERS - 1}); do mkdir -p {FOLDER}/$i; done")
-        if not asyncio.run(measure(sandbox, options)):
+        if not run_steps(measure(sandbox, options)):
             raise SystemExit(1)
 
 

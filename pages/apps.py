@@ -12,12 +12,16 @@ class PagesConfig(AppConfig):
     name = "pages"
 
     def ready(self) -> None:
+        from domains import hooks as domain_hooks
         from edge.hooks import page_rules
         from namespaces import hooks
-        from pages import services
+        from pages import custom_domains, services
 
         hooks.contents_move.register(services.pages_move)
         page_rules.register(_rules_path)
+        domain_hooks.served_targets.register(custom_domains.served_pages)
+        domain_hooks.target_lock.register(custom_domains.page_lock)
+        domain_hooks.domain_event.register(custom_domains.domain_event)
 
 
 def _rules_path(application: WSGIApplication) -> WSGIApplication:

@@ -19,16 +19,23 @@ def record_event(
     page: Page, action: str, detail: str = "", *, actor: str = "system", origin: RequestOrigin = NO_ORIGIN
 ) -> None:
     """Write the entry in the caller's transaction, and a log line."""
+    record_event_of(page.account_id, page.pk, action, detail, actor=actor, origin=origin)
+
+
+def record_event_of(
+    account_id: str, page_id: str, action: str, detail: str, *, actor: str, origin: RequestOrigin
+) -> None:
+    """The same for a page of which only the id is known."""
     PageEvent.objects.create(
-        account_id=page.account_id,
-        page_id=page.pk,
+        account_id=account_id,
+        page_id=page_id,
         action=action,
         detail=detail[:500],
         actor=actor[:160],
         ip_address=origin.ip_address,
         user_agent=origin.user_agent,
     )
-    logger.info("%s %s by %s: %s", page.pk, action, actor, detail)
+    logger.info("%s %s by %s: %s", page_id, action, actor, detail)
 
 
 def events_prune() -> int:

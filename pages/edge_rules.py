@@ -17,6 +17,7 @@ from urllib.parse import unquote_plus
 from django.conf import settings
 
 from common.edge_header import VARIABLE, edge_facts
+from edge.domain_files import name_folder
 from edge.page_address import page_addresses
 from pages.releases.rule_matching import RuleMatcher
 from pages.releases.rules import REWRITE
@@ -72,16 +73,23 @@ def _redirect_answer(matcher: RuleMatcher, path: str, query: str) -> Answer:
 
 def _matcher_of(host: str) -> RuleMatcher | None:
     """None for a host that is no page's, and where the release is gone."""
-    label, _, domain = host.partition(".")
-    found = _LABEL.fullmatch(label)
-    if found is None or domain not in page_addresses(settings.ENV.pages_url):
-        return None
-    page = Path(settings.STATE) / "pages" / "by-slug" / domain / found[1]
     try:
-        release = page / "releases" / found[2] if found[2] else page / "current"
-        return _matcher_at(str(release.resolve(strict=True)))
+        release = _release_of(host)
+        return _matcher_at(str(release.resolve(strict=True))) if release else None
     except (OSError, ValueError):
         return None
+
+
+def _release_of(host: str) -> Path | None:
+    """The folder of the release; it may be gone."""
+    label, _, domain = host.partition(".")
+    if domain not in page_addresses(settings.ENV.pages_url):
+        return name_folder(Path(settings.STATE), host.removesuffix(".")) / "current"
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        return None
+    page = Path(settings.STATE) / "pages" / "by-slug" / domain / found[1]
+    return page / "releases" / found[2] if found[2] else page / "current"
 
 
 @lru_cache(maxsize=64)

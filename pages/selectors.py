@@ -7,6 +7,8 @@ from django.db.models import QuerySet, Sum
 from accounts.actors import Actor
 from accounts.scopes import Scope
 from common.errors import NotFound
+from domains.models import TargetKind
+from domains.selectors import domain_name_of
 from pages.models import Page, PageDeploy, PageRelease
 from pages.states import LIVE
 
@@ -15,7 +17,8 @@ NOT_FOUND_MESSAGE = "There is no such page."
 
 def visible_pages(actor: Actor) -> QuerySet[Page]:
     """The pages of the account, or of the namespace that the credential is bound to; newest first."""
-    found = Page.objects.filter(account=actor.account).select_related("namespace").order_by("-created_at", "-id")
+    rows = Page.objects.filter(account=actor.account).select_related("namespace").order_by("-created_at", "-id")
+    found = rows.annotate(domain_name=domain_name_of(TargetKind.PAGE))
     return found.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else found
 
 

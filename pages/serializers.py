@@ -10,6 +10,8 @@ from rest_framework import serializers as s
 from common.fields import StrictChar, StrictInteger
 from common.openapi import Success
 from common.serializers import ResponseSerializer, Timestamp
+from domains.models import TargetKind, shown_name
+from domains.selectors import target_domain
 from edge.page_address import page_addresses, page_url
 from pages import slugs
 from pages.models import NAME_LENGTH, Page, PageRelease
@@ -87,7 +89,11 @@ class PageObject(ResponseSerializer):
         return page_url(settings.ENV.pages_url, row.domain, row.slug)
 
     def read_custom_domain(self, row: Page) -> str | None:
-        return None
+        """Lists bring the name along (`selectors.visible_pages`)."""
+        if hasattr(row, "domain_name"):
+            return shown_name(row.domain_name) if row.domain_name else None
+        found = target_domain(TargetKind.PAGE, row.pk)
+        return found.shown_name if found else None
 
 
 class PageResponse(Success):

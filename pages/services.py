@@ -14,6 +14,8 @@ from django.utils import timezone
 
 from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
+from domains.models import TargetKind
+from domains.services import target_changed, target_removed
 from namespaces.models import Namespace
 from pages import errors
 from pages.audit import record_event
@@ -57,6 +59,7 @@ def _change_status(page: Page, to: PageStatus, action: str, actor: str, origin: 
     stored = lock_page(page)
     if stored.status != to:
         write_page(stored, status=to, is_stale=True)
+        target_changed(TargetKind.PAGE, stored.pk)
         record_event(stored, action, actor=actor, origin=origin)
     return stored
 
@@ -103,7 +106,8 @@ def page_discard(*, page: Page) -> bool:
 
 
 def _delete_row(page: Page) -> None:
-    """The instance keeps its id."""
+    """With its domain. The instance keeps its id."""
+    target_removed(TargetKind.PAGE, page.pk)
     Page.objects.filter(pk=page.pk).delete()
 
 

@@ -15,3 +15,7 @@ awk -F'\t' '$1 == "test" { split($4, at, "/"); sum[at[2] ~ /\.py/ ? "tests" : "t
     END { for (name in sum) printf "%s\t%s\n", sum[name], name }' "$file" | list
 echo "== The 15 slowest tests"
 awk -F'\t' '$1 == "test" { printf "%s\t%s (%s)\n", $2, $4, $3 }' "$file" | list | head -15 || true
+if grep -q ^unstable "$file"; then
+    echo "== Failed beside others, passed alone: each is a fault to look for"
+    awk -F'\t' '$1 == "unstable" { printf "  %s (%s)\n", $3, $2 }' "$file"
+fi

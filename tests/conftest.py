@@ -103,7 +103,7 @@ def no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent() -> dns.resolver.Resolver:
         raise dns.resolver.NoResolverConfiguration
 
-    monkeypatch.setattr(outbound.names, "_resolver", silent)
+    monkeypatch.setattr(outbound.names, "host_resolver", silent)
 
 
 @pytest.fixture

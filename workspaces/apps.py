@@ -13,14 +13,19 @@ class WorkspacesConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts import hooks
+        from domains import hooks as domain_hooks
         from edge.hooks import auth_fast_path
         from namespaces import hooks as namespace_hooks
         from workspaces import namespace_members, placement, route_cache, selectors, transitions
+        from workspaces.custom_domains import targets
 
         hooks.workspace_binding.register(selectors.scope_binding)
         auth_fast_path.register(_edge_auth)
         transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)
+        domain_hooks.served_targets.register(targets.served_workspaces)
+        domain_hooks.target_lock.register(targets.workspace_lock)
+        domain_hooks.domain_event.register(targets.domain_event)
         namespace_hooks.workspaces_count.register(namespace_members.members_count)
         namespace_hooks.workspaces_stop.register(namespace_members.members_stop)
         namespace_hooks.workspaces_move.register(namespace_members.members_move)

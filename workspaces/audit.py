@@ -17,14 +17,19 @@ logger = logging.getLogger("workspaces.activity")
 
 def record_activity(workspace: Workspace, event: str, detail: str = "", *, actor: str = "system") -> None:
     """Write the entry in the caller's transaction, and a log line."""
+    record_activity_of(workspace.account_id, workspace.pk, event, detail, actor=actor)
+
+
+def record_activity_of(account_id: str, workspace_id: str, event: str, detail: str, *, actor: str) -> None:
+    """The same for a workspace of which only the id is known."""
     Activity.objects.create(
-        account_id=workspace.account_id,
-        workspace_id=workspace.pk,
+        account_id=account_id,
+        workspace_id=workspace_id,
         event=event,
         actor=actor[:160],
         detail=detail[:500],
     )
-    logger.info("%s %s by %s: %s", workspace.pk, event, actor, detail)
+    logger.info("%s %s by %s: %s", workspace_id, event, actor, detail)
 
 
 def record_moves(account_id: str, workspace_ids: Sequence[str], detail: str, *, actor: str) -> None:

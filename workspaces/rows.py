@@ -13,6 +13,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from common.errors import NotFound
+from domains.models import TargetKind
+from domains.services import target_removed
 from workspaces.audit import record_activity
 from workspaces.models import Metered, Workspace
 from workspaces.states import Status
@@ -24,7 +26,11 @@ def insert_row(**columns: Any) -> Workspace:
 
 
 def delete_row(workspace: Workspace) -> None:
-    """Delete the row with what references it (operations, public ports, usage). What was metered keeps the name."""
+    """Delete the row with what references it (operations, public ports, usage), and disconnect its domain.
+
+    What was metered keeps the name.
+    """
+    target_removed(TargetKind.WORKSPACE, workspace.pk)
     Metered.objects.filter(workspace_id=workspace.pk).update(workspace_name=workspace.name)
     workspace.delete()
 

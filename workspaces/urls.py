@@ -8,6 +8,7 @@ from django.urls import include, path, register_converter
 from workspaces.charging.views import UsageUnitsViewSet
 from workspaces.commands.views import CommandsViewSet
 from workspaces.crud.views import WorkspaceViewSet
+from workspaces.custom_domains.views import WorkspaceDomainViewSet
 from workspaces.files.views import FileContentViewSet, FilesViewSet
 from workspaces.images.views import CatalogViewSet
 from workspaces.lifecycle.views import LifecycleViewSet
@@ -45,6 +46,7 @@ ssh = SshViewSet.as_view
 usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
+domain = WorkspaceDomainViewSet.as_view
 urlpatterns = [
     path("namespaces/<slug:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
     # Before the others: one request for each request to a public port that is not in the route cache.
@@ -76,6 +78,9 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/network", network({"get": "retrieve", "put": "update", "patch": "update"})),
     path("workspace/<ws:workspace_id>/public-access", public({"get": "list", "post": "create"})),
     path("workspace/<ws:workspace_id>/public-access/<int:port>", public({"delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/domain", domain({"get": "retrieve", "post": "create", "delete": "destroy"})),
+    path("workspace/<ws:workspace_id>/domain/check", domain({"post": "check"})),
+    path("workspace/<ws:workspace_id>/domain/ssl/renew", domain({"post": "renew"})),
     path("workspace/<ws:workspace_id>/stats", metrics({"get": "stats"})),
     path("workspace/<ws:workspace_id>/info", metrics({"get": "info"})),
     path("workspace/<ws:workspace_id>/config", metrics({"get": "config"})),

@@ -48,7 +48,7 @@ def name_move(root: Path, old: PageName, new: PageName, page_id: str) -> None:
         name_link(root, new, page_id)
         return
     if old.domain != new.domain:
-        # Relative links may differ, and the folder may not be there.
+        # The folder may not be there.
         name_link(root, new, page_id)
         name_unlink(root, old, page_id)
         return
@@ -65,8 +65,6 @@ def linked_names(root: Path) -> Iterator[tuple[PageName, str]]:
     for domain in _entries(root / "by-slug"):
         for slug in _entries(domain):
             yield from _linked(slug, PageName(domain.name, slug.name))
-    for custom in _entries(root / "by-domain"):
-        yield from _linked(custom, PageName("", custom.name))
 
 
 def _entries(folder: Path) -> list[Path]:

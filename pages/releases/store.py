@@ -54,7 +54,7 @@ class PageStore:
         self._compress = compress
         # Of the operator's user, which the edge runs as: machines have users of their own.
         root.mkdir(0o700, parents=True, exist_ok=True)
-        for name in ("incoming", "by-id", "by-slug", "by-domain", "trash"):
+        for name in ("incoming", "by-id", "by-slug", "trash"):
             (root / name).mkdir(0o755, exist_ok=True)
 
     @contextmanager

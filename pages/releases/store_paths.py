@@ -5,7 +5,6 @@ by-id/<page>/releases/<n>/    a release, which never changes: `public` is served
 by-id/<page>/current          link to the live release
 by-id/<page>/retained/        files of earlier releases that are served for a day more; `retained.json` says until when
 by-slug/<domain>/<slug>       link to by-id/<page>; without it no request reaches the page
-by-domain/<name>              likewise, for a custom domain
 trash/                        what is being removed
 """
 
@@ -57,30 +56,23 @@ def checked_id(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PageName:
-    """A name under which a page is served: `domain` is empty for a custom domain."""
+    """A name under which a page is served, below one of the platform's domains."""
 
     domain: str
     name: str
 
     @classmethod
     def slug(cls, domain: str, slug: str) -> PageName:
-        """Below one of the platform's domains (without a port). Raises ValueError."""
+        """`domain` without a port. Raises ValueError."""
         if not (_HOST.fullmatch(domain) and _SLUG.fullmatch(slug)):
             raise ValueError(f"{slug!r} below {domain!r} is no name of a page.")
         return cls(domain, slug)
 
-    @classmethod
-    def custom(cls, name: str) -> PageName:
-        """A domain of a user, as ASCII in lower case. Raises ValueError."""
-        if not (_HOST.fullmatch(name) and len(name) <= 253):
-            raise ValueError(f"{name!r} is no domain.")
-        return cls("", name)
-
     @property
     def place(self) -> str:
         """Relative to the store's folder."""
-        return f"by-slug/{self.domain}/{self.name}" if self.domain else f"by-domain/{self.name}"
+        return f"by-slug/{self.domain}/{self.name}"
 
     def target(self, page_id: str) -> str:
         """What the link holds, relative to its folder."""
-        return f"{'../../' if self.domain else '../'}by-id/{checked_id(page_id)}"
+        return f"../../by-id/{checked_id(page_id)}"

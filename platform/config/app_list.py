@@ -6,6 +6,7 @@ is picked up where the app has it:
     urls (or api.urls)    its routes, included at the root in the order of this list
     openapi_settings      its part of drf-spectacular's settings: ENUM_NAME_OVERRIDES
     periodic_tasks        its part of the beat schedule: `schedule(env)`
+    doctor                its lines of `make doctor`: `doctor_lines()`
     tests/<app>/routes    its entries of the route walk (tests/routes.py)
 
 The layer of an app is in pyproject.toml (`[tool.importlinter]`).
@@ -23,7 +24,9 @@ APPS = [
     "sandboxes",
     "workspaces",
     "accounts",
+    "certificates",
     "credits",
+    "domains",
     "edge",
     "namespaces",
     "pages",

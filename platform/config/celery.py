@@ -74,6 +74,29 @@ def _end_sending_soon(**kwargs: Any) -> None:
     process.sending_end_soon()
 
 
+@worker_init.connect
+def _start_ordering(**kwargs: Any) -> None:
+    """In pages: order certificates, whether or not the broker is there."""
+    from certificates import process
+
+    if process.is_certificates():
+        process.ordering_start()
+
+
+@worker_shutting_down.connect
+def _end_ordering_soon(**kwargs: Any) -> None:
+    from certificates import process
+
+    process.ordering_end_soon()
+
+
+@worker_shutdown.connect
+def _stop_ordering(**kwargs: Any) -> None:
+    from certificates import process
+
+    process.ordering_stop()
+
+
 @worker_shutdown.connect
 def _stop_sending(**kwargs: Any) -> None:
     from webhooks import process

@@ -10,29 +10,18 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
-from ipaddress import IPv4Network, ip_network
+from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
 from edge.page_address import page_addresses
 from edge.sandbox_address import SandboxAddress
-from outbound.errors import OutboundError
-from outbound.urls import place_of
 from vmbackend.uids import default_first_uid
 
 PREFIX = "PLATFORM_"
@@ -62,7 +51,7 @@ _EMPTY_IS_UNSET = frozenset(
             "libvirt_uri",
             "host_name",
         ),
-        "default_image",
+        *("default_image", "edge_host"),
     }
 )
 
@@ -70,12 +59,6 @@ _EMPTY_IS_UNSET = frozenset(
 def variable(field: str) -> str:
     """The name of a setting's environment variable."""
     return PREFIX + field.upper()
-
-
-def _split(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
 
 
 def _derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
@@ -91,25 +74,6 @@ def _host_name(_: dict[str, Any]) -> str:
 def _base_url(data: dict[str, Any]) -> str:
     name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
-
-
-def _places(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        try:
-            place_of(value)
-        except OutboundError as error:
-            raise ValueError(f"{value} is not host:port. {error.sentence}") from None
-    return values
-
-
-def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        ip_network(value)
-    return values
-
-
-CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
-AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]
 
 
 class Env(BaseModel):
@@ -210,8 +174,8 @@ class Env(BaseModel):
     image_pull_seconds: int = Field(default=900, ge=1, le=_YEAR)
 
     # Places that users name: receivers of webhooks
-    private_receivers: Annotated[CommaSeparated, AfterValidator(_places)] = ()
-    refused_networks: Annotated[CommaSeparated, AfterValidator(_networks)] = ()
+    private_receivers: Places = ()
+    refused_networks: Networks = ()
 
     # Deadlines of operations
     create_seconds: int = Field(default=1800, ge=10, le=_YEAR)
@@ -234,6 +198,13 @@ class Env(BaseModel):
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
+    # Domains of users
+    edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
+    edge_addresses: Addresses = ()
+    dns_resolvers: Resolvers = ()
+    domain_verification: bool = True
+    domains_per_account: int = Field(default=100, ge=0, le=_MANY)
+
     # Usage
     metering_seconds: int = Field(default=60, ge=1, le=600)
     billing_seconds: int = Field(default=3600, ge=1, le=_YEAR, validate_default=True)
@@ -249,6 +220,17 @@ class Env(BaseModel):
     body_limit_bytes: int = Field(default=10 * 1024 * 1024, ge=1024, le=1 << 40)
     file_write_limit_bytes: int = Field(default=64 * 1024 * 1024, ge=1024, le=1 << 40)
     file_stream_limit_bytes: int = Field(default=16 * 1024**3, ge=1024, le=1 << 60)
+
+    # Ports and certificates of the names that users bring; port 0: not served
+    domains_http_port: int = Field(default=0, ge=0, lt=65536)
+    domains_https_port: int = Field(default=0, ge=0, lt=65536)
+    domains_keys_port: int = _derived(
+        "PORT + 1000", lambda data: data["port"] + (1000 if data["port"] <= 64535 else -1000), gt=0, lt=65536
+    )
+    acme_directory: str = Field(default="", pattern=r"^(https://\S+)?$")
+    acme_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
+    acme_ca_file: str = ""
+    acme_orders_per_hour: int = Field(default=100, ge=1, le=_MANY)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

@@ -148,6 +148,8 @@ LOGGING = {
         "asyncssh": {"level": "WARNING"},
         # django-eventstream logs every event stream.
         "django_eventstream": {"level": "WARNING"},
+        # Whole requests and answers of the ACME client, at DEBUG.
+        "acme": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.
         "celery.worker.strategy": {"level": "WARNING"},
         # A task that was not wanted any more when its worker came up.

@@ -14,13 +14,27 @@ from urllib.parse import urlsplit
 
 from common.edge_header import edge_secret
 from edge.address import PublicAddress
-from edge.page_sites import page_sites
+from edge.certificate_sites import certificate_options, certificate_sites, challenge_snippet
+from edge.custom_sites import custom_plain_site, custom_snippets
+from edge.page_sites import page_sites, page_snippets
 from edge.pages import page
 from edge.route_cache import route_cache_folder
 
 TEMPLATE = Path(__file__).with_name("Caddyfile.template")
 CLOSED = "The workspace runs, but nothing answers on this port of it."
 CUT_OFF = "The request body ended before it was complete, or its chunks are malformed."
+# Where the platform's own site answers on every host: names of users first.
+OWN_DOMAINS = """\
+import acme_challenge
+	import custom_name
+	handle @custom {
+		import custom_serve
+	}"""
+OWN_DOMAIN_ERRORS = """\
+@custom_failed vars custom name port
+		handle @custom_failed {
+			import custom_errors
+		}"""
 CALLER = "vars caller {remote_host}"
 # As X-Forwarded-For, which Caddy makes the same way, but of which headers may have more than one.
 CALLER_BEHIND_PROXY = """\
@@ -49,6 +63,9 @@ class EdgeSettings(Protocol):
     pages_url: tuple[str, ...]
     pages_certificate: str
     pages_key: str
+    domains_http_port: int
+    domains_https_port: int
+    domains_keys_port: int
     behind_proxy: bool
     body_limit_bytes: int
     secret_key: str
@@ -74,6 +91,10 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         bind=settings.bind,
         base_host=urlsplit(settings.base_url).hostname,
         secret=edge_secret(settings.secret_key),
+        snippets=page_snippets(run_dir) + challenge_snippet(settings) + custom_snippets(settings),
+        own_domains="" if _https(settings) else OWN_DOMAINS,
+        own_domain_errors="" if _https(settings) else OWN_DOMAIN_ERRORS,
+        certificate_options=certificate_options(settings),
         automatic_https="" if _https(settings) else "auto_https off",
         caller=CALLER_BEHIND_PROXY if settings.behind_proxy else CALLER,
         # Behind another proxy its X-Forwarded-* are kept; from other clients they are replaced.
@@ -86,7 +107,8 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         cut_off=CUT_OFF,
         closed_page=page("Nothing answers on this port", CLOSED),
     )
-    return made + page_sites(settings, run_dir)
+    plain = custom_plain_site(settings, api_by_http=not _https(settings))
+    return made + page_sites(settings) + plain + certificate_sites(settings, run_dir)
 
 
 def _https(settings: EdgeSettings) -> bool:

@@ -14,3 +14,5 @@ if TYPE_CHECKING:
 auth_fast_path: Hook[[WSGIApplication], WSGIApplication] = Hook("auth_fast_path")
 # Likewise for the edge's questions about rules of pages.
 page_rules: Hook[[WSGIApplication], WSGIApplication] = Hook("page_rules")
+# Likewise for the certificates of names that users bring.
+certificate_path: Hook[[WSGIApplication], WSGIApplication] = Hook("certificate_path")

@@ -28,13 +28,17 @@ class PageSettings(Protocol):
     behind_proxy: bool
 
 
-def page_sites(settings: PageSettings, run_dir: Path) -> str:
-    """What all sites share, and one site for each domain. Raises ValueError where a domain cannot be served."""
-    shared = Template(_SHARED.read_text()).substitute(
+def page_snippets(run_dir: Path) -> str:
+    """What all sites of pages share."""
+    return Template(_SHARED.read_text()).substitute(
         not_found_page=page("Not found", NOT_FOUND), api=f"unix/{run_dir}/api.sock"
     )
+
+
+def page_sites(settings: PageSettings) -> str:
+    """One site for each domain. Raises ValueError where a domain cannot be served."""
     addresses = page_addresses(settings.pages_url).values()
-    return shared + "".join(_domain_site(settings, address) for address in addresses)
+    return "".join(_domain_site(settings, address) for address in addresses)
 
 
 def _domain_site(settings: PageSettings, address: PageAddress) -> str:

@@ -31,9 +31,12 @@ _CIPHERS = "@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:!aNULL:!eNULL:!aDSS:!
 
 
 @cache
-def tls_context() -> ssl.SSLContext:
-    """For all connections of the process: it trusts the host's certificates, and is not changed after this."""
-    context = ssl.create_default_context()
+def tls_context(authority: str = "") -> ssl.SSLContext:
+    """For all connections of the process: it trusts the host's certificates, and is not changed after this.
+
+    `authority`: a file with the certificates to trust instead. Raises OSError (ssl.SSLError is one) where it has none.
+    """
+    context = ssl.create_default_context(cafile=authority or None)
     context.set_alpn_protocols(["http/1.1"])
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -119,11 +122,12 @@ class PlainStream(httpcore.NetworkStream):
 class TlsStream(PlainStream):
     """The same inside of TLS, whose handshake is made at once. Raises OutboundError (tls, timeout, too_large)."""
 
-    def __init__(self, wire: Wire, server_name: str) -> None:
+    def __init__(self, wire: Wire, server_name: str, trust: ssl.SSLContext | None = None) -> None:
         super().__init__(wire)
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = tls_context().wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        context = trust or tls_context()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
         try:
             self._step(self._tls.do_handshake)
         except ssl.SSLCertVerificationError as error:

@@ -1,4 +1,4 @@
-"""Requests to URLs that users name: webhooks, hooks of the assistant, push endpoints.
+"""Requests to URLs that users name (webhooks, hooks of the assistant, push endpoints), and to those that a CA names.
 
 Each request resolves the name once, requires that all of its addresses are public, and connects to one of them under
 the name's own TLS. It has a connection of its own, follows no redirect, uses no proxy of the environment, and ends
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import httpcore
 
@@ -26,7 +27,7 @@ from outbound.names import NameFailed, dns_addresses, listed_addresses
 from outbound.targets import Targets, required_target
 from outbound.urls import Target
 
-__all__ = ["Answer", "OutboundError", "Targets", "post", "require_public_url"]
+__all__ = ["Answer", "OutboundError", "Targets", "post", "require_public_url", "send_request"]
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +82,27 @@ def post(url: str, *, body: bytes, headers: Mapping[str, str], deadline_seconds:
     `deadline_seconds` bounds all of it: name, connection, TLS, request, answer. Raises OutboundError (every kind), and
     ValueError for headers that are no headers or are set here. No connection remains.
     """
+    return send_request("POST", url, body=body, headers=headers, deadline_seconds=deadline_seconds, policy=policy)
+
+
+def send_request(
+    method: Literal["GET", "HEAD", "POST"],
+    url: str,
+    *,
+    body: bytes = b"",
+    headers: Mapping[str, str],
+    deadline_seconds: float = 15,
+    policy: Targets,
+    trust: ssl.SSLContext | None = None,
+) -> Answer:
+    """As `post`, by another method. `trust`: for TLS instead of `connection.tls_context`."""
     until = time.monotonic() + deadline_seconds
     target = required_target(url, policy)
-    request = _request(target, body, headers)
+    request = _request(method, target, body, headers)
     wire = open_wire(_checked_addresses(target, policy, until), target.port, until)
     complete = False
     try:
-        answer = _exchange(wire, target, request)
+        answer = _exchange(wire, target, request, trust)
         complete = not answer.truncated
         return answer
     finally:
@@ -113,22 +128,22 @@ def _checked_addresses(target: Target, policy: Targets, until: float) -> list[st
     return found
 
 
-def _request(target: Target, body: bytes, headers: Mapping[str, str]) -> httpcore.Request:
+def _request(method: str, target: Target, body: bytes, headers: Mapping[str, str]) -> httpcore.Request:
     for name, value in headers.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _RESERVED:
             raise ValueError(f"not a header of a request: {name!r}")
     own = {
         "Host": target.host_header,
-        "Content-Length": str(len(body)),
+        **({"Content-Length": str(len(body))} if method == "POST" else {}),
         "Accept-Encoding": "identity",
         "Connection": "close",
     }
     url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
-    return httpcore.Request("POST", url, headers=[*own.items(), *headers.items()], content=body)
+    return httpcore.Request(method, url, headers=[*own.items(), *headers.items()], content=body)
 
 
-def _exchange(wire: Wire, target: Target, request: httpcore.Request) -> Answer:
-    stream = TlsStream(wire, target.host) if target.scheme == "https" else PlainStream(wire)
+def _exchange(wire: Wire, target: Target, request: httpcore.Request, trust: ssl.SSLContext | None) -> Answer:
+    stream = TlsStream(wire, target.host, trust) if target.scheme == "https" else PlainStream(wire)
     connection = httpcore.HTTP11Connection(request.url.origin, stream)
     stream.limit_read(_MAX_HEAD)
     try:

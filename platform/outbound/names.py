@@ -31,7 +31,7 @@ def dns_addresses(host: str, seconds: float) -> list[str]:
     """
     until = time.monotonic() + seconds
     try:
-        resolver = _resolver()
+        resolver = host_resolver()
         first, failure = _records(resolver, host, dns.rdatatype.A, seconds / 2)
         second, other_failure = _records(resolver, host, dns.rdatatype.AAAA, max(until - time.monotonic(), 0.0))
     except (dns.exception.DNSException, ValueError) as error:
@@ -49,7 +49,7 @@ def listed_addresses(host: str, seconds: float) -> list[str]:
     return _of_hosts_file(host) or dns_addresses(host, seconds)
 
 
-def _resolver() -> dns.resolver.Resolver:
+def host_resolver() -> dns.resolver.Resolver:
     """With this host's name servers as they are now: reading them takes some 20 us."""
     return dns.resolver.Resolver()
 

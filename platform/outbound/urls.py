@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 
 import idna
@@ -120,3 +120,17 @@ def _name(text: str) -> str:
 
 def _refusal(sentence: str) -> OutboundError:
     return OutboundError("refused_target", sentence)
+
+
+def server_place(value: str) -> tuple[str, int]:
+    """Address and port of a name server: `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`.
+
+    Raises ValueError.
+    """
+    host, separator, port = value.rpartition(":")
+    if not separator or (":" in host and not value.startswith("[")):
+        host, port = value, "53"
+    number = int(port)
+    if not 0 < number < 65536:
+        raise ValueError(f"{port} is no port.")
+    return str(ip_address(host.removeprefix("[").removesuffix("]"))), number

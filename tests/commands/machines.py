@@ -144,8 +144,8 @@ def open_shared_world() -> Iterator[World]:
 
 
 @contextmanager
-def open_world(instance: Instance) -> Iterator[World]:
-    settings = instance.settings({})
+def open_world(instance: Instance, given: dict[str, str] | None = None) -> Iterator[World]:
+    settings = instance.settings(given or {})
     path = instance.run_dir / "Caddyfile"
     path.write_text(caddyfile(settings, instance.run_dir))
     platform = Platform()
@@ -190,11 +190,11 @@ def cache_route_for_long(world: World, upstream: str = "", label: str = HASH) ->
     cache_route(world, range(this_second(), this_second() + LONG), upstream, label)
 
 
-def websocket(world: World) -> socket.socket:
+def websocket(world: World, host: str = f"{HASH}.localhost") -> socket.socket:
     parts = urlsplit(world.base)
     connection = socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=10)
     lines = [
-        "GET /ws HTTP/1.1", f"Host: {HASH}.localhost", "Connection: Upgrade", "Upgrade: websocket",
+        "GET /ws HTTP/1.1", f"Host: {host}", "Connection: Upgrade", "Upgrade: websocket",
         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Version: 13",
     ]  # fmt: skip
     connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())

@@ -176,7 +176,7 @@ class Outside:
         self.dialled: list[str] = []
         self.server = NameServer(self.names)
         self._open = connection.open_socket
-        patch.setattr(names, "_resolver", self.server.resolver)
+        patch.setattr(names, "host_resolver", self.server.resolver)
         patch.setattr(connection, "open_socket", self._dial)
 
     def _dial(self, address: str, port: int, seconds: float) -> socket.socket:

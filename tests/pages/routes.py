@@ -20,6 +20,11 @@ ROUTES = [
     Route("POST", f"{PAGE}/disable", scopes=NAMESPACE_SCOPES),
     Route("GET", f"{PAGE}/releases", scopes=NAMESPACE_SCOPES),
     Route("POST", f"{PAGE}/rollback", scopes=NAMESPACE_SCOPES, reads=True),
+    Route("GET", f"{PAGE}/domain", scopes=NAMESPACE_SCOPES),
+    Route("POST", f"{PAGE}/domain", scopes=NAMESPACE_SCOPES, reads=True),
+    Route("DELETE", f"{PAGE}/domain", scopes=NAMESPACE_SCOPES),
+    Route("POST", f"{PAGE}/domain/check", scopes=NAMESPACE_SCOPES, reads=True),
+    Route("POST", f"{PAGE}/domain/ssl/renew", scopes=NAMESPACE_SCOPES),
 ]
 ADDRESSED_BY = {"page": "slug"}
 DOCUMENTED = """
@@ -30,6 +35,11 @@ POST /pages/:slug/deploy
 POST /pages/:slug/enable
 POST /pages/:slug/disable
 DELETE /pages/:slug
+POST /pages/:slug/domain
+POST /pages/:slug/domain/check
+GET /pages/:slug/domain
+DELETE /pages/:slug/domain
+POST /pages/:slug/domain/ssl/renew
 """
 
 

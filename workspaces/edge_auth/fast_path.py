@@ -14,6 +14,7 @@ from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from common.edge_header import VARIABLE, edge_facts
 from common.errors import DomainError
+from edge.address import public_address
 from edge.route_cache import this_second
 from workspaces import last_used
 from workspaces.edge_auth.views import UPSTREAM, find_target
@@ -56,6 +57,7 @@ def _upstream(environ: WSGIEnvironment) -> str:
     if not target.runs:
         return ""
     last_used.record_request(target.workspace_id)
-    if not target.ingress and target.ip:
+    if not target.ingress and target.ip and public_address(settings.PUBLIC_URL).label_of(facts.host):
+        # Not of custom domains: the edge looks for labels of public ports alone.
         route_cache().store(second, facts.host.partition(".")[0].lower(), target.upstream)
     return target.upstream

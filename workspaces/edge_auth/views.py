@@ -25,6 +25,7 @@ from common.errors import DomainError, NotFound
 from common.request_origin import client_address
 from common.responses import error_response
 from common.sse.runtime import in_thread
+from domains.selectors import port_of_name
 from edge.address import public_address
 from edge.pages import page
 from workspaces import last_used
@@ -148,17 +149,24 @@ def find_target(facts: EdgeFacts | None) -> Target:
     if facts is None:
         raise NotFound("There is no such route or resource.")
     named = public_address(settings.PUBLIC_URL).label_of(facts.host)
-    if named is None:
+    target = _published(named[1]) if named else _of_custom_domain(facts.host)
+    if target is None or not _is_open(target):
         raise NotPublic
-    slug, hash_ = named
-    target = _published(hash_)
-    if target is None:
-        raise NotPublic
-    if slug not in ("", target.slug) or not _is_open(target):
+    if named and named[0] not in ("", target.slug):
         raise NotPublic
     if target.ingress and not is_inside(client_address(facts.forwarded), target.ingress):
         raise NotAllowed
     return target
+
+
+def _of_custom_domain(host: str) -> Target | None:
+    """The public port that the domain of a user leads to."""
+    found = port_of_name(host.lower().removesuffix("."))
+    if found is None:
+        return None
+    workspace_id, port_ = found
+    hash_ = PublicPort.objects.filter(workspace_id=workspace_id, port=port_).values_list("hash", flat=True).first()
+    return _published(hash_) if hash_ else None
 
 
 def _published(hash_: str) -> Target | None:

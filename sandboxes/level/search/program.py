@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,23 @@ from sandboxes.level.search.errors import SearchFailed, SearchMemoryExceeded
 from vmbackend.guest.session import ExecResult
 
 LINE_LIMIT = 500  # characters of a line that are shown
-# The program has a whole line in memory. This limit costs nothing; one of file sizes asks for the size of each file,
-# which is 40 % of a search in small ones.
+# Of a folder's files the program has whole lines in memory, in a buffer that is doubled. It may have so much, or half
+# of what the machine has left: beyond that the kernel would kill it, or a program of the user's. This limit costs
+# nothing; one of file sizes asks for the size of each file, which is 40 % of a search in small ones.
 MEMORY_KIB = 192 * 1024
-LARGEST = "64M"  # files above are left out where the memory was not enough
-ABORTED = 128 + signal.SIGABRT
+LEAST_MEMORY_KIB = 32 * 1024
+# Where the memory was not enough, files above this part of it are left out.
+LARGEST_PART = 3
+_LIMIT = f"""ulimit -c 0; limit={MEMORY_KIB}
+while read -r name size unit; do
+    [ "$name" = MemAvailable: ] || continue
+    [ $((size / 2)) -ge $limit ] || limit=$((size / 2))
+    break
+done 2>/dev/null </proc/meminfo
+[ $limit -ge {LEAST_MEMORY_KIB} ] || limit={LEAST_MEMORY_KIB}
+ulimit -d $limit && exec """
+# An allocation failed, or the machine's memory was used up.
+OUT_OF_MEMORY = (128 + signal.SIGABRT, 128 + signal.SIGKILL)
 OUTPUT_LIMIT = 8 << 20
 MAX_PATH = 4096
 _PLACE = re.compile(rb"(\d{1,12}):(\d{1,12}):([^\n]*)\n")
@@ -62,20 +75,22 @@ def text_words(query: str, *, case_sensitive: bool, regex: bool, selection: Sele
     return [*words, *_query_words(query, case_sensitive=case_sensitive, regex=regex), "--", target]
 
 
-def with_memory_limit(shell: Sequence[str], words: Sequence[str]) -> list[str]:
-    """A command line that ends with ABORTED where its program asks for more than MEMORY_KIB."""
-    return [*shell, "-c", f'ulimit -c 0 && ulimit -d {MEMORY_KIB} && exec "$@"', "sh", *words]
+def with_memory_limit(shell: Sequence[str], program: Sequence[str], options: Sequence[str]) -> list[str]:
+    """A command line that ends with one of OUT_OF_MEMORY where the program asks for more than it may have."""
+    return [*shell, "-c", f'{_LIMIT}{shlex.join(program)} "$@"', "sh", *options]
 
 
-def without_large_files(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """A command line that searches texts, of files up to LARGEST."""
-    return [*words, f"--max-filesize={LARGEST}", *options]
+def without_large_files(shell: Sequence[str], program: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The same for a search of files whose longest line fits into that memory."""
+    largest = f"--max-filesize=$((limit / {LARGEST_PART}))K"
+    return [*shell, "-c", f'{_LIMIT}{shlex.join(program)} {largest} "$@"', "sh", *options]
 
 
 def name_words(query: str, *, case_sensitive: bool, regex: bool) -> list[str]:
     """The options that choose from NUL-terminated paths. A text is looked for in the last name only."""
     if not regex and "/" not in query:
-        query, regex = _META.sub(r"\\\g<0>", query) + "[^/]*$", True
+        # The rest of the name may be no UTF-8.
+        query, regex = _META.sub(r"\\\g<0>", query) + "(?-u:[^/])*$", True
     words = _query_words(query, case_sensitive=case_sensitive, regex=regex)
     return ["--no-config", "--color=never", "--null-data", *words]
 
@@ -124,7 +139,7 @@ def require_success(result: ExecResult) -> None:
     The program ends with 2 also if a file could not be read. What it says of files is suppressed, so it says nothing
     then.
     """
-    if result.exit_code == ABORTED and not result.timed_out:
+    if result.exit_code in OUT_OF_MEMORY and not result.timed_out:
         raise SearchMemoryExceeded
     said = result.stderr.decode("utf-8", "replace").strip()
     if not said or result.stdout or result.timed_out:

@@ -60,7 +60,9 @@ class SandboxMatch(serializers.Serializer):
 class Found(Success):
     total = serializers.IntegerField(help_text="How many are shown.")
     duration = serializers.IntegerField(help_text="Milliseconds.")
-    truncated = serializers.BooleanField(help_text="Whether there may be more.")
+    truncated = serializers.BooleanField(
+        help_text="Whether there may be more: matches beyond the limits, or in large files that need too much memory."
+    )
     timedOut = serializers.BooleanField(help_text="Whether the search was ended for lack of time.")
 
 

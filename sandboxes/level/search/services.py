@@ -28,7 +28,7 @@ MakeCommand = Callable[[SearchTools, str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class TextFound:
-    """Matches below `root`. `truncated`: there may be more; `timed_out`: for lack of time."""
+    """Matches below `root`. `truncated`: there may be more, also in files left out; `timed_out`: for lack of time."""
 
     root: str
     matches: Sequence[Match]
@@ -68,21 +68,21 @@ async def text_search(
         return program.text_words(query, case_sensitive=case_sensitive, regex=regex, selection=selection, target=target)
 
     def all_files(tools: SearchTools, target: str) -> list[str]:
-        return program.with_memory_limit(tools.shell, [*tools.program, *options(target)])
+        return program.with_memory_limit(tools.shell, tools.program, options(target))
 
     def small_files(tools: SearchTools, target: str) -> list[str]:
-        return program.without_large_files(tools.program, options(target))
+        return program.without_large_files(tools.shell, tools.program, options(target))
 
     until = time.monotonic() + SEARCH_SECONDS
-    stop_after = (b"\n", max_results + 1)
+    stop_after, left_out = (b"\n", max_results + 1), False
     try:
         root, result = await _run_below(session, path, all_files, stop_after)
     except SearchMemoryExceeded:
-        left = max(LEAST_SECONDS, until - time.monotonic())
+        left, left_out = max(LEAST_SECONDS, until - time.monotonic()), True
         root, result = await _run_below(session, path, small_files, stop_after, seconds=left)
     matches = await asyncio.to_thread(lambda: list(program.read_matches(result.stdout)))
     kept = sorted(matches[:max_results], key=lambda match: (match.file, match.line))
-    more = result.timed_out or result.truncated or len(matches) > max_results
+    more = left_out or result.timed_out or result.truncated or len(matches) > max_results
     return TextFound(root, kept, result.duration_ms, more, result.timed_out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ from vmbackend.errors import GuestPathExists, GuestPathInvalid
 from vmbackend.guest.session import GuestAddress, GuestSession
 
 pytestmark = pytest.mark.vm
+WHOLE = bool(os.environ.get("TEST_ALL"))
+FILES = 100_000 if WHOLE else 30_000
+LINE = 300_000_000 if WHOLE else 20_000_000  # bytes; above what the search program may have in memory, or below
+LONG = {"timeout_ms": 180_000}
 SEARCH = {"case_sensitive": True, "regex": False, "max_results": 100, "selection": Selection()}
 
 
@@ -47,7 +52,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     factory = pytest.importorskip("tests.vmbackend.libvirt_factory")
     harness = factory.make_harness(tmp_path_factory.mktemp("machine"))
     try:
-        yield Machine(harness, harness.running_machine())
+        # A disk with as many inodes and bytes.
+        yield Machine(harness, harness.running_machine(disk_mb=2048 if WHOLE else 64))
     finally:
         harness.close()
 
@@ -89,11 +95,21 @@ def test_a_directory_of_the_image_is_moved(machine: Machine) -> None:
 
 
 def test_a_folder_of_many_files_is_listed_as_far_as_it_is_shown(machine: Machine) -> None:
-    machine.run("mkdir /dev/shm/many && cd /dev/shm/many && seq -w 30000 | xargs touch")
-    found = machine.listed("/dev/shm/many")
+    folder = "/many/files"
+    disk = "" if WHOLE else "mount -t tmpfs -o nr_inodes=0 none /many && "
+    assert machine.run(f"mkdir /many && {disk} mkdir {folder} && touch {folder}/$(printf 'odd\\377')").exit_code == 0
+    for start in range(1, FILES, FILES // 4):
+        made = machine.run(f"cd {folder} && seq -w {start} {FILES} | head -n {FILES // 4} | xargs touch", **LONG)
+        assert made.exit_code == 0
+    found = machine.listed(folder)
     assert (len(found.entries), found.truncated) == (files.LIST_LIMIT, True)
-    assert [entry.path for entry in found.entries[:2]] == ["00001", "00002"]
-    machine.call(lambda session: files.path_remove(session, path="/dev/shm/many"))
+    first = "1".zfill(len(str(FILES)))
+    assert [entry.path for entry in found.entries[:2]] == [first, "2".zfill(len(first))]
+    last = machine.call(lambda session: search.name_search(session, path=folder, query=str(FILES), **SEARCH))
+    assert (last.files, last.truncated) == ([str(FILES)], False)
+    odd = machine.call(lambda session: search.name_search(session, path=folder, query="odd", **SEARCH))
+    assert odd.files == ["odd\udcff"]
+    machine.call(lambda session: files.path_remove(session, path=folder))
 
 
 def test_commands_end_at_their_timeout(machine: Machine) -> None:
@@ -131,6 +147,10 @@ def test_a_search_stops_when_enough_was_found_and_leaves_no_process(machine: Mac
 
 
 def test_a_line_of_many_megabytes_does_no_harm(machine: Machine) -> None:
-    machine.run("mkdir -p /s; (printf needle; head -c 20000000 /dev/zero | tr '\\0' x; echo) > /s/long")
-    found = machine.call(lambda session: search.text_search(session, path="/s/long", query="needle", **SEARCH))
+    machine.create("/line/small", "one needle\n")
+    machine.run(f"(printf needle; head -c {LINE} /dev/zero | tr '\\0' x; echo) > /line/long", **LONG)
+    found = machine.call(lambda session: search.text_search(session, path="/line/long", query="needle", **SEARCH))
     assert [(match.line, len(match.text)) for match in found.matches] == [(1, 500)]
+    found = machine.call(lambda session: search.text_search(session, path="/line", query="needle", **SEARCH))
+    shown = ["./small"] if WHOLE else ["./long", "./small"]
+    assert ([match.file for match in found.matches], found.truncated) == (shown, WHOLE)

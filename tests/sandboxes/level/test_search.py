@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandboxes.level.search import services
-from sandboxes.level.search.program import read_matches
+from sandboxes.level.search.errors import SearchMemoryExceeded
+from sandboxes.level.search.program import (
+    LARGEST_PART,
+    LEAST_MEMORY_KIB,
+    MEMORY_KIB,
+    read_matches,
+    require_success,
+    with_memory_limit,
+    without_large_files,
+)
 from tests.sandboxes.level.calls import SandboxCaller
 from vmbackend.fake.guest import FakeGuestSession
-from vmbackend.guest.session import SearchTools
+from vmbackend.guest.session import ExecResult, SearchTools
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -98,9 +109,30 @@ def test_a_line_too_large_for_the_memory_costs_only_large_files(box: SandboxCall
     with (disk / "w/line").open("wb") as file:
         file.writelines([b"x" * 1_000_000] * 300)
         file.write(b"needle\n")
-    assert found(box, "needle", "/w") == [("/w/a", 1, 1, "needle")]
+    body = box.post("search", {"query": "needle", "path": "/w"})
+    assert [row["file"] for row in body["matches"]] == ["/w/a"]
+    assert body["truncated"]  # there is a file that was left out
     # A single file is mapped.
     assert [row[:3] for row in found(box, "needle", "/w/line")] == [("/w/line", 1, 300_000_001)]
+
+
+@pytest.mark.parametrize("by", [signal.SIGABRT, signal.SIGKILL])
+def test_a_search_that_was_ended_for_its_memory_is_no_empty_answer(by: signal.Signals) -> None:
+    def ended(*, timed_out: bool) -> ExecResult:
+        return ExecResult(128 + by, b"", b"", 1, truncated=False, timed_out=timed_out)
+
+    with pytest.raises(SearchMemoryExceeded):
+        require_success(ended(timed_out=False))
+    require_success(ended(timed_out=True))  # which is reported as such
+
+
+def test_a_search_has_at_most_half_of_the_memory_that_is_left() -> None:
+    command = with_memory_limit(["sh"], ["sh", "-c", "ulimit -d"], [])
+    left = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
+    shown = int(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert shown == MEMORY_KIB or LEAST_MEMORY_KIB <= shown <= int(left.split()[1])
+    again = subprocess.run(without_large_files(["sh"], ["echo"], ["."]), check=True, capture_output=True).stdout
+    assert int(again.split(b"=")[1].split(b"K")[0]) <= MEMORY_KIB // LARGEST_PART
 
 
 def test_links_are_not_followed(box: SandboxCaller, disk: Path) -> None:
@@ -155,6 +187,8 @@ def test_files_are_found_by_their_names(box: SandboxCaller, disk: Path) -> None:
     assert names(box, "main", "/src", include=["*.py"]) == ["/src/main.py"]
     assert names(box, "a b (1)") == ["/src/a b (1).txt"]
     assert names(box, "nothing at all") == []
+    (disk / "src" / os.fsdecode(b"odd\xff.txt")).write_text("")
+    assert names(box, "odd", "/src") == ["/src/odd\ufffd.txt"]
     body = box.post("search/filenames", {"query": "a", "path": "/src", "options": {"maxResults": 1}})
     assert (body["total"], body["truncated"]) == (1, True)
 

@@ -7,14 +7,17 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import redis
+from django.apps import apps
 from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.module_loading import module_has_submodule
 
 from vmbackend.hostcheck import CheckTarget, Finding, check_caddy, check_host, check_port
 from vmbackend.uids import UidRange
@@ -52,9 +55,22 @@ def _findings() -> Iterator[Finding]:
     yield _redis(answers)
     yield check_caddy(Path(sys.executable).with_name("caddy"))
     yield check_port(settings.ENV.port, ours=answers)
+    yield from _lines_of_apps()
     if settings.ENV.vm_backend == "libvirt":
         yield from check_host(_target())
         yield _default_image()
+
+
+def _lines_of_apps() -> Iterator[Finding]:
+    """Of each app's module `doctor`, found by its name, as this app imports none. Nothing of them is needed."""
+    for app in apps.get_app_configs():
+        if not module_has_submodule(app.module, "doctor"):
+            continue
+        try:
+            for name, found, message, fix in import_module(f"{app.name}.doctor").doctor_lines():
+                yield Finding(name, found, message, fix, needed=False)
+        except DatabaseError as error:
+            yield Finding(app.label, False, str(error).strip(), "make up", needed=False)
 
 
 def _target() -> CheckTarget:

@@ -1,0 +1,76 @@
+"""Private keys, certificate requests, and the check of what a CA sends as a chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtensionOID
+
+_MOST_CERTIFICATES = 10
+
+
+class ChainInvalid(ValueError):
+    """A chain that cannot be served for the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedChain:
+    """`pem`: the certificates alone, the name's own first."""
+
+    pem: str
+    not_before: datetime
+    expires_at: datetime
+
+
+def new_key() -> str:
+    """A new private key (P-256) as PEM."""
+    made = ec.generate_private_key(ec.SECP256R1())
+    return made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+
+def key_from_pem(pem: str) -> ec.EllipticCurvePrivateKey:
+    """A key made by `new_key`."""
+    key = load_pem_private_key(pem.encode(), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError("not a key on an elliptic curve")
+    return key
+
+
+def signing_request(name: str, key: str) -> bytes:
+    """A certificate request (PEM) for one name, signed with its key."""
+    names = x509.SubjectAlternativeName([x509.DNSName(name)])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    made = builder.add_extension(names, critical=False).sign(key_from_pem(key), SHA256())
+    return made.public_bytes(Encoding.PEM)
+
+
+def chain_check(text: str, name: str, key: str, now: datetime) -> CheckedChain:
+    """What a CA sent, if it can be served for the name with this key. Raises ChainInvalid."""
+    try:
+        found = x509.load_pem_x509_certificates(text.encode())
+        own = found[0]
+        names = own.extensions.get_extension_for_oid(ExtensionOID.SUBJECT_ALTERNATIVE_NAME).value
+        covered = names.get_values_for_type(x509.DNSName) if isinstance(names, x509.SubjectAlternativeName) else []
+        same_key = _public_bytes(own.public_key()) == _public_bytes(key_from_pem(key).public_key())
+        not_before, expires_at = own.not_valid_before_utc, own.not_valid_after_utc
+        pem = "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+    except (ValueError, TypeError, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType) as error:
+        raise ChainInvalid("not a chain of certificates") from error
+    if len(found) > _MOST_CERTIFICATES or name not in covered or not same_key or not not_before < expires_at > now:
+        raise ChainInvalid("not a certificate of this name and key")
+    return CheckedChain(pem, not_before, expires_at)
+
+
+def _public_bytes(key: object) -> bytes:
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined]

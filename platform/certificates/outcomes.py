@@ -1,0 +1,70 @@
+"""What a step leaves in a row when its order waits, fails or ends, and when the next one follows."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.utils import timezone
+
+from certificates import access, tokens
+from certificates.ca_errors import CaError
+from certificates.leases import leased_update
+from certificates.models import AcmeAccount, Certificate, Status
+
+NO_ORDER: Final[dict[str, Any]] = {
+    "order_key": None,
+    "order_url": "",
+    "order_began_at": None,
+    "challenge_token": "",
+    "account": None,
+}
+FIRST_PAUSE = 60.0
+LONGEST_PAUSE = 6 * 3600.0
+# Of the CA as a whole, which many names would ask for nothing.
+CA_PAUSE = 30.0
+
+
+def pause_after(failures: int, longest: float = LONGEST_PAUSE) -> timedelta:
+    """Doubles with each failure in a row: a minute after the first."""
+    return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(failures - 1, 20), longest))
+
+
+def renewal_time(not_before: datetime, expires_at: datetime) -> datetime:
+    """When two thirds of a certificate's lifetime are over."""
+    return expires_at - (expires_at - not_before) / 3
+
+
+def waiting_record(row: Certificate, sentence: str, until: datetime, **changes: Any) -> None:
+    """No order is placed now, for a reason that is no refusal. Raises LeaseLost."""
+    leased_update(row, status=_status(row, Status.PENDING), error=sentence[:500], next_attempt_at=until, **changes)
+
+
+def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> None:
+    """What the CA refused, or failed to do. Raises LeaseLost.
+
+    The order under way is kept where the CA may go on with it later, and forgotten where it refused.
+    """
+    now = timezone.now()
+    if error.problem == "accountDoesNotExist":
+        access.account_forget_url(account)
+    elif error.fault == "ca":
+        access.account_pause(account, now + timedelta(seconds=max(error.pause or 0.0, CA_PAUSE)))
+    until = now + max(pause_after(row.failures + 1), timedelta(seconds=error.pause or 0.0))
+    # A request for an order that got no answer may have made one all the same (orders._resume_placing).
+    is_over = error.fault == "name" or (error.fault == "limit" and not row.order_url)
+    changes: dict[str, Any] = {"failures": row.failures + 1}
+    if is_over:
+        tokens.token_remove(row.challenge_token)
+        changes |= NO_ORDER
+    if error.fault == "name":
+        status = _status(row, Status.FAILED)
+        leased_update(row, status=status, error=error.sentence[:500], next_attempt_at=until, **changes)
+    else:
+        sentence = f"{error.sentence} The next attempt is made after {until:%Y-%m-%d %H:%M} UTC."
+        waiting_record(row, sentence, until, **changes)
+
+
+def _status(row: Certificate, without: Status) -> str:
+    """A certificate that is served, or that has expired, keeps its status; the sentence says what its renewal met."""
+    return row.status if row.chain else without

@@ -1,0 +1,35 @@
+"""The dispatcher of the process `pages`, from the start of its Celery worker to its end."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from certificates.dispatcher import Dispatcher
+
+_dispatcher: Dispatcher | None = None
+
+
+def is_certificates() -> bool:
+    """Whether this process orders certificates."""
+    return bool(settings.ENV.role == "pages")
+
+
+def ordering_start() -> None:
+    """Start the dispatcher of this process."""
+    global _dispatcher  # noqa: PLW0603 one for each process, by design
+    _dispatcher = Dispatcher()
+    _dispatcher.start()
+
+
+def ordering_end_soon() -> None:
+    """Begin no further step; for a signal handler."""
+    if _dispatcher is not None:
+        _dispatcher.stop_claiming()
+
+
+def ordering_stop() -> None:
+    """Wait for the steps in progress."""
+    global _dispatcher  # noqa: PLW0603
+    if _dispatcher is not None:
+        _dispatcher.stop()
+        _dispatcher = None

@@ -1,0 +1,51 @@
+"""Reading certificates. Never the private keys but for the edge (served_certificate)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from django.utils import timezone
+
+from certificates.access import CERTIFICATES_OFF, is_on
+from certificates.models import Certificate, Status
+
+SslStatus = Literal["none", "pending", "active", "failed", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class SslState:
+    """`expires_at`: of the certificate that is served, or was. `error`: a sentence for the owner, empty where all is
+    well.
+    """
+
+    status: SslStatus
+    expires_at: datetime | None
+    error: str
+
+
+def certificate_states(names: Collection[str]) -> dict[str, SslState]:
+    """The state of each of these names; `none` for those without a certificate. One query."""
+    rows = Certificate.objects.filter(name__in=set(names), wanted=True)
+    found = {row.name: _state(row) for row in rows.only("name", "status", "expires_at", "error")}
+    nothing = SslState("none", None, "" if is_on() else CERTIFICATES_OFF)
+    return {name: found.get(name, nothing) for name in names}
+
+
+def _state(row: Certificate) -> SslState:
+    if row.expires_at is None:
+        if not is_on():
+            return SslState("none", None, CERTIFICATES_OFF)
+        return SslState("failed" if row.status == Status.FAILED else "pending", None, row.error)
+    # Its time may be over before the next step is.
+    is_over = row.expires_at <= timezone.now()
+    return SslState("expired" if is_over else "active", row.expires_at, row.error)
+
+
+def served_certificate(name: str) -> str:
+    """The chain and the private key (PEM) with which the edge serves a name; empty for every other name."""
+    found = Certificate.objects.filter(name=name, status=Status.ACTIVE, expires_at__gt=timezone.now())
+    row = found.values_list("chain", "key").first()
+    return f"{row[0]}{row[1]}" if row else ""

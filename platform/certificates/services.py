@@ -1,0 +1,78 @@
+"""Requests for certificates. What follows is written by steps.py, orders.py and outcomes.py under a row's lease."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from certificates import limits
+from certificates.errors import RenewalInProgress
+from certificates.leases import unleased
+from certificates.models import Certificate, Status
+from certificates.outcomes import NO_ORDER
+from common.errors import RateLimited
+
+
+@transaction.atomic
+def certificate_request(names: Collection[str]) -> None:
+    """Have a certificate for each of these names, and renew it, until it is removed. Idempotent.
+
+    Names are lower-case ASCII (IDNA). Writes rows in the caller's transaction; the process `pages` looks for such rows
+    each
+    second.
+    """
+    now = timezone.now()
+    for name in sorted(set(names)):
+        row, is_new = Certificate.objects.select_for_update().get_or_create(
+            name=name, defaults={"next_attempt_at": now, "due_at": now}
+        )
+        if not is_new and not row.wanted:
+            _write(row, wanted=True, status=Status.PENDING, error="", failures=0, next_attempt_at=now)
+
+
+@transaction.atomic
+def certificate_remove(names: Collection[str]) -> None:
+    """Forget the certificates of these names and their keys; an order under way is given up. Idempotent.
+
+    From the commit on nothing of them is served. The rows follow within seconds, when the app above has been informed.
+    """
+    for row in _locked(names):
+        # The token's file is removed with the row.
+        order = {**NO_ORDER, "challenge_token": row.challenge_token}
+        nothing: dict[str, Any] = {"chain": "", "key": None, "not_before": None, "expires_at": None, "issued_by": ""}
+        _write(row, wanted=False, status=Status.PENDING, error="", **order, **nothing)
+
+
+@transaction.atomic
+def certificate_renew(names: Collection[str]) -> None:
+    """Order new certificates now. The present ones are served until the new ones are there.
+
+    Raises RenewalInProgress where an order of one of the names is under way, and RateLimited where the limit of orders
+    is
+    reached; nothing has changed then. Names without a row are requested.
+    """
+    now = timezone.now()
+    certificate_request(names)
+    free = set(Certificate.objects.filter(unleased(now), order_key=None).values_list("pk", flat=True))
+    for row in _locked(names):
+        if row.pk not in free:
+            raise RenewalInProgress
+        if (allowed := limits.allowed_at(row.name, now)) > now:
+            seconds = int((allowed - now).total_seconds()) + 1
+            raise RateLimited("The limit of orders for certificates is reached.", headers={"Retry-After": str(seconds)})
+        _write(row, next_attempt_at=now)
+
+
+def _locked(names: Collection[str]) -> list[Certificate]:
+    return list(Certificate.objects.select_for_update().filter(name__in=set(names)).order_by("name"))
+
+
+def _write(row: Certificate, **changes: Any) -> None:
+    """Ends the lease of a process that carries out a step: what it writes after this is lost to it (LeaseLost)."""
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.due_at, row.lease_owner, row.lease_until = timezone.now(), "", None
+    row.save(update_fields=[*changes, "due_at", "lease_owner", "lease_until"])

@@ -1,0 +1,55 @@
+"""One step of one certificate: what is due of its order, its expiry, its announcement, its removal."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+
+from certificates import hooks, tokens
+from certificates.leases import LeaseLost, lease_claim, lease_release, leased_update
+from certificates.models import Certificate, Status
+from certificates.orders import order_advance
+
+
+def certificate_step(key: str) -> bool:
+    """Carry out what is due of a row, if it can be claimed; returns whether it could.
+
+    Where the process dies within it, or anything but CaError is raised, the row is due again when its lease is over.
+    """
+    row = lease_claim(key)
+    if row is None:
+        return False
+    try:
+        if row.wanted:
+            _step(row)
+        else:
+            _remove(row)
+    except LeaseLost:
+        return True
+    return True
+
+
+def _step(row: Certificate) -> None:
+    now = timezone.now()
+    if row.status == Status.ACTIVE and row.expires_at is not None and row.expires_at <= now:
+        leased_update(row, status=Status.EXPIRED)
+    # Before the CA is asked: a new certificate is announced by the step that stored it, or by the next one.
+    _announce(row)
+    if row.next_attempt_at <= now:
+        order_advance(row)
+    _announce(row)
+    lease_release(row)
+
+
+def _announce(row: Certificate) -> None:
+    """Inform the app above of whether there is a certificate; stored once it has returned."""
+    is_there = row.wanted and row.status == Status.ACTIVE
+    if is_there != row.announced:
+        hooks.certificate_changed(row.name, is_there)
+        leased_update(row, announced=is_there)
+
+
+def _remove(row: Certificate) -> None:
+    """Of a name that is given up; its keys are gone already (services.certificate_remove)."""
+    hooks.certificate_changed(row.name, False)
+    tokens.token_remove(row.challenge_token)
+    Certificate.objects.filter(pk=row.pk, lease_owner=row.lease_owner, wanted=False).delete()

@@ -1,0 +1,53 @@
+"""The files that the edge shows to a CA: one for each challenge under way, named by its token.
+
+A folder of its own, in which nothing else is; the edge serves names of the form of `ca.TOKEN` from it and nothing
+below.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from django.conf import settings
+
+from certificates.ca import TOKEN
+from edge.challenges import challenges_folder
+
+# Longer than an order may be under way (orders.ORDER_LIFE).
+_KEPT_SECONDS = 2 * 86400
+
+
+def token_write(token: str, content: str) -> None:
+    """Show `content` under the token, whole or not at all. Idempotent. Raises OSError, and ValueError for a strange
+    token.
+    """
+    path = _path(token)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Its name has a dot, so it is never served.
+    temporary = path.with_name(f".{token}.{os.getpid()}.{time.monotonic_ns()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+    temporary.replace(path)
+
+
+def token_remove(token: str) -> None:
+    """Without effect where there is none."""
+    if TOKEN.fullmatch(token):
+        _path(token).unlink(missing_ok=True)
+
+
+def tokens_prune() -> None:
+    """Remove what processes that died have left."""
+    folder = challenges_folder(settings.STATE)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.lstat().st_mtime < time.time() - _KEPT_SECONDS:
+            path.unlink(missing_ok=True)
+
+
+def _path(token: str) -> Path:
+    if not TOKEN.fullmatch(token):
+        raise ValueError("not a token")
+    return challenges_folder(settings.STATE) / token

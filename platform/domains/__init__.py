@@ -1,0 +1,1 @@
+"""Domains of users, connected to pages and to ports of workspaces."""

@@ -1,0 +1,102 @@
+"""Who has a name, in the caller's transaction.
+
+A proven claim has its names. It takes them from an unproven one, and from a proven one whose TXT record is not there
+any more; never from one whose record stands beside its own. An unproven claim has a name only while no one else does.
+When a claim ends, its names go to the oldest other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from django.db.models import Q
+
+from certificates.services import certificate_remove, certificate_request
+from domains import errors
+from domains.models import WWW, CustomDomain, DomainName
+
+
+class ProofOutdated(Exception):
+    """The name was proven by another target after the DNS was asked: what it said then does not count."""
+
+
+def held_names(domain: CustomDomain) -> list[str]:
+    return sorted(DomainName.objects.filter(domain=domain).values_list("name", flat=True))
+
+
+def names_claim(domain: CustomDomain, proofs: Collection[str]) -> list[CustomDomain]:
+    """Give the domain its names, as far as it may have them. `proofs`: the ids in the TXT records of its name.
+
+    Returns the claims that have lost their domain to it, which are deleted. Raises DomainTaken, ProofOutdated, and
+    IntegrityError where another process makes the row of a name.
+    """
+    return [found for name in sorted(domain.names) if (found := _claim(domain, name, proofs)) is not None]
+
+
+def _claim(domain: CustomDomain, name: str, proofs: Collection[str]) -> CustomDomain | None:
+    row = DomainName.objects.select_for_update(of=("self",)).filter(pk=name).first()
+    if row is None:
+        DomainName.objects.create(name=name, domain=domain)
+        return None
+    holder = row.domain
+    if holder is None or holder.pk == domain.pk:
+        _give(name, domain)
+        return None
+    if not _may_take(domain, holder, name, proofs):
+        return None
+    _give(name, domain)
+    if holder.name != name:
+        CustomDomain.objects.filter(pk=holder.pk).update(include_www=False)
+        return None
+    domain_remove(holder)
+    return holder
+
+
+def _may_take(domain: CustomDomain, holder: CustomDomain, name: str, proofs: Collection[str]) -> bool:
+    """Raises DomainTaken, ProofOutdated. False: both claims are unproven, and the first one stays."""
+    if domain.proven_at is None:
+        if holder.proven_at is not None:
+            raise errors.DomainTaken(details={"domain": name})
+        return False
+    if holder.proven_at is None:
+        return True
+    if holder.name != name:
+        # It has the name as the `www` of its own. A record of exactly this name is the closer proof.
+        return domain.name == name
+    if domain.name != name:
+        raise errors.DomainTaken(details={"domain": name})
+    if holder.proven_at >= domain.proven_at:
+        raise ProofOutdated
+    if holder.target_id in proofs:
+        raise errors.DomainTaken(details={"domain": name})
+    return True
+
+
+def _give(name: str, domain: CustomDomain) -> None:
+    DomainName.objects.filter(pk=name).update(domain=domain, is_stale=True)
+
+
+def domain_remove(domain: CustomDomain) -> None:
+    """Delete a claim; its names go to other claims, or to no one."""
+    names_release(domain, held_names(domain))
+    CustomDomain.objects.filter(pk=domain.pk).delete()
+
+
+def names_release(domain: CustomDomain, names: Iterable[str]) -> None:
+    """Of those names that the domain has: give them to the next claim, else remove their certificates."""
+    held = DomainName.objects.select_for_update(of=("self",)).filter(domain=domain, name__in=list(names))
+    for row in held.order_by("name"):
+        heir = _next_claim(row.name, domain)
+        DomainName.objects.filter(pk=row.name).update(domain=heir, is_stale=True)
+        if heir is None:
+            certificate_remove([row.name])
+        else:
+            certificate_request([row.name])
+
+
+def _next_claim(name: str, former: CustomDomain) -> CustomDomain | None:
+    """The oldest other claim; for `www.` also one that includes it and has the name before."""
+    claims = Q(name=name)
+    if name.startswith(WWW):
+        claims |= Q(name=name.removeprefix(WWW), include_www=True, held__name=name.removeprefix(WWW))
+    return CustomDomain.objects.filter(claims).exclude(pk=former.pk).order_by("created_at", "pk").first()

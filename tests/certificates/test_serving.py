@@ -1,0 +1,172 @@
+"""The edge: tokens on the HTTP port, certificates at the handshake, the secret between edge and api."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cryptography import x509
+from django.conf import settings
+
+from certificates import orders, selectors, services, tokens
+from certificates.edge_path import CertificatePath
+from certificates.models import Certificate
+from edge.certificate_sites import getter_secret
+from edge.challenges import challenges_folder
+from tests.certificates.edge import CustomEdge, nothing
+from tests.certificates.pebble import Pebble
+from tests.certificates.rows import certificate_make
+
+TOKEN = "Abc_-" * 8
+rows = pytest.mark.django_db(transaction=True)
+
+
+def served_serial(connection: ssl.SSLSocket) -> int:
+    found = connection.getpeercert(binary_form=True)
+    assert found
+    return x509.load_der_x509_certificate(found).serial_number
+
+
+def serial_of(row: Certificate) -> int:
+    return x509.load_pem_x509_certificates(row.chain.encode())[0].serial_number
+
+
+def ask(connection: ssl.SSLSocket, host: str) -> bytes:
+    connection.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    return connection.recv(65536)
+
+
+def test_a_token_is_served_for_any_host_and_nothing_else_below_its_path(custom_edge: CustomEdge) -> None:
+    tokens.token_write(TOKEN, "content")
+    folder = challenges_folder(settings.STATE)
+    (folder / ".hidden-file-of-forty-characters-00000000").write_text("no")
+    (folder / ("d" * 40)).mkdir()
+    (folder.parent / ("outside" * 6)).write_text("no")
+    path = "/.well-known/acme-challenge/"
+    try:
+        for host in ("a.example.org", "10.0.0.1", "anything"):
+            assert custom_edge.get(host, path + TOKEN) == (200, b"content")
+        others = [
+            "",
+            "x",
+            "d" * 40,
+            "d" * 40 + "/",
+            f"{TOKEN}/",
+            f"{TOKEN}.html",
+            f"../{'outside' * 6}",
+            TOKEN[:-1] + "B",
+        ]
+        others += [".hidden-file-of-forty-characters-00000000", f"%2e%2e/{'outside' * 6}", TOKEN + "%00", "*" * 20]
+        for other in others:
+            status, body = custom_edge.get("a.example.org", path + other)
+            assert status in (400, 404), other
+            assert b"content" not in body.replace(b'meta name="viewport" content', b""), other
+    finally:
+        tokens.token_remove(TOKEN)
+        (folder / ".hidden-file-of-forty-characters-00000000").unlink()
+        (folder / ("d" * 40)).rmdir()
+        (folder.parent / ("outside" * 6)).unlink()
+
+
+def test_no_other_name_becomes_a_file() -> None:
+    for token in ("../x", "a/b", "", "x" * 129, "abc", "a" * 19 + "\n"):
+        with pytest.raises(ValueError, match="not a token"):
+            tokens.token_write(token, "")
+        tokens.token_remove(token)
+
+
+@rows
+def test_a_certificate_of_the_ca_is_served_and_a_renewal_without_a_reload(
+    ca: Pebble, carry_on: Callable[..., Certificate], custom_edge: CustomEdge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders, "_SHORTEST_POLL", 0.1)
+    name = "tls.example.org"
+    services.certificate_request([name])
+    first = carry_on(name)
+    with custom_edge.connect(name, ca.root()) as kept:
+        assert served_serial(kept) == serial_of(first)
+        assert b" 404 Not Found" in ask(kept, name)
+        services.certificate_renew([name])
+        second = carry_on(name, lambda row: row.chain != first.chain)
+        with custom_edge.connect(name, ca.root()) as new:
+            assert served_serial(new) == serial_of(second) != serial_of(first)
+        assert b" 404 Not Found" in ask(kept, name)
+    assert custom_edge.process.poll() is None
+
+
+@rows
+def test_a_name_without_an_active_certificate_ends_in_the_handshake(custom_edge: CustomEdge) -> None:
+    certificate_make("known.example.org")
+    certificate_make("expired.example.org", status="expired")
+    certificate_make("pending.example.org", chain="", key=None, not_before=None, expires_at=None, status="pending")
+    custom_edge.connect("KNOWN.example.org").close()
+    for name in ("unknown.example.org", "expired.example.org", "pending.example.org", "known", "127.0.0.1", None):
+        with pytest.raises(ssl.SSLError):
+            custom_edge.connect(name)
+    services.certificate_remove(["known.example.org"])
+    with pytest.raises(ssl.SSLError):
+        custom_edge.connect("known.example.org")
+
+
+@rows
+def test_only_the_edge_gets_keys(custom_edge: CustomEdge) -> None:
+    certificate_make("known.example.org")
+    secret = getter_secret(settings.SECRET_KEY)
+    right = "Basic " + b64encode(f"edge:{secret}".encode()).decode()
+    wrong = [None, "Basic ", right[:-2], right + "=", "Basic " + b64encode(b"edge:").decode(), f"Bearer {secret}"]
+
+    def asked(
+        credential: str | None, path: str = "/certificate", method: str = "GET", **headers: str
+    ) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", custom_edge.keys_port, timeout=10)
+        given = {"Authorization": credential} if credential is not None else {}
+        connection.request(method, f"{path}?server_name=known.example.org", headers=given | headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    status, body = asked(right)
+    assert status == 200
+    assert b"PRIVATE KEY" in body
+    for credential in wrong:
+        assert asked(credential) == (404, b"")
+    assert asked(right, "/internal/edge/certificate") == asked(right, "/refused") == (404, b"")
+    assert asked(right, method="POST") == (404, b"")
+    assert asked(right, Host="rebound.example.org")[1] == b""
+    with pytest.raises(ssl.SSLError):
+        custom_edge.connect("logged.example.org")
+    log = custom_edge.log.read_text()
+    assert secret not in log
+    assert right.removeprefix("Basic ") not in log
+    assert "PRIVATE KEY" not in log
+
+
+def test_the_configuration_has_the_secret_and_no_command_line_has(custom_edge: CustomEdge) -> None:
+    secret = getter_secret(settings.SECRET_KEY)
+    assert secret in custom_edge.caddyfile
+    assert not any(secret in str(word) for word in custom_edge.process.args)  # type: ignore[union-attr]
+
+
+def test_a_database_that_is_away_ends_the_handshake_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    def away(name: str) -> str:
+        raise OperationalError
+
+    import certificates.edge_path as path
+
+    monkeypatch.setattr(path, "served_certificate", away)
+    said: list[str] = []
+    given = "Basic " + b64encode(f"edge:{getter_secret(settings.SECRET_KEY)}".encode()).decode()
+    environ: dict[str, Any] = {
+        "PATH_INFO": "/internal/edge/certificate",
+        "REQUEST_METHOD": "GET",
+        "QUERY_STRING": "server_name=a.example.org",
+        "HTTP_AUTHORIZATION": given,
+    }
+    assert CertificatePath(nothing)(environ, lambda status, _: said.append(status)) == [b""]  # type: ignore[arg-type]
+    assert said == ["503 Service Unavailable"]
+    assert selectors.served_certificate is not away

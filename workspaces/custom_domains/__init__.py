@@ -1,0 +1,1 @@
+"""Custom domains of workspaces: further names of their public ports."""

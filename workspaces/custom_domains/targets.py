@@ -1,0 +1,31 @@
+"""Workspaces as targets of custom domains: handlers of `domains.hooks`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from domains.hooks import DomainEvent
+from domains.models import TargetKind
+from workspaces.audit import record_activity_of
+from workspaces.models import Workspace
+from workspaces.rows import find_and_lock
+from workspaces.states import Status
+
+
+def served_workspaces(kind: TargetKind, ids: Collection[str]) -> set[str]:
+    """All that are there: whether a port is open is asked for each request."""
+    if kind != TargetKind.WORKSPACE:
+        return set()
+    return set(Workspace.objects.filter(pk__in=ids).values_list("pk", flat=True))
+
+
+def workspace_lock(kind: TargetKind, workspace_id: str) -> bool:
+    if kind != TargetKind.WORKSPACE:
+        return False
+    found = find_and_lock(workspace_id)
+    return found is not None and found.status != Status.DELETING
+
+
+def domain_event(event: DomainEvent) -> None:
+    if event.kind == TargetKind.WORKSPACE:
+        record_activity_of(event.account_id, event.target_id, event.action, event.detail, actor=event.actor)
