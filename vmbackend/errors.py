@@ -125,6 +125,13 @@ class GuestUnreachable(BackendError):
     retryable = True
 
 
+class GuestBusy(BackendError):
+    """All places for commands in the machine were taken for too long. Nothing was started."""
+
+    code = "guest_busy"
+    retryable = True
+
+
 class GuestPathNotFound(BackendError):
     """No such path inside the guest."""
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from common.async_views import in_pool_thread
 from common.connections import release_thread
-from common.errors import DomainError, NotFound
+from common.errors import DomainError, NotFound, RateLimited
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
 from vmbackend.guest.session import GuestAddress, GuestSession
@@ -22,6 +22,8 @@ SSH_SECONDS = 5
 # What is refused now is worth trying again: the machine is about to run.
 SOON_RUNNING = frozenset({Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.WAKING})
 RETRY_SECONDS = 2
+# All places for commands of a machine were taken for a minute.
+BUSY_SECONDS = 10
 
 
 def address_of(workspace: Workspace) -> GuestAddress:
@@ -164,5 +166,8 @@ def guest_errors() -> Iterator[None]:
         raise errors.GuestDiskFull(exc.message) from exc
     except backend.GuestCommandInvalid as exc:
         raise errors.CommandInvalid(exc.message) from exc
+    except backend.GuestBusy as exc:
+        message = f"{exc.message} Try again later."
+        raise RateLimited(message, headers={"Retry-After": str(BUSY_SECONDS)}) from exc
     except backend.BackendError as exc:
         raise errors.GuestUnreachable(exc.message) from exc

@@ -26,6 +26,7 @@ from common.errors import InvalidState, VMUnavailable
 from common.requests import validated
 from sandboxes.models import Sandbox
 from sandboxes.tokens import TokenHolder, bearer_token, require_holder, require_not_suspended
+from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import GuestAddress, GuestSession
 from workspaces import call_counter, last_used
 from workspaces.commands.capacity import command_place
@@ -67,7 +68,7 @@ class SandboxGuest:
 
     async def _run(self, fn: Callable[[GuestSession], Awaitable[T]], timeout: float) -> T:
         with command_place(self.account_id):
-            async with last_used.in_use_async(self.address.machine_id, timeout):
+            async with last_used.in_use_async(self.address.machine_id, timeout + PLACE_SECONDS):
                 return await call_guest(self.address, fn, timeout)
 
     async def open_file(

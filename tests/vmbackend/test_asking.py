@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.vmbackend.local_dropbear import missing_requirement
-from vmbackend.errors import GuestUnreachable
-from vmbackend.guest import asking
+from vmbackend.errors import GuestDiskFull, GuestUnreachable
+from vmbackend.guest import asking, commands
 
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason="needs root and tools")
 
@@ -107,6 +107,36 @@ def test_a_program_outside_of_the_command_is_not_heard(
     assert (done.returncode, done.stdout) == (1, b"")
     asking.say(number, b"\xf0x")
     assert asking.end() == (0, b"x\ndone\n")
+
+
+def test_the_folder_of_a_killed_command_is_removed_by_the_next_one_and_that_of_a_live_one_is_not(
+    start: Callable[[str], Asking], short: Path
+) -> None:
+    live, killed = start('"$ASK" live'), start('"$ASK" killed; exec sleep 1000')
+    number, _ = live.question()
+    killed.question()
+    killed.process.kill()
+    killed.process.wait()
+    other = short / ".ask-other"
+    other.mkdir()
+    assert len(list(short.glob(".ask-*/s"))) == 2
+    last = start('"$ASK" last')
+    asked, _ = last.question()
+    assert len(list(short.glob(".ask-*/s"))) == 2, "those of the two that live"
+    last.say(asked, b"\xf0x")
+    assert last.end() == (0, b"x\n")
+    live.say(number, b"\xf0to the live one")
+    assert live.end() == (0, b"to the live one\n")
+    other.rmdir()  # no command's
+    assert list(short.iterdir()) == []
+
+
+def test_a_file_system_without_room_for_the_folder_is_full(hold_program: Path) -> None:
+    command = 'mount -t tmpfs -o nr_inodes=1 none /mnt && exec "$0" run --ask /mnt -- true'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", command, hold_program], capture_output=True, timeout=60)
+    failure = commands.start_failure(done.returncode, done.stderr)
+    assert failure is not None
+    assert isinstance(commands.start_error(failure), GuestDiskFull)
 
 
 @pytest.mark.parametrize("size", [0, 8193, 2**32 - 1])

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -98,6 +99,31 @@ def test_a_program_that_has_the_folders_lock_is_waited_for(guest: Guest) -> None
 
     threading.Timer(0.5, os.close, [opened]).start()
     assert guest.write("file", b"two", expected=ANY_CONTENT) == 3
+
+
+def test_a_program_that_keeps_the_folders_lock_is_named_as_the_reason(guest: Guest) -> None:
+    (guest.outside / "file").write_bytes(b"one")
+    opened = os.open(guest.outside, os.O_RDONLY)
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(GuestPathInvalid, match="has locked"):
+            guest.write("file", b"two", expected=ANY_CONTENT)
+    finally:
+        os.close(opened)
+    assert (guest.outside / "file").read_bytes() == b"one"
+    assert entries(guest.outside) == {"file"}, "no partial file is left"
+
+
+def test_a_folder_that_goes_while_its_file_is_written_is_a_failure_of_the_path(guest: Guest) -> None:
+    folder = guest.outside / "folder"
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"new"
+        shutil.rmtree(folder)
+
+    folder.mkdir()
+    with pytest.raises(GuestPathInvalid):
+        guest.call(lambda session: session.write(f"{guest.inside}/folder/file", chunks(), expected=ANY_CONTENT))
 
 
 async def stream(*chunks: bytes) -> AsyncIterator[bytes]:

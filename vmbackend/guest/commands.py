@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vmbackend.errors import GuestCommandInvalid
+from vmbackend.errors import BackendError, GuestCommandInvalid, GuestDiskFull, GuestUnreachable
 
 TIMED_OUT = 124
 # Linux's MAX_ARG_STRLEN: no single argument or environment entry may be longer.
@@ -105,6 +105,16 @@ def start_failure(exit_code: int, stderr: bytes) -> str | None:
     line = stderr[len(START_FAILURE_PREFIX) :].split(b"\n", 1)[0][:200]
     # No database stores NUL, and a terminal obeys the others.
     return "".join(letter if letter.isprintable() else "?" for letter in line.decode("utf-8", "replace"))
+
+
+def start_error(failure: str) -> BackendError:
+    """The error for the helper's message. What the machine has too little of at present is no fault of the command."""
+    reason = failure.rpartition(": ")[2].lower()
+    if reason == "no space left on device":
+        return GuestDiskFull(f"The machine has no room for what a command needs: {failure}")
+    if reason in ("resource temporarily unavailable", "out of memory", "cannot allocate memory"):
+        return GuestUnreachable(f"The machine has no processes or memory left: {failure}")
+    return GuestCommandInvalid(f"The command cannot be started: {failure}")
 
 
 def is_outdated(exit_code: int, stderr: bytes) -> bool:

@@ -13,6 +13,7 @@ import asyncssh
 
 from vmbackend.errors import GuestUnreachable
 
+from .deadlines import acquire_place
 from .session import GuestAddress
 from .ssh_limits import CpuBudget, connect_guest, require_long_packets
 from .ssh_process import GuestProcess
@@ -183,13 +184,15 @@ class CommandConnections:
 
     @asynccontextmanager
     async def channel(self, command: str, *, reserved: bool = False, once: bool = False) -> AsyncIterator[Channel]:
-        """Run `command` on a free connection, with `reserved` also on a reserved one. Raises GuestUnreachable.
+        """Run `command` on a free connection, with `reserved` also on a reserved one.
+
+        Raises GuestUnreachable, GuestBusy.
 
         A connection is reused only after the command ended, and never with `once`: the memory of its server in the
         guest ends with it. Otherwise it is closed, which ends the command.
         """
         # The platform's own commands take the reserved ones only while commands of users hold all others.
-        async with self._reserved if reserved and self._free.locked() else self._free:
+        async with _held(self._reserved if reserved and self._free.locked() else self._free):
             connection = self._idle.pop() if self._idle else Connection(*self._arguments)
             ended = False
             try:
@@ -204,8 +207,8 @@ class CommandConnections:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """One of the places of users' commands, for one that needs no connection of its own."""
-        async with self._free:
+        """One of the places of users' commands, for one that needs no connection of its own. Raises GuestBusy."""
+        async with _held(self._free):
             yield
 
     async def close(self) -> None:
@@ -213,3 +216,12 @@ class CommandConnections:
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.close()
+
+
+@asynccontextmanager
+async def _held(places: asyncio.Semaphore) -> AsyncIterator[None]:
+    await acquire_place(places)
+    try:
+        yield
+    finally:
+        places.release()

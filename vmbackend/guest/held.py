@@ -30,11 +30,11 @@ class HeldRunner:
     async def run(self, start: CommandStart, timeout: float, max_output: int) -> ExecResult:
         """Run a command to its end, in one of the session's places; times in seconds, `max_output` of each output.
 
-        Raises NotStarted, GuestUnreachable.
+        Raises NotStarted, GuestUnreachable, GuestBusy.
         """
-        begun = time.monotonic()
         out, err = BoundedBuffer(max_output), BoundedBuffer(max_output)
         async with self._place():
+            begun = time.monotonic()
             if self._client is None:
                 self._client = self._open_hold(SETTINGS)
             try:

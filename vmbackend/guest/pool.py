@@ -12,11 +12,9 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from vmbackend.errors import DeadlineExceeded, GuestUnreachable
-
+from .deadlines import call_deadline
 from .leases import OpenSession, Sessions
 from .session import GuestAddress, GuestSession
 from .sources import closing_source
@@ -180,7 +178,7 @@ class GuestPool:
     async def _body(
         self, address: GuestAddress, fn: Callable[[GuestSession], Awaitable[T]], timeout: float | None
     ) -> T:
-        async with _deadline(timeout), self._start().sessions.lease(address) as session:
+        async with call_deadline(timeout), self._start().sessions.lease(address) as session:
             return await fn(session)
 
     async def _chunks(self, address: GuestAddress, fn: Pull) -> AsyncGenerator[bytes, None]:
@@ -189,19 +187,8 @@ class GuestPool:
                 yield chunk
 
 
-@asynccontextmanager
-async def _deadline(timeout: float | None) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(timeout) as scope:
-            yield
-    except TimeoutError as error:
-        if not scope.expired():
-            raise GuestUnreachable("The machine's control channel does not answer.") from error
-        raise DeadlineExceeded("The machine did not answer in time.") from error
-
-
 async def _next(chunks: AsyncIterator[bytes], timeout: float | None) -> bytes | None:
-    async with _deadline(timeout):
+    async with call_deadline(timeout):
         return await anext(chunks, None)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from posixpath import basename, dirname
 
-from vmbackend.errors import GuestFileChanged, GuestPathInvalid
+from vmbackend.errors import GuestCommandInvalid, GuestFileChanged, GuestPathInvalid
 
 from .changes import MAX_MESSAGE, KitCommand, require_end
 from .session import ANY_CONTENT
 from .translate import UnnamedFailure
 
-_CHANGED, _DIRECTORY = 3, 4
+_CHANGED, _DIRECTORY, _LOCKED = 3, 4, 5
 _NO_APPLET = b"guest: no such applet"
 # $0: busybox, $1: the hash or "any", $2: the new file, $3: its target. Nothing of the platform replaces the target
 # between the look and the rename, as all do so with the folder's lock.
@@ -27,11 +27,15 @@ async def move_expected(run: KitCommand, busybox: str, partial: str, target: str
     """Rename `partial` to `target`, both in one folder, if that has the SHA-256 `expected`, or ANY_CONTENT.
 
     False where the machine was started with a kit that has no such program; nothing was renamed then. Raises
-    GuestFileChanged, GuestPathInvalid, UnnamedFailure (the reason is to be found), DeadlineExceeded.
+    GuestFileChanged, GuestPathInvalid (a directory; a program of the machine has the folder's lock), UnnamedFailure
+    (the reason is to be found), DeadlineExceeded, GuestBusy.
     """
     names = [f"./{basename(partial)}", f"./{basename(target)}"]
     arguments = ["locked", ".", busybox, "sh", "-c", _SCRIPT, busybox, expected, *names]
-    done = require_end(await run("helper", arguments, dirname(target), b"", MAX_MESSAGE))
+    try:
+        done = require_end(await run("helper", arguments, dirname(target), b"", MAX_MESSAGE))
+    except GuestCommandInvalid as error:  # the folder is gone, for one
+        raise UnnamedFailure(f"The machine cannot replace {target!r}.") from error
     if done.exit_code == 0:
         return True
     if done.stderr.startswith(_NO_APPLET):
@@ -40,4 +44,6 @@ async def move_expected(run: KitCommand, busybox: str, partial: str, target: str
         raise GuestFileChanged("The file was changed by somebody else.")
     if done.exit_code == _DIRECTORY:
         raise GuestPathInvalid(f"{target!r} is a directory.")
+    if done.exit_code == _LOCKED:
+        raise GuestPathInvalid(f"A program of the machine has locked {dirname(target)!r}.")
     raise UnnamedFailure(f"The machine cannot replace {target!r}.")

@@ -25,13 +25,14 @@ async def run_remote(
     reserved: bool,
     stop_after: tuple[bytes, int] | None = None,
 ) -> ExecResult:
-    """Its result; `timeout` in seconds, after which the guest has ended it. Raises GuestUnreachable."""
+    """Its result; `timeout` in seconds, after which the guest has ended it. Raises GuestUnreachable, GuestBusy."""
     started = time.monotonic()
     out, err = BoundedBuffer(max_output, stop_after), BoundedBuffer(max_output)
     try:
         # What is raised in the block closes the connection, which ends the command; a channel whose input has
         # ended counts as closing, so the connection would be reused under a command that runs.
         async with connections.channel(remote.line, reserved=reserved) as channel:
+            started = time.monotonic()
             async with asyncio.timeout(timeout + DEADLINE_SLACK):
                 code = await communicate(channel, remote.preamble + stdin, out, err)
     except TimeoutError:
@@ -44,11 +45,12 @@ async def run_remote(
 async def run_answering(
     connections: CommandConnections, remote: RemoteCommand, answer: Answer, timeout: float, max_output: int
 ) -> ExecResult:
-    """The same for a command whose programs ask. Raises GuestUnreachable."""
+    """The same for a command whose programs ask. Raises GuestUnreachable, GuestBusy."""
     started = time.monotonic()
     err = BoundedBuffer(max_output)
     try:
         async with connections.channel(remote.line, once=True) as channel:
+            started = time.monotonic()
             async with asyncio.timeout(timeout + DEADLINE_SLACK):
                 code = await communicate_answering(channel, remote.preamble, err, answer)
     except TimeoutError:

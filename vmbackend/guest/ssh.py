@@ -41,6 +41,7 @@ HELPER_TIMEOUT = 30.0  # seconds; the helper itself gives up after 10
 TREE_SECONDS = 120.0  # to walk, hash or remove a tree
 ARCHIVE_SECONDS = 3600.0  # to archive one; its reader may be slow
 TERMINAL_BUFFER = 256 * 1024  # bytes; the guest takes as much memory as there is output
+REPLACING_SECONDS = 60.0  # to compare and rename a file, after those that have its folder's lock
 KERNEL_SECONDS = 15.0  # to list a large directory, to read a virtual file
 
 
@@ -202,7 +203,7 @@ class SSHGuestSession(GuestSession):
         return await transfer.write_file(self._files, path, chunks, mode, replace=replace, move=move)
 
     async def _move_expected(self, expected: str, source: str, target: str) -> bool:
-        return await move_expected(self._kit_command, self._kit.busybox, source, target, expected)
+        return await move_expected(self._replacing_command, self._kit.busybox, source, target, expected)
 
     async def archive(self, path: str) -> AsyncIterator[bytes]:
         if (await self.stat(path)).type != "directory":
@@ -301,14 +302,26 @@ class SSHGuestSession(GuestSession):
         )
         return await self._execute(remote, stdin, TREE_SECONDS, max_output, reserved=False)
 
+    async def _replacing_command(
+        self, program: str, arguments: Sequence[str], working_dir: str, stdin: bytes, max_output: int
+    ) -> ExecResult:
+        """A program of the kit at the end of a write, which does not wait for commands of users."""
+        command = [str(getattr(self._kit, program)), *arguments]
+        return await self._platform_command(command, max_output, working_dir=working_dir, timeout=REPLACING_SECONDS)
+
     async def _platform_command(
-        self, command: Sequence[str], max_output: int, *, working_dir: str | None = None
+        self,
+        command: Sequence[str],
+        max_output: int,
+        *,
+        working_dir: str | None = None,
+        timeout: float = KERNEL_SECONDS,
     ) -> ExecResult:
         """A short command of the platform itself, which does not wait for commands of users."""
         remote = commands.build_command(
-            self._kit, command, env=None, working_dir=working_dir, user=None, timeout=KERNEL_SECONDS
+            self._kit, command, env=None, working_dir=working_dir, user=None, timeout=timeout
         )
-        return await self._execute(remote, b"", KERNEL_SECONDS, max_output, reserved=True)
+        return await self._execute(remote, b"", timeout, max_output, reserved=True)
 
     async def _execute(
         self,
@@ -325,10 +338,10 @@ class SSHGuestSession(GuestSession):
 
 
 def _started(result: ExecResult) -> ExecResult:
-    """The result. Raises GuestCommandInvalid where the helper could not start the command, GuestKitOutdated."""
+    """The result. Raises the errors of `start_error` where the helper could not start it, GuestKitOutdated."""
     if commands.is_outdated(result.exit_code, result.stderr):
         raise GuestKitOutdated("The machine's kit is older than the platform: restart the machine.")
     failure = commands.start_failure(result.exit_code, result.stderr)
     if failure is not None:
-        raise GuestCommandInvalid(f"The command cannot be started: {failure}")
+        raise commands.start_error(failure)
     return result

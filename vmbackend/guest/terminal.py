@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from vmbackend.errors import BackendError, GuestCommandInvalid, GuestUnreachable
+from vmbackend.errors import BackendError, GuestUnreachable
 
 from . import commands
 from .commands import RemoteCommand
@@ -66,7 +66,7 @@ def _refused(said: bytes) -> BackendError:
     reason = commands.start_failure(126, said.replace(b"\r\n", b"\n"))
     if reason is None:
         return GuestUnreachable(UNREACHABLE)
-    return GuestCommandInvalid(f"The command cannot be started: {reason}")
+    return commands.start_error(reason)
 
 
 class SSHTerminal(Terminal):

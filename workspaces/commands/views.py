@@ -12,6 +12,7 @@ from accounts.authentication import ApiRequest
 from common.async_views import AsyncViewSet, in_request_thread, run_to_end
 from common.openapi import refused
 from common.requests import validated
+from vmbackend.guest.deadlines import PLACE_SECONDS
 from vmbackend.guest.session import ExecResult, GuestAddress, GuestSession
 from workspaces import last_used
 from workspaces.commands.capacity import command_place
@@ -51,8 +52,8 @@ class CommandsViewSet(AsyncViewSet):
                 {
                     400: "`validation_error`; `command_invalid`",
                     409: "`vm_not_running`",
-                    429: "`rate_limited`: too many commands run at once, of this account or of all; `Retry-After` "
-                    "says in how many seconds to try again",
+                    429: "`rate_limited`: too many commands run at once, of this account, in this machine or of all; "
+                    "`Retry-After` says in how many seconds to try again",
                 }
             ),
         },
@@ -84,5 +85,5 @@ def _checked_command(request: ApiRequest, workspace_id: str) -> Command:
 async def _run(command: Command) -> ExecResult:
     """Raises RateLimited before anything reaches the guest, and the errors of `call_guest`."""
     with command_place(command.account_id):
-        async with last_used.in_use_async(command.address.machine_id, command.seconds):
+        async with last_used.in_use_async(command.address.machine_id, command.seconds + PLACE_SECONDS):
             return await call_guest(command.address, command.execute, command.seconds)

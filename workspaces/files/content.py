@@ -8,6 +8,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import IO, Any
 
 from django.conf import settings
@@ -19,7 +20,7 @@ from common.async_views import in_body_thread
 from common.errors import PayloadTooLarge, UnsupportedMediaType
 from common.streaming_body import RAW, body_chunks, is_raw
 from vmbackend.backend import guest_pool
-from vmbackend.guest.session import Entry, GuestAddress, GuestSession
+from vmbackend.guest.session import ANY_CONTENT, Entry, GuestAddress, GuestSession
 from workspaces import errors
 from workspaces.conditions import Part, Validators, exactly_sized, wanted_part
 from workspaces.files.paths import checked_path, displayed_path, query_path
@@ -108,25 +109,30 @@ async def _encoded(chunks: Any, path: str) -> AsyncIterator[bytes]:
     yield base64.b64encode(rest) + f'", "size": {size}}}'.encode()
 
 
-async def write_file(request: HttpRequest, address: GuestAddress) -> HttpResponseBase:
-    """Write the request's body, JSON or raw bytes. On failure the old file is unchanged."""
+async def write_file(request: HttpRequest, address: GuestAddress, *, is_edited: bool) -> HttpResponseBase:
+    """Write the request's body, JSON or raw bytes. On failure the old file is unchanged.
+
+    `is_edited`: there are edits of the machine's files, each of which is made before the file is replaced or after it.
+    """
     media_type = request.content_type or JSON
     if is_raw(media_type):
-        path, size = await _write_raw(request, address)
+        path, size = await _write_raw(request, address, is_edited)
     elif media_type.lower() == JSON:
-        path, size = await write_json(request, address, lambda fields: checked_path(fields.get("path")))
+        path, size = await write_json(
+            request, address, lambda fields: checked_path(fields.get("path")), is_edited=is_edited
+        )
     else:
         raise UnsupportedMediaType(f"Send {JSON}, or {RAW} with the path in the query.")
     return Response(FileWritten({"path": displayed_path(path), "size": size}).data)
 
 
-async def _write_raw(request: HttpRequest, address: GuestAddress) -> tuple[str, int]:
+async def _write_raw(request: HttpRequest, address: GuestAddress, is_edited: bool) -> tuple[str, int]:
     """The body is streamed into the guest: the old file stays until the new one is complete."""
     path = query_path(request)
     body = _limited(body_chunks(request), TransferUse(address.machine_id))
     async with call_errors(address):
         # Without a deadline: each step has its own, and a slow client is allowed.
-        return path, await guest_pool().apush(address, lambda session, chunks: _put(session, path, chunks), body)
+        return path, await guest_pool().apush(address, partial(_put, path=path, is_edited=is_edited), body)
 
 
 async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterator[bytes]:
@@ -140,7 +146,7 @@ async def _limited(body: AsyncIterator[bytes], use: TransferUse) -> AsyncIterato
 
 
 async def write_json(
-    request: HttpRequest, address: GuestAddress, path_of: Callable[[Mapping[str, Any]], str]
+    request: HttpRequest, address: GuestAddress, path_of: Callable[[Mapping[str, Any]], str], *, is_edited: bool
 ) -> tuple[str, int]:
     """Write the base64 `content` of a JSON body; returns its path, which `path_of` finds in the other fields, and size.
 
@@ -152,9 +158,8 @@ async def write_json(
     with tempfile.TemporaryFile(dir=settings.STATE) as spool:
         path = path_of(await in_body_thread(_receive, request, spool, use))
         async with call_errors(address):
-            size = await guest_pool().apush(
-                address, lambda session, chunks: _put(session, path, chunks), _spooled(spool, use), WRITE_SECONDS
-            )
+            put = partial(_put, path=path, is_edited=is_edited)
+            size = await guest_pool().apush(address, put, _spooled(spool, use), WRITE_SECONDS)
     return path, size
 
 
@@ -168,8 +173,8 @@ def _receive(request: HttpRequest, spool: IO[bytes], use: TransferUse) -> Mappin
     return read_upload(read, spool, settings.FILE_WRITE_LIMIT).fields
 
 
-async def _put(session: GuestSession, path: str, chunks: AsyncIterator[bytes]) -> int:
-    return await session.write(path, chunks)
+async def _put(session: GuestSession, chunks: AsyncIterator[bytes], *, path: str, is_edited: bool) -> int:
+    return await session.write(path, chunks, expected=ANY_CONTENT if is_edited else None)
 
 
 async def _spooled(spool: IO[bytes], use: TransferUse) -> AsyncIterator[bytes]:

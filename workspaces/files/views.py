@@ -27,6 +27,7 @@ from workspaces.files.serializers import (
     cursor_after,
 )
 from workspaces.guests import address_of, call_guest
+from workspaces.models.workspace import Kind
 from workspaces.requested import requested_workspace
 
 LIST_SECONDS = 60.0  # a large directory of a slow guest
@@ -153,13 +154,20 @@ class FileContentViewSet(AsyncViewSet):
         and through a symbolic link its target is written. Any failure, also during the transfer, leaves the old file
         unchanged and no temporary file.
         """
-        return await write_file(self.http_request, await in_request_thread(guest_address, request, workspace_id))
+        address, is_edited = await in_request_thread(address_and_edits, request, workspace_id)
+        return await write_file(self.http_request, address, is_edited=is_edited)
 
 
 def address_and_disk_size(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, int]:
     """The guest's address and the bytes of its disk. Raises NotFound, VmNotRunning."""
     workspace = requested_workspace(request.user, workspace_id, whole=True)
     return address_of(workspace), workspace.applied_disk_size_mb << 20
+
+
+def address_and_edits(request: ApiRequest, workspace_id: str) -> tuple[GuestAddress, bool]:
+    """The guest's address, and whether its files are also edited. Raises NotFound, VmNotRunning."""
+    workspace = requested_workspace(request.user, workspace_id, whole=True)
+    return address_of(workspace), workspace.kind == Kind.SANDBOX
 
 
 def guest_address(request: ApiRequest, workspace_id: str) -> GuestAddress:

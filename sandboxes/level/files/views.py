@@ -208,7 +208,7 @@ class SandboxTransfersViewSet(SandboxLevelViewSet):
         if (self.http_request.content_type or JSON).lower() != JSON:
             raise UnsupportedMediaType
         guest = await self.guest()
-        path, size = await write_json(self.http_request, guest.address, _upload_path)
+        path, size = await write_json(self.http_request, guest.address, _upload_path, is_edited=True)
         return respond(s.SandboxWrittenResponse, size=size, **path_fields(path))
 
     @extend_schema(

@@ -64,8 +64,8 @@ class SandboxCommandsViewSet(SandboxLevelViewSet):
                 {
                     400: "`validation_error`; `command_invalid`: no such directory",
                     409: "`vm_not_running`",
-                    429: "`rate_limited`: too many commands run at once, of this account or of all; `Retry-After` "
-                    "says in how many seconds to try again",
+                    429: "`rate_limited`: too many commands run at once, of this account, in this machine or of all; "
+                    "`Retry-After` says in how many seconds to try again",
                 }
             ),
         },

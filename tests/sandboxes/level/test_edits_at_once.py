@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import base64
+import fcntl
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +18,9 @@ from sandboxes.level.files import services
 from sandboxes.level.files.edits import Edit
 from sandboxes.level.files.errors import FileChanged
 from sandboxes.models import Sandbox
+from tests.callers import Caller
 from tests.sandboxes.level.calls import SandboxCaller
+from tests.workspaces.files.calls import write as write_file
 from vmbackend.backend import machines_dir
 from vmbackend.fake.guest import FakeGuestSession
 
@@ -52,6 +60,44 @@ def test_a_whole_content_and_an_edit_at_once_are_in_one_order(box: SandboxCaller
 
     asyncio.run(work())
     assert (disk / "file").read_text() in ("new one", "new 1")
+
+
+@pytest.mark.parametrize("way", ["upload", "overlay"])
+def test_a_write_waits_for_the_edit_that_has_compared_the_file(
+    api: Caller, box: SandboxCaller, disk: Path, way: str
+) -> None:
+    """Else the edit, made to the former content, would replace what was written and acknowledged."""
+    (disk / "file").write_text("old")
+    content = base64.b64encode(b"new").decode()
+    with ThreadPoolExecutor(1) as pool:
+        with locked(disk):  # as an edit between its look at the file and its rename
+            if way == "upload":
+                write = pool.submit(box.post, "files/upload", {"filePath": "/file", "content": content})
+            else:
+                write = pool.submit(write_file, api, "/file", b"new")
+            wait_for_partial(disk)
+            time.sleep(0.2)
+            assert not write.done()
+            assert (disk / "file").read_text() == "old"
+        write.result(30)
+    assert (disk / "file").read_text() == "new"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    opened = os.open(folder, os.O_RDONLY)
+    fcntl.flock(opened, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(opened)
+
+
+def wait_for_partial(folder: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not list(folder.glob(".partial-*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_file_that_a_program_changes_all_the_time_is_not_edited(

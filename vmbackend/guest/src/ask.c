@@ -8,6 +8,7 @@
 #include "guest.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -24,6 +26,11 @@
 #define MAX_BODY 8192 /* with ASK_PROGRAMS less than a pipe holds, so that a question never blocks */
 #define NUMBER 4
 #define SOCKET_VARIABLE "SSH_AUTH_SOCK"
+#define FOLDER ".ask-"
+#define RANDOM "XXXXXX"
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+#define SOCKET "s"
+#define ATTEMPTS 10
 
 struct asker {
 	int fd; /* 0: none */
@@ -39,6 +46,7 @@ static struct {
 } answer;
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static int listener = -1, group;
+static int lock = -1; /* of the folder, which is in use as long as it is locked */
 static bool host_gone;
 
 static uint32_t number_at(const unsigned char *data)
@@ -77,12 +85,51 @@ static bool read_more(int fd, unsigned char *data, size_t *used, size_t wanted)
 	return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
+/* Those of processes that were killed: nothing but them locks a folder, and its lock ends with them. */
+static void remove_former(const char *folder)
+{
+	struct dirent *entry;
+	DIR *entries = opendir(folder);
+	while (entries && (entry = readdir(entries))) {
+		bool named = !strncmp(entry->d_name, FOLDER, strlen(FOLDER)) && strlen(entry->d_name) == strlen(FOLDER RANDOM);
+		int former = named ? openat(dirfd(entries), entry->d_name, FOLDER_FLAGS) : -1;
+		if (former < 0)
+			continue;
+		if (!flock(former, LOCK_EX | LOCK_NB)) {
+			unlinkat(former, SOCKET, 0);
+			unlinkat(dirfd(entries), entry->d_name, AT_REMOVEDIR);
+		}
+		close(former);
+	}
+	if (entries)
+		closedir(entries);
+}
+
+/* Another process may remove it before it is locked: then it is made again. */
+static bool make_folder(const char *folder)
+{
+	struct stat info;
+	for (int left = ATTEMPTS; left > 0; left--) {
+		int size = snprintf(address.sun_path, sizeof address.sun_path, "%s/" FOLDER RANDOM, folder);
+		if (size + sizeof "/" SOCKET > sizeof address.sun_path || !mkdtemp(address.sun_path))
+			break;
+		lock = open(address.sun_path, FOLDER_FLAGS);
+		if (lock >= 0 && !flock(lock, LOCK_EX | LOCK_NB) && !fstat(lock, &info) && info.st_nlink) {
+			strcat(address.sun_path, "/" SOCKET);
+			return true;
+		}
+		if (lock >= 0)
+			close(lock);
+	}
+	*address.sun_path = 0;
+	return false;
+}
+
 void ask_open(const char *folder)
 {
-	int size = snprintf(address.sun_path, sizeof address.sun_path, "%s/.ask-XXXXXX", folder);
-	if (size + sizeof "/s" > sizeof address.sun_path || !mkdtemp(address.sun_path))
+	remove_former(folder);
+	if (!make_folder(folder))
 		die(EXIT_CANNOT_RUN, "cannot make a folder in %s: %s", folder, strerror(errno));
-	strcat(address.sun_path, "/s");
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, ASK_PROGRAMS)) {
 		int error = errno;

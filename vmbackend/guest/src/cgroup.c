@@ -1,7 +1,7 @@
 /* A cgroup for each command and terminal, so that all of its processes can be killed, in whatever session they are.
  *
  * The groups are folders of `kit` in the machine's cgroup2 hierarchy and have no controllers. A command's processes that
- * live on after it keep its group; the next sweep after their end removes it.
+ * live on after it keep its group, as do those that were killed until the kernel has ended them; a later sweep removes it.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -92,19 +92,34 @@ bool cgroup_has(int cgroup, pid_t pid)
 	return list && pid > 0 && member == pid;
 }
 
+bool cgroup_is_empty(int cgroup)
+{
+	char text[128];
+	int fd = cgroup < 0 ? -1 : openat(cgroup, "cgroup.events", O_RDONLY | O_CLOEXEC);
+	ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+	if (fd >= 0)
+		close(fd);
+	text[size > 0 ? size : 0] = 0;
+	return !strstr(text, "populated 1");
+}
+
+/* Groups that a program has made inside its own stay as long as anything runs in any of them: it may be about to fill one. */
 static void remove_group(int folder, const char *name, int depth)
 {
 	struct dirent *entry;
 	if (!unlinkat(folder, name, AT_REMOVEDIR) || errno != EBUSY || depth == MAX_DEPTH)
 		return;
 	int fd = openat(folder, name, FOLDER);
-	DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+	DIR *entries = fd >= 0 && cgroup_is_empty(fd) ? fdopendir(fd) : NULL;
 	while (entries && (entry = readdir(entries)))
 		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
 			remove_group(fd, entry->d_name, depth + 1);
 	if (entries)
 		closedir(entries);
-	unlinkat(folder, name, AT_REMOVEDIR);
+	else if (fd >= 0)
+		close(fd);
+	if (entries)
+		unlinkat(folder, name, AT_REMOVEDIR);
 }
 
 void cgroup_remove(int cgroup)

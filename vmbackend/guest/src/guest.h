@@ -106,6 +106,7 @@ pid_t cgroup_fork(int cgroup);      /* as fork, the child in the group; it must 
 bool cgroup_kill(int cgroup);       /* every process in it, in whatever session; false: none of it could be */
 void cgroup_remove(int cgroup);     /* closes it; with processes, or groups of its own, it stays until a sweep */
 void cgroup_sweep(char kind);       /* removes groups without processes */
+bool cgroup_is_empty(int cgroup);   /* no process is in it, nor in a group in it */
 bool cgroup_has(int cgroup, pid_t pid);
 
 /* ask.c: `guest run --ask`; one in each process */

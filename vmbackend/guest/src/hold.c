@@ -20,13 +20,40 @@
 #define MAX_BUFFER (16 << 20)
 #define OOM_SCORE "-900" /* its children have 0 again */
 #define SOURCES (2 + 3 * MAX_STREAMS + 2 * MAX_TERMINALS + MAX_WATCHES + COMMAND_OUTPUTS * MAX_COMMANDS)
+#define FIRST_SWEEP_MS 50
+#define LAST_SWEEP_MS 60000
 
 static int listener, signals;
+static long long sweep_at;
+static long sweep_pause;
+
+/* A process has ended: its group can be removed once the kernel is done with all that was killed with it. */
+static void plan_sweep(void)
+{
+	long long soon = now_ms() + FIRST_SWEEP_MS;
+	sweep_pause = FIRST_SWEEP_MS;
+	if (soon < sweep_at || !sweep_at)
+		sweep_at = soon;
+}
+
+/* Of what lives on after its command, and of `guest run`, no end is reported here: those groups are looked for. */
+static int groups_expire(void)
+{
+	long long rest = sweep_at - now_ms();
+	if (rest > 0)
+		return (int)rest;
+	for (const char *kind = "tcr"; *kind; kind++)
+		cgroup_sweep(*kind);
+	sweep_pause = 2 * sweep_pause < LAST_SWEEP_MS ? 2 * sweep_pause : LAST_SWEEP_MS;
+	sweep_at = now_ms() + sweep_pause;
+	return (int)sweep_pause;
+}
 
 static void serve(void)
 {
 	static struct pollfd sources[SOURCES];
-	int wait = streams_broken() ? 0 : shorter_wait(terminals_expire(), commands_expire());
+	int wait = shorter_wait(terminals_expire(), commands_expire());
+	wait = streams_broken() ? 0 : shorter_wait(wait, groups_expire());
 	size_t stream_total = stream_count, terminal_total = terminal_count;
 	struct pollfd *of_commands = sources + 2, *of_streams = of_commands + commands_poll(of_commands);
 	struct pollfd *of_terminals = of_streams + stream_poll(of_streams);
@@ -41,14 +68,16 @@ static void serve(void)
 	commands_serve(of_commands, (size_t)(of_streams - of_commands) / COMMAND_OUTPUTS);
 	terminal_serve(of_terminals, terminal_total);
 	watch_serve(of_watches, watch_total);
-	if (sources[0].revents && read(signals, &info, sizeof info) == sizeof info)
+	if (sources[0].revents && read(signals, &info, sizeof info) == sizeof info) {
 		terminals_reap();
+		plan_sweep();
+	}
 	stream_serve(of_streams, stream_total);
 	if (sources[1].revents)
 		stream_accept(listener);
 }
 
-/* Its former groups are those of terminals that ended with the process before it. */
+/* The first sweep removes the groups of a process before it. */
 int hold_main(char **argv)
 {
 	sigset_t wanted;
@@ -63,8 +92,7 @@ int hold_main(char **argv)
 	set_oom(OOM_SCORE);
 	config_load(CONFIG_FILE);
 	cgroup_prepare();
-	cgroup_sweep('t');
-	cgroup_sweep('c');
+	plan_sweep();
 	syscall(SYS_getrandom, &instance, sizeof instance, 0);
 	for (const int *number = (const int[]){SIGPIPE, SIGHUP, SIGINT, SIGQUIT, 0}; *number; number++)
 		signal(*number, SIG_IGN);

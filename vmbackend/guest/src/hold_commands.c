@@ -62,8 +62,6 @@ static void remove_command(struct command *command)
 		place++;
 	commands[place] = commands[--command_count];
 	free(command);
-	if (!command_count) /* no group belongs to a command that runs: those of processes that have ended since */
-		cgroup_sweep('c');
 }
 
 /* Once it was waited for, and its outputs were read. */

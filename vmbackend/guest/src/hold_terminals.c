@@ -86,7 +86,6 @@ static void end_terminal(struct terminal *terminal)
 	input_drop(terminal);
 	close_once(&terminal->master);
 	close_once(&terminal->cgroup);
-	cgroup_sweep('t');
 	terminal->ended_at = now_ms();
 }
 
@@ -105,7 +104,6 @@ void terminals_reap(void)
 			terminals[i]->paused_until = 0;
 		}
 	}
-	cgroup_sweep('t'); /* those of terminals that were closed */
 }
 
 static void finish_start(struct terminal *terminal)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define WAIT_MS 10000 /* a program of the user may have the lock */
+#define EXIT_LOCKED 5
 #define PAUSE_US 5000
 
 int locked_main(char **argv)
@@ -20,7 +21,7 @@ int locked_main(char **argv)
 		die(EXIT_CANNOT_RUN, "cannot open the folder: %s", strerror(errno));
 	while (flock(folder, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK || now_ms() > until)
-			die(EXIT_CANNOT_RUN, "cannot lock the folder: %s", strerror(errno));
+			die(errno == EWOULDBLOCK ? EXIT_LOCKED : EXIT_CANNOT_RUN, "cannot lock the folder: %s", strerror(errno));
 		usleep(PAUSE_US);
 	}
 	execv(argv[1], argv + 1);

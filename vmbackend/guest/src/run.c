@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #define MAX_STDIN_ARGS (8 << 20)
+#define LAST_MS 200 /* for the kernel to end what was killed */
+#define PAUSE_MS 10
 
 struct request {
 	const char *directory, *user;
@@ -257,6 +259,9 @@ int run_main(int argc, char **argv)
 	course.until = milliseconds(request.timeout) ? now_ms() + milliseconds(request.timeout) : 0;
 	int code = supervise(&course, signalfd(-1, &wanted, SFD_CLOEXEC), &request);
 	ask_close();
+	/* What was killed ends a moment later, and its group can be removed then. */
+	for (int left = course.ending ? LAST_MS / PAUSE_MS : 0; left > 0 && !cgroup_is_empty(cgroup); left--)
+		sleep_ms(PAUSE_MS);
 	cgroup_sweep('r');
 	return code;
 }
