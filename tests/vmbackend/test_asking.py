@@ -112,7 +112,7 @@ def test_a_program_outside_of_the_command_is_not_heard(
 def test_the_folder_of_a_killed_command_is_removed_by_the_next_one_and_that_of_a_live_one_is_not(
     start: Callable[[str], Asking], short: Path
 ) -> None:
-    live, killed = start('"$ASK" live'), start('"$ASK" killed; exec sleep 1000')
+    live, killed = start('"$ASK" live'), start('"$ASK" killed')
     number, _ = live.question()
     killed.question()
     killed.process.kill()
