@@ -21,8 +21,7 @@ def certificate_request(names: Collection[str]) -> None:
     """Have a certificate for each of these names, and renew it, until it is removed. Idempotent.
 
     Names are lower-case ASCII (IDNA). Writes rows in the caller's transaction; the process `pages` looks for such rows
-    each
-    second.
+    each second.
     """
     now = timezone.now()
     for name in sorted(set(names)):
@@ -51,8 +50,7 @@ def certificate_renew(names: Collection[str]) -> None:
     """Order new certificates now. The present ones are served until the new ones are there.
 
     Raises RenewalInProgress where an order of one of the names is under way, and RateLimited where the limit of orders
-    is
-    reached; nothing has changed then. Names without a row are requested.
+    is reached; nothing has changed then. Names without a row are requested.
     """
     now = timezone.now()
     certificate_request(names)
