@@ -20,7 +20,7 @@ LOCK = "worker.lock"
 
 
 def predecessor_settle() -> int:
-    """Queue again, or fail, every deploy that is carried out by nobody; returns how many.
+    """Queue again, or fail, every deploy that no process carries out; returns how many.
 
     This process holds a lock until it ends. Where another worker of the instance has it, its deploys are under way, and
     nothing is done. Call it before the first claim. Where the database does not answer, `sweep` does the same later.

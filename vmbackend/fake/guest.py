@@ -196,7 +196,9 @@ class FakeGuestSession(GuestSession):
                     size += handle.write(chunk)
             beside.chmod(stat.S_IMODE(permissions))
             self._require_ready()
-            trees.move_file(beside, target, path, replace=replace, expected=expected)
+            await trees.move_file(beside, target, path, replace=replace, expected=expected)
+        except FileNotFoundError as error:
+            raise GuestPathInvalid(f"The directory of {path!r} is gone.") from error
         finally:
             beside.unlink(missing_ok=True)
         return size

@@ -5,13 +5,15 @@ Patterns of names to leave out are those of fnmatch, of a name or a whole path; 
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path
@@ -20,6 +22,7 @@ from vmbackend.errors import GuestFileChanged, GuestPathExists, GuestPathInvalid
 from vmbackend.guest.session import ANY_CONTENT, Entry, TreeEntry
 
 MAX_LINKS = 40
+LOCK_SECONDS = 2.0  # the kit waits for ten
 
 
 def walk_tree(root: Path, path: str, *, depth: int, limit: int, ignore: Sequence[str]) -> tuple[list[TreeEntry], bool]:
@@ -64,10 +67,13 @@ def require_absent(place: Path, path: str) -> None:
         raise GuestPathExists(f"{path!r} exists already.")
 
 
-def move_file(source: Path, target: Path, path: str, *, replace: bool, expected: str | None) -> None:
-    """Rename a file. Without `replace` raises GuestPathExists where there is a target; `expected`: GuestFileChanged."""
+async def move_file(source: Path, target: Path, path: str, *, replace: bool, expected: str | None) -> None:
+    """Rename a file. Without `replace` raises GuestPathExists where there is a target; `expected`: GuestFileChanged.
+
+    With `expected` the folder's lock is waited for; raises GuestPathInvalid where a program keeps it.
+    """
     if expected is not None:
-        with _locked(target.parent):
+        async with _locked(target.parent):
             if expected not in (ANY_CONTENT, _hash(target)):
                 raise GuestFileChanged("The file was changed by somebody else.")
             source.replace(target)
@@ -84,15 +90,27 @@ def _hash(place: Path) -> str:
     return hashlib.sha256(place.read_bytes()).hexdigest() if place.is_file() else ""
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+@asynccontextmanager
+async def _locked(folder: Path) -> AsyncIterator[None]:
     """Of all processes."""
     opened = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
+        until = time.monotonic() + LOCK_SECONDS
+        while not _try_lock(opened):
+            if time.monotonic() > until:
+                raise GuestPathInvalid(f"A program of the machine has locked {str(folder)!r}.")
+            await asyncio.sleep(0.01)
         yield
     finally:
         os.close(opened)
+
+
+def _try_lock(opened: int) -> bool:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def make_directory(place: Path, path: str) -> None:
