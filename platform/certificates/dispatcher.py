@@ -1,8 +1,8 @@
 """What looks for certificates that are due: one thread of the process `pages`, and a few that carry out steps.
 
-Threads of its own and no Celery tasks: a step waits for a CA for seconds, as long as tasks of the queue must not wait for
-each other; and certificates are renewed also while Redis is away. No step sleeps: what is to be awaited is a time in the
-row. Several such processes share the work by the rows' leases.
+Threads of its own and no Celery tasks: a step waits for a CA for seconds, as long as tasks of the queue must
+not wait for each other; and certificates are renewed also while Redis is away. No step sleeps: what is to be
+awaited is a time in the row. Several such processes share the work by the rows' leases.
 """
 
 from __future__ import annotations

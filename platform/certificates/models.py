@@ -41,10 +41,11 @@ class Certificate(models.Model):
     """The certificate of one name, and the order under way for its next one.
 
     `chain`, `key`, `not_before`, `expires_at` and `issued_by` (a directory) are those that are served, and change
-    together. An order is under way while `order_key` is there: that is written before the CA is asked for the order,
-    `order_url` when it has answered. `due_at` is when the row is to be looked at next (steps.py), `next_attempt_at` when the CA is.
-    `announced`: what the app above was last informed of, that there is a certificate or that there is none.
-    `lease_owner` carries out a step until `lease_until`; then another process may.
+    together. An order is under way while `order_key` is there: that is written before the CA is asked for the
+    order, `order_url` when it has answered. `due_at` is when the row is to be looked at next (steps.py),
+    `next_attempt_at` when the CA is. `announced`: what the app above was last informed of, that there is a
+    certificate or that there is none. `lease_owner` carries out a step until `lease_until`; then another
+    process may.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_certificate_id, editable=False)

@@ -1,8 +1,8 @@
 """One order for a name's certificate, carried on by steps that each may be the last of a process.
 
-What an order has come to is asked of the CA each time, by its URL; here are only the URL and the private key. The key is
-stored before the CA is asked for the order, the URL at once after. Between these two the process may die: then the CA is
-asked for its list of the account's orders, if it has one, before another is placed.
+What an order has come to is asked of the CA each time, by its URL; here are only the URL and the private key.
+The key is stored before the CA is asked for the order, the URL at once after. Between these two the process may
+die: then the CA is asked for its list of the account's orders, if it has one, before another is placed.
 """
 
 from __future__ import annotations
