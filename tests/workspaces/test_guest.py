@@ -13,7 +13,7 @@ from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.rows import make_workspace
 from vmbackend.backend import machines_dir
-from vmbackend.errors import GuestUnreachable
+from vmbackend.errors import GuestBusy, GuestUnreachable
 from vmbackend.fake.guest import FakeGuestSession
 from vmbackend.models import Host
 from workspaces.models import Workspace
@@ -177,3 +177,15 @@ def test_a_guest_that_goes_away_in_a_call_is_reported_as_what_became_of_it(
     if status == 409:
         assert answer.json()["details"] == {"status": now}
     Workspace.objects.filter(pk=made).update(status=Status.RUNNING)
+
+
+def test_a_machine_whose_places_stay_taken_is_429_and_when_to_try_again(
+    api: Caller, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*args: Any, **more: Any) -> None:
+        raise GuestBusy("Too many commands run in this machine.")
+
+    monkeypatch.setattr(FakeGuestSession, "execute", busy)
+    answer = api.post("/workspace/the-box/exec", {"cmd": "true"})
+    assert (answer.status_code, answer.json()["code"]) == (429, "rate_limited")
+    assert int(answer.headers["Retry-After"]) > 0
