@@ -22,6 +22,8 @@ SERVER_ENDS = "SELECT pg_terminate_backend(%s)"
 @pytest.fixture
 def others() -> Iterator[list[BaseDatabaseWrapper]]:
     """Connections as other threads have them: of one pool."""
+    # This test's own one is in use before, so that it is none of theirs.
+    connection.ensure_connection()
     found = [connection.copy() for _ in range(5)]
     yield found
     for other in found:
