@@ -13,7 +13,15 @@ from django.conf import settings
 from pages import publication, tasks  # noqa: F401 registers the tasks
 from pages.releases.store import PageStore
 from tests.callers import Caller
+from tests.pages.edge_site import Edge, open_site
 from vmbackend.backend import machines_dir
+
+
+@pytest.fixture(scope="module")
+def edge() -> Iterator[Edge]:
+    """An edge with the pages `site` (deployed twice), `spa` and `bare`."""
+    with open_site() as made:
+        yield made
 
 
 class Site:
