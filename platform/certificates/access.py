@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from functools import cache
 
@@ -13,8 +14,11 @@ from certificates.keys import new_key
 from certificates.models import AcmeAccount
 from common.outbound_targets import outbound_targets
 from outbound.connection import tls_context
+from outbound.errors import OutboundError
 from outbound.targets import Targets
 from outbound.urls import target_of
+
+logger = logging.getLogger(__name__)
 
 CERTIFICATES_OFF = "Certificates are off: this platform has no certificate authority (PLATFORM_ACME_DIRECTORY)."
 
@@ -38,10 +42,25 @@ def account_registered(account: AcmeAccount, until: float) -> CaClient:
     access = _access(account)
     client = CaClient(access, until)
     client.directory_read()
+    contact = settings.ENV.acme_contact
     if not account.url:
-        account.url = client.account_register(settings.ENV.acme_contact)
-        AcmeAccount.objects.filter(pk=account.pk).update(url=account.url)
+        account.url, was_there = client.account_register(contact)
+        account.contact = "" if was_there else contact
+        AcmeAccount.objects.filter(pk=account.pk).update(url=account.url, contact=account.contact)
+    if account.contact != contact:
+        _contact_update(account, client, contact)
     return client
+
+
+def _contact_update(account: AcmeAccount, client: CaClient, contact: str) -> None:
+    """One that the CA refuses holds up no order, and is not sent again. Raises CaError where the CA is away."""
+    try:
+        client.contact_update(account.url, contact)
+    except CaError as error:
+        if error.fault != "name" or error.problem == "accountDoesNotExist":
+            raise
+        logger.error("The CA does not accept PLATFORM_ACME_CONTACT: %s", error)
+    AcmeAccount.objects.filter(pk=account.pk).update(contact=contact)
 
 
 def account_forget_url(account: AcmeAccount) -> None:
@@ -58,9 +77,12 @@ def _access(account: AcmeAccount) -> CaAccess:
     authority = settings.ENV.acme_ca_file
     try:
         trust = tls_context(str(authority)) if authority else None
+        policy = _policy(account.directory)
     except OSError as error:
         raise CaError("The platform cannot read PLATFORM_ACME_CA_FILE.", fault="ca") from error
-    return CaAccess(account.directory, account.key, account.url, _policy(account.directory), trust)
+    except OutboundError as error:
+        raise CaError("PLATFORM_ACME_DIRECTORY is not a URL that can be asked.", fault="ca") from error
+    return CaAccess(account.directory, account.key, account.url, policy, trust)
 
 
 @cache

@@ -34,6 +34,8 @@ _USER_AGENT = "microvm-workspaces"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{20,128}")
 _LONGEST_URL = 2048
 _LONGEST_PAUSE = 86400.0
+# Of an order, which is for one name.
+_MOST_AUTHORIZATIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +138,23 @@ class CaClient:
         with self._ca_errors():
             assert self._directory["newOrder"]  # noqa: S101 - raises where it is missing
 
-    def account_register(self, contact: str) -> str:
-        """The account's URL; the same for the same key however often it is asked."""
+    def account_register(self, contact: str) -> tuple[str, bool]:
+        """The account's URL, the same for the same key however often it is asked; whether it was there before."""
         with self._ca_errors():
             new = messages.NewRegistration.from_data(email=contact or None, terms_of_service_agreed=True)
             try:
                 made = ClientV2(self._directory, self._network).new_account(new)
-                url = made.uri
+                return _url(made.uri), False
             except errors.ConflictError as error:
-                url = error.location
+                url = _url(error.location)
                 self._network.account = _registration(url)
-            return _url(url)
+                return url, True
+
+    def contact_update(self, account_url: str, contact: str) -> None:
+        """Give the CA another address of the account, or (empty) none any more."""
+        with self._ca_errors():
+            addresses = (f"mailto:{contact}",) if contact else ()
+            self._post(account_url, messages.UpdateRegistration(contact=addresses))
 
     def order_place(self, name: str) -> Order:
         """A new order."""
@@ -211,8 +219,8 @@ class CaClient:
 
     def _order(self, url: str, response: requests.Response) -> Order:
         body = messages.Order.from_json(response.json())
-        if body.status is None:
-            raise errors.ClientError("an order without a status")
+        if body.status is None or len(body.authorizations or ()) > _MOST_AUTHORIZATIONS:
+            raise errors.ClientError("an order without a status, or of more than one name")
         return Order(
             url,
             str(body.status.name),

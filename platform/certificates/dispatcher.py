@@ -16,7 +16,7 @@ from contextlib import suppress
 from cryptography.fernet import InvalidToken
 from django.db import close_old_connections, connections
 
-from certificates import tokens
+from certificates import clock, tokens
 from certificates.leases import due_ids
 from certificates.steps import certificate_step
 from common.database_errors import is_database_unavailable
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 THREADS = 4
 LOOK_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
+CLOCK_SECONDS = 60.0
 # As long as the supervisor waits for the process, nearly; a step that is cut off is carried on when its lease is over.
 STOP_SECONDS = 20.0
 
@@ -40,7 +41,7 @@ class Dispatcher:
         self._woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="certificates", daemon=True)
-        self._pruned = 0.0
+        self._pruned = self._followed = -PRUNE_SECONDS
 
     def start(self) -> None:
         """Begin with what is due."""
@@ -77,6 +78,9 @@ class Dispatcher:
         if time.monotonic() - self._pruned > PRUNE_SECONDS:
             self._pruned = time.monotonic()
             tokens.tokens_prune()
+        if time.monotonic() - self._followed > CLOCK_SECONDS:
+            self._followed = time.monotonic()
+            clock.clock_follow()
         with self._lock:
             free = THREADS - len(self._running)
         for key in due_ids(THREADS) if free else ():

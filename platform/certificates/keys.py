@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,6 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtensionOID
 
 _MOST_CERTIFICATES = 10
+# A certificate that begins later than this from now is of no use. Less may be this host's clock, which others do not go
+# by.
+_EARLIEST = timedelta(days=1)
 
 
 class ChainInvalid(ValueError):
@@ -65,10 +68,12 @@ def chain_check(text: str, name: str, key: str, now: datetime) -> CheckedChain:
         same_key = _public_bytes(own.public_key()) == _public_bytes(key_from_pem(key).public_key())
         not_before, expires_at = own.not_valid_before_utc, own.not_valid_after_utc
         pem = "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
-    except (ValueError, TypeError, x509.ExtensionNotFound, x509.UnsupportedGeneralNameType) as error:
+    except Exception as error:  # a key, a version or an extension that the library does not know has a type of its own
         raise ChainInvalid("not a chain of certificates") from error
-    if len(found) > _MOST_CERTIFICATES or name not in covered or not same_key or not not_before < expires_at > now:
+    if len(found) > _MOST_CERTIFICATES or name not in covered or not same_key:
         raise ChainInvalid("not a certificate of this name and key")
+    if not not_before < expires_at > now or not_before > now + _EARLIEST:
+        raise ChainInvalid("not a certificate of this time")
     return CheckedChain(pem, not_before, expires_at)
 
 

@@ -24,11 +24,12 @@ class Status(models.TextChoices):
 
 class AcmeAccount(models.Model):
     """The platform's account at one CA. `url` is empty until the CA has answered; a second registration with the same
-    key finds the same account. Nothing is asked of the CA before `paused_until`.
+    key finds the same account. `contact`: what the CA was last given. Nothing is asked of the CA before `paused_until`.
     """
 
     directory = models.CharField(max_length=500, unique=True)
     key = EncryptedJSONField()
+    contact = models.CharField(max_length=320, blank=True)
     url = models.CharField(max_length=2048, blank=True)
     paused_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -44,12 +45,14 @@ class Certificate(models.Model):
     together. An order is under way while `order_key` is there: that is written before the CA is asked for the
     order, `order_url` when it has answered. `due_at` is when the row is to be looked at next (steps.py),
     `next_attempt_at` when the CA is. `announced`: what the app above was last informed of, that there is a
-    certificate or that there is none. `lease_owner` carries out a step until `lease_until`; then another
-    process may.
+    certificate or that there is none. `owner`: whose orders are limited together, an id of the app above.
+    `limited_until`: the CA limits the name, so no renewal is forced before. `lease_owner` carries out a step
+    until `lease_until`; then another process may.
     """
 
     id = models.CharField(primary_key=True, max_length=24, default=new_certificate_id, editable=False)
     name = models.CharField(max_length=253, unique=True)
+    owner = models.CharField(max_length=24, blank=True)
     wanted = models.BooleanField(default=True)
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.PENDING)
     error = models.CharField(max_length=500, blank=True)
@@ -69,6 +72,7 @@ class Certificate(models.Model):
 
     failures = models.PositiveIntegerField(default=0)
     next_attempt_at = models.DateTimeField()
+    limited_until = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(db_index=True)
     lease_owner = models.CharField(max_length=32, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
@@ -99,11 +103,13 @@ class OrderAttempt(models.Model):
     """An order that was or may have been placed, for the limits of the last hour; outlives the certificate's row."""
 
     name = models.CharField(max_length=253)
+    owner = models.CharField(max_length=24, blank=True)
     began_at = models.DateTimeField()
 
     class Meta:
         indexes = [
             models.Index(fields=["name", "began_at"], name="order_attempt_of_name"),
+            models.Index(fields=["owner", "began_at"], name="order_attempt_of_owner"),
             models.Index(fields=["began_at"], name="order_attempt_time"),
         ]
 

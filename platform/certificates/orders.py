@@ -20,15 +20,24 @@ from certificates.ca_errors import CaError
 from certificates.keys import ChainInvalid, chain_check, new_key, signing_request
 from certificates.leases import STEP_SECONDS, leased_update
 from certificates.models import AcmeAccount, Certificate, Status
-from certificates.outcomes import NO_ORDER, failure_record, pause_after, renewal_time, waiting_record
+from certificates.outcomes import (
+    LONGEST_CA_PAUSE,
+    NO_ORDER,
+    failure_record,
+    pause_after,
+    renewal_time,
+    waiting_record,
+)
 
 logger = logging.getLogger(__name__)
 
 ORDER_LIFE = timedelta(days=1)
 OFF_PAUSE = timedelta(minutes=1)
-# One that is longer was written before the clock was set back.
-LONGEST_CA_PAUSE = timedelta(days=2)
 CA_FAILS = "The certificate authority does not answer at present."
+CA_WORKS = "The certificate authority has not finished the order yet."
+NO_DISK = "The platform cannot store what the certificate authority looks for; it tries again."
+# Of an order, before CA_WORKS is shown.
+_QUIET = timedelta(minutes=1)
 _SHORTEST_POLL, _LONGEST_POLL = 1.0, 3600.0
 
 
@@ -46,6 +55,10 @@ def order_advance(row: Certificate) -> None:
         _advance(row, account, time.monotonic() + STEP_SECONDS)
     except CaError as error:
         failure_record(row, account, error)
+    except OSError as error:  # of the token's file; a full disk
+        logger.error("%s: its token cannot be stored: %s", row.name, error)
+        pause = pause_after(row.failures + 1, longest=600)
+        waiting_record(row, NO_DISK, timezone.now() + pause, failures=row.failures + 1)
 
 
 def order_drop(row: Certificate) -> None:
@@ -89,9 +102,9 @@ def _begin(row: Certificate, account: AcmeAccount) -> bool:
     with transaction.atomic():
         AcmeAccount.objects.select_for_update().get(pk=account.pk)
         now = timezone.now()
-        allowed = limits.allowed_at(row.name, now)
+        allowed = limits.allowed_at(row.name, row.owner, now)
         if allowed == now:
-            limits.attempt_count(row.name, now)
+            limits.attempt_count(row.name, row.owner, now)
             leased_update(row, order_key=new_key(), order_began_at=now, account=account)
             return True
     _wait_for_limit(row, allowed)
@@ -183,12 +196,13 @@ def _store_chain(row: Certificate, text: str) -> None:
         status=Status.ACTIVE,
         error="",
         failures=0,
-        next_attempt_at=renewal_time(checked.not_before, checked.expires_at),
+        next_attempt_at=renewal_time(checked.not_before, checked.expires_at, timezone.now()),
     )
 
 
 def _look_later(row: Certificate, order: Order) -> None:
     """Each second at first, then less and less often; or when the CA says."""
-    age = (timezone.now() - (row.order_began_at or timezone.now())).total_seconds()
-    seconds = min(max(order.pause or age / 10, _SHORTEST_POLL), _LONGEST_POLL)
-    leased_update(row, next_attempt_at=timezone.now() + timedelta(seconds=seconds))
+    age = timezone.now() - (row.order_began_at or timezone.now())
+    seconds = min(max(order.pause or age.total_seconds() / 10, _SHORTEST_POLL), _LONGEST_POLL)
+    sentence = CA_WORKS if age > _QUIET else ""
+    leased_update(row, next_attempt_at=timezone.now() + timedelta(seconds=seconds), error=sentence)

@@ -21,6 +21,8 @@ NO_ORDER: Final[dict[str, Any]] = {
 }
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 6 * 3600.0
+# A pause that a CA asked for and that is longer was written before the clock was set back.
+LONGEST_CA_PAUSE = timedelta(days=2)
 # Of the CA as a whole, which many names would ask for nothing.
 CA_PAUSE = 30.0
 
@@ -30,9 +32,13 @@ def pause_after(failures: int, longest: float = LONGEST_PAUSE) -> timedelta:
     return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(failures - 1, 20), longest))
 
 
-def renewal_time(not_before: datetime, expires_at: datetime) -> datetime:
-    """When two thirds of a certificate's lifetime are over."""
-    return expires_at - (expires_at - not_before) / 3
+def renewal_time(not_before: datetime, expires_at: datetime, now: datetime | None = None) -> datetime:
+    """When two thirds of a certificate's lifetime are over; of what is left of it `now`, where it began before.
+
+    A CA may issue certificates that began long ago: by their whole lifetime each would be renewed at once.
+    """
+    begin = not_before if now is None else max(not_before, now)
+    return expires_at - (expires_at - begin) / 3
 
 
 def waiting_record(row: Certificate, sentence: str, until: datetime, **changes: Any) -> None:
@@ -54,6 +60,8 @@ def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> No
     # A request for an order that got no answer may have made one all the same (orders._resume_placing).
     is_over = error.fault == "name" or (error.fault == "limit" and not row.order_url)
     changes: dict[str, Any] = {"failures": row.failures + 1}
+    if error.fault == "limit":
+        changes["limited_until"] = until
     if is_over:
         tokens.token_remove(row.challenge_token)
         changes |= NO_ORDER

@@ -45,6 +45,16 @@ def _state(row: Certificate) -> SslState:
     return SslState("expired" if is_over else "active", row.expires_at, row.error)
 
 
+def active_names() -> set[str]:
+    """Those that a certificate can be served for, as far as the last step of each knows."""
+    return set(Certificate.objects.filter(wanted=True, status=Status.ACTIVE).values_list("name", flat=True))
+
+
+def is_active(name: str) -> bool:
+    """Whether `active_names` has it."""
+    return Certificate.objects.filter(name=name, wanted=True, status=Status.ACTIVE).exists()
+
+
 # Asked at each handshake.
 _ACTIVE = CompiledQuery(
     lambda values: (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -12,24 +13,37 @@ from certificates import limits
 from certificates.errors import RenewalInProgress
 from certificates.leases import unleased
 from certificates.models import Certificate, Status
-from certificates.outcomes import NO_ORDER
+from certificates.outcomes import LONGEST_CA_PAUSE, NO_ORDER
 from common.errors import RateLimited
 
 
 @transaction.atomic
-def certificate_request(names: Collection[str]) -> None:
+def certificate_request(names: Collection[str], owner: str | None = None) -> None:
     """Have a certificate for each of these names, and renew it, until it is removed. Idempotent.
 
-    Names are lower-case ASCII (IDNA). Writes rows in the caller's transaction; the process `pages` looks for such rows
-    each second.
+    Names are lower-case ASCII (IDNA). `owner`: whose orders are limited together; None: as before. With another owner
+    a name waits no longer for what was refused to the former one; an order under way, or a certificate, goes on.
+    Writes rows in the caller's transaction; the process `pages` looks for such rows each second.
     """
     now = timezone.now()
     for name in sorted(set(names)):
         row, is_new = Certificate.objects.select_for_update().get_or_create(
-            name=name, defaults={"next_attempt_at": now, "due_at": now}
+            name=name, defaults={"owner": owner or "", "next_attempt_at": now, "due_at": now}
         )
-        if not is_new and not row.wanted:
-            _write(row, wanted=True, status=Status.PENDING, error="", failures=0, next_attempt_at=now)
+        if is_new:
+            continue
+        changes: dict[str, Any] = {} if owner in (None, row.owner) else {"owner": owner, **_unrefused(row, now)}
+        if not row.wanted:
+            changes |= {"wanted": True, "status": Status.PENDING, "error": "", "failures": 0, "next_attempt_at": now}
+        if changes:
+            _write(row, **changes)
+
+
+def _unrefused(row: Certificate, now: datetime) -> dict[str, Any]:
+    if row.order_key is not None or not row.error:
+        return {}
+    status = row.status if row.chain else Status.PENDING
+    return {"status": status, "error": "", "failures": 0, "next_attempt_at": now}
 
 
 @transaction.atomic
@@ -50,7 +64,7 @@ def certificate_renew(names: Collection[str]) -> None:
     """Order new certificates now. The present ones are served until the new ones are there.
 
     Raises RenewalInProgress where an order of one of the names is under way, and RateLimited where the limit of orders
-    is reached; nothing has changed then. Names without a row are requested.
+    is reached, ours or the CA's; nothing has changed then. Names without a row are requested.
     """
     now = timezone.now()
     certificate_request(names)
@@ -58,10 +72,16 @@ def certificate_renew(names: Collection[str]) -> None:
     for row in _locked(names):
         if row.pk not in free:
             raise RenewalInProgress
-        if (allowed := limits.allowed_at(row.name, now)) > now:
+        if (allowed := max(limits.allowed_at(row.name, row.owner, now), _limited_until(row, now))) > now:
             seconds = int((allowed - now).total_seconds()) + 1
             raise RateLimited("The limit of orders for certificates is reached.", headers={"Retry-After": str(seconds)})
         _write(row, next_attempt_at=now)
+
+
+def _limited_until(row: Certificate, now: datetime) -> datetime:
+    """One that is further away was stored before the clock was set back."""
+    until = row.limited_until
+    return until if until is not None and until <= now + LONGEST_CA_PAUSE else now
 
 
 def _locked(names: Collection[str]) -> list[Certificate]:
@@ -72,5 +92,5 @@ def _write(row: Certificate, **changes: Any) -> None:
     """Ends the lease of a process that carries out a step: what it writes after this is lost to it (LeaseLost)."""
     for name, value in changes.items():
         setattr(row, name, value)
-    row.due_at, row.lease_owner, row.lease_until = timezone.now(), "", None
-    row.save(update_fields=[*changes, "due_at", "lease_owner", "lease_until"])
+    row.due_at, row.lease_owner, row.lease_until, row.heartbeat_at = timezone.now(), "", None, None
+    row.save(update_fields=[*changes, "due_at", "lease_owner", "lease_until", "heartbeat_at"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.utils import timezone
 
 from certificates import hooks, tokens
@@ -30,14 +32,22 @@ def certificate_step(key: str) -> bool:
 
 def _step(row: Certificate) -> None:
     now = timezone.now()
-    if row.status == Status.ACTIVE and row.expires_at is not None and row.expires_at <= now:
-        leased_update(row, status=Status.EXPIRED)
+    _follow_time(row, now)
     # Before the CA is asked: a new certificate is announced by the step that stored it, or by the next one.
     _announce(row)
     if row.next_attempt_at <= now:
         order_advance(row)
     _announce(row)
     lease_release(row)
+
+
+def _follow_time(row: Certificate, now: datetime) -> None:
+    """A certificate expires; where the clock was wrong then, it counts again once the clock is set."""
+    if row.expires_at is None:
+        return
+    status = Status.ACTIVE if row.expires_at > now else Status.EXPIRED
+    if row.status != status:
+        leased_update(row, status=status)
 
 
 def _announce(row: Certificate) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 from django.conf import settings
 
 from certificates.ca import TOKEN
+from certificates.models import Certificate
 from edge.challenges import challenges_folder
 
-# Longer than an order may be under way (orders.ORDER_LIFE).
-_KEPT_SECONDS = 2 * 86400
+# Longer than between the making of a file and the row's knowing of it, and than a temporary file is there.
+_KEPT_SECONDS = 3600
 
 
 def token_write(token: str, content: str) -> None:
@@ -28,9 +29,13 @@ def token_write(token: str, content: str) -> None:
     # Its name has a dot, so it is never served.
     temporary = path.with_name(f".{token}.{os.getpid()}.{time.monotonic_ns()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(content)
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def token_remove(token: str) -> None:
@@ -40,10 +45,16 @@ def token_remove(token: str) -> None:
 
 
 def tokens_prune() -> None:
-    """Remove what processes that died have left."""
+    """Remove what no order under way needs: left by processes that died, or by an order with several challenges.
+
+    Files of the last hour stay; also one of a time to come, as a clock that was set back leaves it, is removed.
+    """
     folder = challenges_folder(settings.STATE)
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.lstat().st_mtime < time.time() - _KEPT_SECONDS:
+    files = folder.iterdir() if folder.is_dir() else ()
+    found = [path for path in files if abs(time.time() - path.lstat().st_mtime) > _KEPT_SECONDS]
+    needed = set(Certificate.objects.exclude(challenge_token="").values_list("challenge_token", flat=True))
+    for path in found:
+        if path.name not in needed:
             path.unlink(missing_ok=True)
 
 

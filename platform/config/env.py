@@ -231,6 +231,7 @@ class Env(BaseModel):
     acme_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
     acme_ca_file: str = ""
     acme_orders_per_hour: int = Field(default=100, ge=1, le=_MANY)
+    acme_orders_per_account: int = Field(default=25, ge=1, le=_MANY)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:

@@ -32,6 +32,10 @@ class CustomEdge:
     caddyfile: str
     process: subprocess.Popen[bytes]
 
+    def lead_ports_to(self, upstream: str) -> None:
+        """All domains of workspaces lead to this host and port."""
+        _Handler.upstream = upstream
+
     def get(self, host: str, target: str) -> tuple[int, bytes]:
         """By plain HTTP, the target as it is."""
         with socket.create_connection(("127.0.0.1", self.http_port), timeout=20) as connection:
@@ -54,10 +58,15 @@ class CustomEdge:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The api's part, of which only the certificate path is here."""
+    """The api's part, of which only the certificate path is here, and what it says of ports of workspaces."""
+
+    upstream = ""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
+        if path == "/internal/edge/port":
+            self._begin("200 OK", [("X-Upstream", self.upstream), ("Content-Length", "0")])
+            return
         environ = {"REQUEST_METHOD": self.command, "PATH_INFO": path, "QUERY_STRING": query}
         environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in self.headers.items()}
         self.wfile.write(b"".join(CertificatePath(nothing)(environ, self._begin)))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ class FakeCa:
     def __init__(self, port: int) -> None:
         self.base = f"http://127.0.0.1:{port}"
         self.asked: list[str] = []
+        self.sent: list[tuple[str, Any]] = []  # with what the signed requests had inside
         paths = {"newNonce": "/nonce", "newAccount": "/account", "newOrder": "/order"}
         self.answers: dict[str, Answer | Callable[[], Answer]] = {
             "/dir": self.json(200, {name: self.base + path for name, path in paths.items()}),
@@ -41,7 +43,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         ca: FakeCa = self.server.ca  # type: ignore[attr-defined]
         ca.asked.append(self.path)
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.command == "POST":
+            payload = json.loads(body)["payload"]
+            inside = urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+            ca.sent.append((self.path, json.loads(inside) if inside else None))
         found = ca.answers.get(self.path, (404, {}, b"none"))
         status, headers, body = found() if callable(found) else found
         self.send_response(status)

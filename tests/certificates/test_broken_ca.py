@@ -148,6 +148,30 @@ def test_no_answer_of_a_ca_is_more_than_a_sentence(fake: FakeCa, monkeypatch: py
     assert not any(path.startswith("/chal") for path in fake.asked)
 
 
+@pytest.mark.parametrize(
+    "place", ["http://127.0.0.1:9/x", "https://127.0.0.1:9/x", "file:///etc/passwd", "https://[::1]/"]
+)
+@pytest.mark.parametrize("resource", ["newNonce", "newAccount", "newOrder"])
+def test_a_directory_leads_to_no_other_inner_address(fake: FakeCa, resource: str, place: str) -> None:
+    directory = json.loads(fake.answers["/dir"][2])  # type: ignore[index]
+    fake.answers["/dir"] = fake.json(200, directory | {resource: place})
+    services.certificate_request([NAME])
+    # Without a nonce of another answer newNonce is asked.
+    usual = fake.answers["/account"]
+    fake.answers["/account"] = (usual[0], {**usual[1], "Replay-Nonce": ""}, usual[2])  # type: ignore[index]
+    row = step()
+    assert row.error.startswith(("The CA sent an address that is not its own.", "The CA's answer was not valid."))
+
+
+def test_a_directory_that_is_no_address_leaves_a_sentence(announced: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings_with(monkeypatch, acme_directory="https://user:secret@ca.example/dir")
+    services.certificate_request([NAME])
+    row = step()
+    assert (row.status, row.lease_owner) == ("pending", "")
+    assert row.error.startswith("PLATFORM_ACME_DIRECTORY is not a URL that can be asked.")
+    assert "secret" not in row.error
+
+
 def test_a_private_key_in_a_chain_is_not_stored() -> None:
     row = certificate_make(NAME)
     from certificates.keys import chain_check, new_key

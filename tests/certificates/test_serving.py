@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Callable
@@ -14,12 +15,15 @@ from django.conf import settings
 
 from certificates import orders, selectors, services, tokens
 from certificates.edge_path import CertificatePath
+from certificates.keys import new_key
 from certificates.models import Certificate
 from edge.certificate_sites import getter_secret
 from edge.challenges import challenges_folder
+from edge.domain_files import PORT, DomainFiles, kind_link
 from tests.certificates.edge import CustomEdge, nothing
 from tests.certificates.pebble import Pebble
-from tests.certificates.rows import certificate_make
+from tests.certificates.rows import certificate_make, certificate_pem, self_signed
+from tests.certificates.websocket import WebSocket, open_echo
 
 TOKEN = "Abc_-" * 8
 rows = pytest.mark.django_db(transaction=True)
@@ -96,6 +100,64 @@ def test_a_certificate_of_the_ca_is_served_and_a_renewal_without_a_reload(
             assert served_serial(new) == serial_of(second) != serial_of(first)
         assert b" 404 Not Found" in ask(kept, name)
     assert custom_edge.process.poll() is None
+
+
+@rows
+def test_a_renewal_cuts_no_open_websocket(custom_edge: CustomEdge) -> None:
+    name = "ws.example.org"
+    files = DomainFiles(settings.ENV.state)
+    row = certificate_make(name)
+    with open_echo() as upstream:
+        custom_edge.lead_ports_to(upstream)
+        files.link_set(name, kind_link(PORT))
+        try:
+            with custom_edge.connect(name) as kept:
+                first = WebSocket(kept, name)
+                assert first.ask("one") == "echo one"
+                key = new_key()
+                chain = certificate_pem(name, key, *self_signed(name)[2:])
+                Certificate.objects.filter(pk=row.pk).update(chain=chain, key=key)
+                with custom_edge.connect(name) as new:
+                    assert served_serial(new) == serial_of(Certificate.objects.get()) != served_serial(kept)
+                    assert WebSocket(new, name).ask("two") == "echo two"
+                services.certificate_remove([name])
+                with pytest.raises(ssl.SSLError):
+                    custom_edge.connect(name)
+                assert first.ask("three") == "echo three"
+        finally:
+            files.link_set(name, None)
+
+
+@rows
+def test_strange_names_in_a_handshake_reach_no_certificate(custom_edge: CustomEdge) -> None:
+    known = "known.example.org"
+    certificate_make(known)
+    assert answer_to(custom_edge, known) == b"\x16", "a ServerHello"
+    odd = ["%00", "\x00", " ", "/..", "#", "?x", "&server_name=" + known, "\r\nHost: x", "\xff", "%2e"]
+    for name in [f"x&server_name={known}", f"*.{known}", f"../{known}", *(known + each for each in odd)]:
+        # An alert, or nothing more.
+        assert answer_to(custom_edge, name) in (b"\x15", b""), name
+    assert custom_edge.process.poll() is None
+
+
+def answer_to(edge: CustomEdge, name: str) -> bytes:
+    """The type of the first record that the edge answers with."""
+    with socket.create_connection(("127.0.0.1", edge.https_port), timeout=20) as connection:
+        connection.sendall(client_hello(name.encode("latin-1")))
+        return connection.recv(1)
+
+
+def client_hello(name: bytes) -> bytes:
+    """Of TLS 1.2, as no library sends such names: the bytes of the name where an ordinary one was."""
+    context, incoming, outgoing = ssl.create_default_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    place = b"p" * (len(name) - 2) + b".p"
+    tls = context.wrap_bio(incoming, outgoing, server_hostname=place.decode())
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    found = outgoing.read()
+    assert found.count(place) == 1
+    return found.replace(place, name)
 
 
 @rows
