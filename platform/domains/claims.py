@@ -1,4 +1,4 @@
-"""Who has a name, in the caller's transaction.
+"""Who has a name, in the caller's transaction, which has called `claims_lock`.
 
 A proven claim has its names. It takes them from an unproven one, and from a proven one whose TXT record is not there
 any more; never from one whose record stands beside its own. An unproven claim has a name only while no one else does.
@@ -9,15 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from django.conf import settings
+from django.db import connection
 from django.db.models import Q
+from django.utils import timezone
 
 from certificates.services import certificate_remove, certificate_request
 from domains import errors
 from domains.models import WWW, CustomDomain, DomainName
 
+# An advisory lock of PostgreSQL.
+_CLAIMS = 5_611_402_983_117_260_417
+
 
 class ProofOutdated(Exception):
     """The name was proven by another target after the DNS was asked: what it said then does not count."""
+
+
+def claims_lock() -> None:
+    """One transaction at a time changes claims and who has names, until its end; take it after account and target.
+
+    Locks of rows alone end in deadlocks: which other claims and names a change concerns is known only once it has read
+    some of them. SQLite has one writer at a time.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_CLAIMS])
 
 
 def held_names(domain: CustomDomain) -> list[str]:
@@ -65,7 +82,8 @@ def _may_take(domain: CustomDomain, holder: CustomDomain, name: str, proofs: Col
         return domain.name == name
     if domain.name != name:
         raise errors.DomainTaken(details={"domain": name})
-    if holder.proven_at >= domain.proven_at:
+    # One that is later than now was stored before the clock was set back, so it is older.
+    if domain.proven_at <= holder.proven_at <= timezone.now():
         raise ProofOutdated
     if holder.target_id in proofs:
         raise errors.DomainTaken(details={"domain": name})
@@ -91,12 +109,18 @@ def names_release(domain: CustomDomain, names: Iterable[str]) -> None:
         if heir is None:
             certificate_remove([row.name])
         else:
-            certificate_request([row.name])
+            certificate_request([row.name], owner=heir.account_id)
 
 
 def _next_claim(name: str, former: CustomDomain) -> CustomDomain | None:
-    """The oldest other claim; for `www.` also one that includes it and has the name before."""
+    """The oldest other claim; for `www.` also one that includes it and has the name before.
+
+    Unproven ones wait from a time at which the operator permitted them; they get nothing once that is over.
+    """
     claims = Q(name=name)
     if name.startswith(WWW):
         claims |= Q(name=name.removeprefix(WWW), include_www=True, held__name=name.removeprefix(WWW))
-    return CustomDomain.objects.filter(claims).exclude(pk=former.pk).order_by("created_at", "pk").first()
+    found = CustomDomain.objects.filter(claims).exclude(pk=former.pk)
+    if settings.ENV.domain_verification:
+        found = found.exclude(proven_at=None)
+    return found.order_by("created_at", "pk").first()

@@ -14,9 +14,10 @@ from pathlib import Path
 from django.conf import settings
 from django.db import transaction
 
+from certificates.selectors import active_names, is_active
 from domains import hooks
 from domains.models import CustomDomain, DomainName, TargetKind
-from edge.domain_files import PORT, WWW, DomainFiles, kind_link, page_link
+from edge.domain_files import PORT, WWW, DomainFiles, is_name, kind_link, page_link
 
 logger = logging.getLogger(__name__)
 
@@ -112,9 +113,24 @@ def names_reconcile() -> list[str]:
     done += [f"removed {name}" for name in sorted(links.keys() - set(names)) if _remove_unknown(name)]
     with domain_files().locked():
         done += [f"removed {name}" for name in domain_files().rubbish_remove()]
+    done += _reconcile_marks()
     for line in done:
         logger.info("domains: %s", line)
     return done
+
+
+def _reconcile_marks() -> list[str]:
+    """A mark without a certificate would lead all visitors to a handshake that fails.
+
+    A certificate that comes or goes at this moment has its mark changed beside this: then the next look corrects it.
+    """
+    files, active = domain_files(), active_names()
+    differ = sorted(
+        name for name in files.tls_names() ^ active if is_name(name) and is_active(name) == (name in active)
+    )
+    for name in differ:
+        certificate_mark(name, name in active)
+    return [f"corrected the mark of {name}" for name in differ]
 
 
 def _reconcile(names: list[str], links: dict[str, str]) -> list[str]:

@@ -11,8 +11,8 @@ from common.fields import StrictBoolean, StrictChar, StrictInteger
 from common.openapi import Success
 from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
 from domains.check import DomainCheck
-from domains.models import CustomDomain
-from domains.names import NameRefused, custom_name
+from domains.models import WWW, CustomDomain
+from domains.names import NameRefused, custom_name, is_of_platform
 from domains.selectors import domain_url, ssl_state
 
 SSL_STATES = [(state, state) for state in ("none", "pending", "active", "failed", "expired")]
@@ -35,7 +35,10 @@ class CheckDomainRequest(s.Serializer):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         other = attrs.pop("includeWww", False)
-        return {**attrs, "include_www": attrs.get("include_www", other)}
+        include_www = attrs.get("include_www", other)
+        if include_www and is_of_platform(f"{WWW}{attrs['domain']}"):
+            raise s.ValidationError({"include_www": f"{WWW}{attrs['domain']} is a name of this platform."})
+        return {**attrs, "include_www": include_www}
 
 
 class ConnectDomainRequest(CheckDomainRequest):

@@ -1,7 +1,7 @@
 """The only writers of custom domains. After the commit the files follow (`publication`).
 
-Locks are taken in one order: the account, the target's row, the names in the order of the alphabet. A domain is proven
-by its TXT record alone; the DNS is asked before the transaction, and what changed since then is seen in it (`claims`).
+Locks are taken in one order: the account, the target's row, that of all claims. A domain is proven by its TXT record
+alone; the DNS is asked before the transaction, and what changed since then is seen in it (`claims`).
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def domain_connect(
 def _connect(target: Target, found: DomainCheck, include_www: bool, actor: str, origin: RequestOrigin) -> CustomDomain:
     account_lock(target.account)
     _lock_target(target.kind, target.id)
+    claims.claims_lock()
     former = CustomDomain.objects.filter(target_kind=target.kind, target_id=target.id).first()
     if former is None:
         _check_limit(target.account)
@@ -74,7 +75,7 @@ def _connect(target: Target, found: DomainCheck, include_www: bool, actor: str, 
         _record(loss, "domain_lost", f"{found.domain} was proven by another target.", "system")
     _record(domain, "domain_connected", _detail(domain), actor, origin)
     held = claims.held_names(domain)
-    certificate_request(held)
+    certificate_request(held, owner=target.account.pk)
     publication.publish_on_commit([*held, *dropped])
     return domain
 
@@ -98,7 +99,8 @@ def _detail(domain: CustomDomain) -> str:
 @transaction.atomic
 def domain_disconnect(*, domain: CustomDomain, actor: str, origin: RequestOrigin = NO_ORIGIN) -> None:
     """Disconnect a domain and remove its certificates. Raises NotConnected where another process was first."""
-    stored = CustomDomain.objects.select_for_update(of=("self",)).filter(pk=domain.pk).first()
+    claims.claims_lock()
+    stored = CustomDomain.objects.filter(pk=domain.pk).first()
     if stored is None:
         raise errors.NotConnected
     _record(stored, "domain_disconnected", stored.name, actor, origin)
@@ -108,8 +110,14 @@ def domain_disconnect(*, domain: CustomDomain, actor: str, origin: RequestOrigin
 
 @transaction.atomic
 def target_removed(kind: TargetKind, target_id: str) -> None:
-    """Disconnect the domain of a target that is being deleted, in the caller's transaction."""
-    found = CustomDomain.objects.select_for_update(of=("self",)).filter(target_kind=kind, target_id=target_id).first()
+    """Disconnect the domain of a target that is being deleted, in the caller's transaction, which has locked the
+    target: it gets no domain any more, but may lose the one that it has.
+    """
+    claim = CustomDomain.objects.filter(target_kind=kind, target_id=target_id)
+    if not claim.exists():
+        return
+    claims.claims_lock()
+    found = claim.first()
     if found is not None:
         claims.domain_remove(found)
         publication.publish_on_commit(found.names)
@@ -118,6 +126,9 @@ def target_removed(kind: TargetKind, target_id: str) -> None:
 @transaction.atomic
 def target_changed(kind: TargetKind, target_id: str) -> None:
     """The target is served, or not served any more: its names follow after the caller's transaction."""
+    if not CustomDomain.objects.filter(target_kind=kind, target_id=target_id).exists():
+        return
+    claims.claims_lock()
     names = DomainName.objects.filter(domain__target_kind=kind, domain__target_id=target_id)
     found = sorted(names.values_list("name", flat=True))
     DomainName.objects.filter(pk__in=found).update(is_stale=True)

@@ -6,7 +6,7 @@ from common.throttling import RedisThrottle
 
 
 class DnsThrottle(RedisThrottle):
-    """Checks and connections together."""
+    """Checks, connections and renewals, before each of which the DNS is asked, together."""
 
     scope = "domains-dns"
     limit = 30

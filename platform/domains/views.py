@@ -25,7 +25,7 @@ REFUSALS = {
     400: "`domain_not_verified`: `details` is the body of the check; `validation_error`: no name that can be connected",
     409: "`domain_taken` with `details.domain`; `domain_limit_exceeded` with `details.current` and `details.max`; "
     "`conflict`: it is being connected elsewhere at the same time",
-    429: "`rate_limited`: 30 checks and connections a minute for an account",
+    429: "`rate_limited`: 30 checks, connections and renewals a minute for an account",
 }
 NONE = {404: "`not_found`: also where no domain is connected"}
 CONNECTED = {200: serializers.ConnectedDomainResponse, **refused(REFUSALS)}
@@ -50,7 +50,7 @@ class DomainViewSet(ViewSet):
         """Raises DomainError where no domain can lead to it."""
 
     def get_throttles(self) -> list[BaseThrottle]:
-        return [DnsThrottle()] if self.action in ("create", "check") else []
+        return [DnsThrottle()] if self.action in ("create", "check", "renew") else []
 
     def create(self, request: ApiRequest, **path: str) -> Response:
         target = self.target_of(request, **path)
@@ -93,6 +93,7 @@ class DomainViewSet(ViewSet):
         responses={
             200: serializers.RenewedCertificateResponse,
             **refused({**NONE, 409: "`renewal_in_progress`; `conflict`: another target has the domain"}),
+            **refused({429: f"{REFUSALS[429]}; or the limit of orders of the platform or of the CA"}),
         },
     )
     def renew(self, request: ApiRequest, **path: str) -> Response:

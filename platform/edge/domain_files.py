@@ -105,6 +105,10 @@ class DomainFiles:
             path.unlink(missing_ok=True)
         return [path.name for path in found]
 
+    def tls_names(self) -> set[str]:
+        """Those with a mark."""
+        return set(os.listdir(self.root / "tls"))  # noqa: PTH208 - names alone
+
     def tls_set(self, name: str, *, present: bool) -> None:
         """Whether plain HTTP leads to https. Idempotent."""
         path = self.root / "tls" / _checked(name)

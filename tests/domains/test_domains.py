@@ -170,6 +170,24 @@ def test_an_account_has_a_limited_number(api: Caller, page: Any, zone: Zone, env
     assert refused.json()["details"] == {"current": 1, "max": 1}
 
 
+def test_www_of_a_domain_is_no_name_of_the_platform(api: Caller, page: Any, env: Any, settings: Any) -> None:
+    env(domain_verification=False)
+    settings.BASE_URL = "https://www.example.com"
+    for path in ("/pages/site/domain", "/pages/site/domain/check"):
+        refused = api.post(path, {"domain": "example.com", "include_www": True})
+        assert_error(refused, 400, "validation_error")
+        assert list(refused.json()["details"]) == ["include_www"]
+    assert api.post("/pages/site/domain", {"domain": "example.com"}).status_code == 200
+
+
+def test_forced_renewals_ask_the_dns_no_more_often_than_checks(
+    api: Caller, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("domains.throttles.DnsThrottle.limit", 3)
+    api.post("/pages/site/domain", {"domain": NAME})
+    assert [api.post("/pages/site/domain/ssl/renew").status_code for _ in range(4)] == [200, 200, 429, 429]
+
+
 def test_questions_to_name_servers_are_limited(api: Caller, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("domains.throttles.DnsThrottle.limit", 3)
     for path in ("/pages/site/domain/check", "/pages/site/domain") * 2:

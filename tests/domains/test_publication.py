@@ -15,6 +15,7 @@ from domains.services import domain_disconnect
 from edge.domain_files import DomainFiles
 from pages import services
 from tests.callers import Caller
+from tests.certificates.rows import certificate_make
 from tests.domains.zone import EDGE_ADDRESS, Zone
 from tests.killed_process import killed_process
 from tests.pages.rows import make_page
@@ -113,6 +114,18 @@ def test_marks_of_certificates_are_made_and_removed(files: DomainFiles) -> None:
     for present in (True, True, False, False):
         publication.certificate_mark("example.com", present)
         assert mark.exists() is present
+
+
+def test_reconcile_makes_marks_what_the_certificates_say(files: DomainFiles) -> None:
+    """A mark without a certificate leads every visitor to a handshake that fails."""
+    certificate_make("served.example.com")
+    certificate_make("expired.example.com", status="expired")
+    for name in ("expired.example.com", "unknown.example.com"):
+        files.tls_set(name, present=True)
+    (files.root / "tls/UPPER").touch()
+    assert len(publication.names_reconcile()) == 3
+    assert files.tls_names() == {"served.example.com", "UPPER"}
+    assert publication.names_reconcile() == []
 
 
 @pytest.mark.parametrize(

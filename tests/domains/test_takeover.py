@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 import domains.services
+from certificates.models import Certificate
 from domains.check import domain_check
 from domains.models import CustomDomain, DomainName, TargetKind
 from domains.services import Target, domain_connect
@@ -138,6 +140,46 @@ def test_what_the_dns_said_before_another_proof_does_not_count(
     monkeypatch.setattr(domains.services, "domain_check", slow)
     assert_error(connect(stranger, theirs), 400, "domain_not_verified")
     assert (holder(), checks) == (mine.pk, [theirs.pk, mine.pk, theirs.pk])
+
+
+def test_a_proof_of_a_clock_that_was_ahead_blocks_no_one(
+    api: Caller, stranger: Caller, mine: Any, theirs: Any, zone: Zone
+) -> None:
+    zone.prove(NAME, mine.pk)
+    connect(api, mine)
+    CustomDomain.objects.update(proven_at=timezone.now() + timedelta(days=30))
+    zone.prove(NAME, theirs.pk)
+    assert connect(stranger, theirs).status_code == 200
+    assert holder() == theirs.pk
+
+
+def test_what_waited_unproven_inherits_nothing_once_proofs_are_demanded(
+    api: Caller, stranger: Caller, mine: Any, theirs: Any, zone: Zone, env: Any
+) -> None:
+    env(domain_verification=False)
+    connect(stranger, theirs)
+    connect(api, mine)
+    assert holder() == theirs.pk
+    env(domain_verification=True)
+    stranger.delete("/pages/theirs/domain")
+    assert holder() is None
+    zone.prove(NAME, mine.pk)
+    assert connect(api, mine).status_code == 200
+    assert holder() == mine.pk
+
+
+def test_orders_count_for_the_account_that_has_the_name(
+    api: Caller, stranger: Caller, mine: Any, theirs: Any, zone: Zone, env: Any
+) -> None:
+    env(domain_verification=False)
+    connect(stranger, theirs)
+    connect(api, mine)
+    assert Certificate.objects.get().owner == stranger.account.pk
+    stranger.delete("/pages/theirs/domain")
+    assert (holder(), Certificate.objects.get().owner) == (mine.pk, api.account.pk)
+    zone.prove(NAME, theirs.pk)
+    connect(stranger, theirs)
+    assert (holder(), Certificate.objects.get().owner) == (theirs.pk, stranger.account.pk)
 
 
 @pytest.mark.django_db(transaction=True)
