@@ -1,4 +1,4 @@
-"""The programs in a machine that serve terminals, watches, commands and files are killed while two accounts use theirs."""
+"""Programs in a machine that serve terminals, watches, commands and files are killed while two accounts use theirs."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def assert_nothing_is_left(holder: Holder, *, terminals: int, watches: int) -> N
     assert len(named(holder, "guest hold")) == 1
     until(lambda: not named(holder, "sleep 7777"), 60, "what had left its session ends")
     groups = "ls -d /sys/fs/cgroup/kit/t-* | wc -l"
-    until(lambda: int(holder.run(groups)) == terminals, 60, f"{holder.run('ls /sys/fs/cgroup/kit')}")
+    until(lambda: int(holder.run(groups)) == terminals, 60, "former groups are removed")
     until(lambda: len(named(holder, "guest watch")) == watches, 60, "former watches end")
     shared = holder.run("ls -A /dev/shm").split()
     assert not [name for name in shared if name.startswith(".ask-")], shared

@@ -1,4 +1,4 @@
-"""A hold that was killed: nothing of it is left once the next one runs, and no client gets another terminal for its own."""
+"""A hold that was killed: nothing of it is left once the next one runs, and no client gets another terminal instead."""
 
 from __future__ import annotations
 
