@@ -157,7 +157,7 @@ def watch(client: WebSocketClient) -> None:
 
 
 def lost_watch_goes_on(client: WebSocketClient, holder: Holder, name: str) -> None:
-    """The client is told to read the folder again; then changes are reported as before."""
+    """The client learns that it must read the folder again; then changes are reported as before."""
     lost = client.expect("watch_overflow")
     assert (lost["path"], lost["reason"]) == (WATCHED, "reconnected")
     holder.run(f"touch {WATCHED}/{name}")
