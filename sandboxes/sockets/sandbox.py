@@ -156,6 +156,9 @@ class SandboxTerminals:
         return terminal
 
     def _share(self, held: HeldTerminal, size: tuple[int, int], start: int) -> SharedTerminal:
+        if (former := self.terminals.get(held.id)) is not None:
+            # A guest may give an id again that it has given before, as often as it likes.
+            former.end_replaced()
         terminal = self.terminals[held.id] = SharedTerminal(held, size, start, self.check_soon)
         return terminal
 

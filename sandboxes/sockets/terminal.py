@@ -159,11 +159,18 @@ class SharedTerminal:
         await self._held.close()
         await self.release(detach=False)
 
+    def end_replaced(self) -> None:
+        """Its id is another terminal's from now on: sockets get the rest of its output, and learn that it is gone."""
+        self.gone = True
+        for task in self._tasks():
+            task.cancel()
+        self._wake_all()
+
     async def release(self, *, detach: bool = True) -> None:
         """Stop reading; the terminal goes on in the guest. Input of a client that has left is written, for a while."""
         if self._writing is not None and not self.over:
             await asyncio.wait([self._writing], timeout=LAST_INPUT_SECONDS)
-        tasks = [task for task in (self._reading, self._writing, self._repainting) if task is not None]
+        tasks = self._tasks()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -171,6 +178,9 @@ class SharedTerminal:
             with suppress(BackendError, TimeoutError):
                 async with asyncio.timeout(DETACH_SECONDS):
                     await self._held.detach()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in (self._reading, self._writing, self._repainting) if task is not None]
 
     async def _read_forever(self) -> None:
         while not self.over:

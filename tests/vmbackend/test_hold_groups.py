@@ -31,7 +31,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def test_an_empty_group_of_a_program_that_runs_is_its_own(hold: LocalHold) -> None:
     """It may be about to fill it; it goes with the program."""
     folder = "cd /sys/fs/cgroup/kit || cd /sys/fs/cgroup/unified/kit"
-    script = f"{folder}; mkdir $(ls -dt c-* | head -1)/own; sleep 1000 & echo $!"
+    script = f"{folder}; mkdir $(sed -n 's,^0::.*/,,p' /proc/self/cgroup)/own; sleep 1000 & echo $!"
 
     async def work(client: HoldClient) -> None:
         pid = int((await command(client, script)).out)

@@ -268,6 +268,30 @@ def test_a_guest_that_answers_nothing_is_given_up() -> None:
     run(work())
 
 
+def test_a_hello_without_an_end_is_given_up_and_the_next_connection_is_used() -> None:
+    async def endless(guest: LyingGuest) -> None:
+        guest.say(struct.pack(">IBI", MAX_FRAME, Answer.WELCOME, 0))
+        while True:
+            guest.say(b"x")
+            await asyncio.sleep(0.01)  # the frame would take five minutes
+
+    async def honest(guest: LyingGuest) -> None:
+        await guest.welcome()
+        _, about, _ = await guest.hear()
+        guest.answer(Answer.DONE, about, number(0, 4))
+
+    async def work() -> None:
+        client = with_guests(endless, honest)
+        client._settings = HoldSettings(timeout=0.2)
+        with pytest.raises(GuestUnreachable):
+            await client.list_terminals()
+        client._settings = HoldSettings(timeout=20.0)
+        assert await client.list_terminals() == []
+        await client.close()
+
+    run(work())
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -75,6 +75,53 @@ def test_ended_terminals_that_a_guest_has_forgotten_make_room(monkeypatch: pytes
     run(work())
 
 
+async def repeating(guest: LyingGuest) -> None:
+    """Gives every terminal the same id, and more output than is read before a socket has taken it."""
+    await guest.welcome()
+    while True:
+        kind, about, _ = await guest.hear()
+        if kind == Request.CREATE:
+            guest.answer(Answer.DONE, about, number(1, 4))
+            for at in range(0, 64 * 1024, 8 * 1024):
+                guest.answer(Answer.OUTPUT, 1, number(at, 8), bytes(8 * 1024))
+        elif kind == Request.LIST:
+            guest.answer(Answer.DONE, about, number(0, 4))
+
+
+def test_terminals_whose_id_is_given_again_end_and_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "open_hold", lambda *_: with_guests(repeating))
+    monkeypatch.setattr(SandboxTerminals, "_record_use", lambda _: "")
+
+    async def work() -> None:
+        found = SandboxTerminals(GuestAddress("machine", "10.0.0.2", 22, "none"))
+        other = TerminalSocket(found)
+        of_one = 0
+        for number_made in range(20):
+            made = await found.create(WANTED)
+            made.attach(Mock(), 0, ack=False)  # it takes nothing
+            while not made.output.end:
+                await asyncio.sleep(0)
+            if number_made == 0:
+                other._attach(made, 0, ack=False)
+                of_one = len(asyncio.all_tasks())
+        while len(asyncio.all_tasks()) > of_one:
+            await asyncio.sleep(0)
+        sent: list[bytes | str] = []
+
+        async def send(data: bytes | str) -> None:
+            sent.append(data)
+
+        sending = asyncio.ensure_future(other.send_forever(send))
+        while not any(isinstance(each, str) for each in sent):
+            await asyncio.sleep(0)
+        assert json.loads(str(sent[-1]))["code"] == "terminal_not_found"
+        assert b"".join(each[1:] for each in sent if isinstance(each, bytes)).strip(b"\0") == b""
+        sending.cancel()
+        await found.close(returns=False)
+
+    run(work())
+
+
 def test_input_that_waits_is_limited_for_all_terminals_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "LAST_INPUT_SECONDS", 0.0)
 

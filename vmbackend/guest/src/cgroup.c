@@ -26,6 +26,7 @@
 #define MAX_NAMES 64 /* processes that live on may hold groups of former processes with the same id */
 #define NAME_SIZE 64
 #define MAX_DEPTH 16 /* of groups that a command made inside its own */
+#define OUTLIVES 0700 /* the mode of a group that outlives its process; the kernel does not let groups be renamed */
 
 struct clone_arguments { /* struct clone_args of linux/sched.h, version 2 */
 	uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
@@ -135,8 +136,29 @@ void cgroup_remove(int cgroup)
 		close(cgroup);
 }
 
-/* A group of a process that lives may be one that it is about to fill; its own it removes itself. */
-void cgroup_sweep(char kind)
+void cgroup_outlive(int cgroup)
+{
+	if (cgroup >= 0)
+		fchmod(cgroup, OUTLIVES);
+}
+
+static void kill_group(const char *name)
+{
+	struct stat info;
+	int fd = openat(parent, name, FOLDER);
+	if (fd >= 0 && !fstat(fd, &info) && (info.st_mode & 0777) != OUTLIVES)
+		cgroup_kill(fd);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void empty_group(const char *name)
+{
+	remove_group(parent, name, 0);
+}
+
+/* A group of another process that lives may be one that it is about to fill. */
+static void handle_groups(char kind, void (*handle)(const char *name))
 {
 	struct dirent *entry;
 	int fd = parent < 0 ? -1 : openat(parent, ".", FOLDER);
@@ -144,8 +166,19 @@ void cgroup_sweep(char kind)
 	while (entries && (entry = readdir(entries))) {
 		int owner = atoi(entry->d_name + (entry->d_name[0] ? 2 : 0));
 		if (entry->d_name[0] == kind && entry->d_name[1] == '-' && (owner == getpid() || kill(owner, 0)))
-			remove_group(parent, entry->d_name, 0);
+			handle(entry->d_name);
 	}
 	if (entries)
 		closedir(entries);
+}
+
+void cgroup_sweep(char kind)
+{
+	handle_groups(kind, empty_group);
+}
+
+/* A group with the number of this process is one of a former process with the same number. */
+void cgroup_kill_former(char kind)
+{
+	handle_groups(kind, kill_group);
 }

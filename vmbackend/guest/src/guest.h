@@ -106,6 +106,8 @@ pid_t cgroup_fork(int cgroup);      /* as fork, the child in the group; it must 
 bool cgroup_kill(int cgroup);       /* every process in it, in whatever session; false: none of it could be */
 void cgroup_remove(int cgroup);     /* closes it; with processes, or groups of its own, it stays until a sweep */
 void cgroup_sweep(char kind);       /* removes groups without processes */
+void cgroup_outlive(int cgroup);    /* its program has ended by itself: what runs in it is left alone from now on */
+void cgroup_kill_former(char kind); /* every process in groups of processes that were killed, but for those that outlive them */
 bool cgroup_is_empty(int cgroup);   /* no process is in it, nor in a group in it */
 bool cgroup_has(int cgroup, pid_t pid);
 

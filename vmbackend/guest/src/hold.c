@@ -77,7 +77,17 @@ static void serve(void)
 		stream_accept(listener);
 }
 
-/* The first sweep removes the groups of a process before it. */
+/* Of a process before it that was killed: its terminals and commands end as they do with their connection. The first sweep
+ * removes their groups.
+ */
+static void end_former(void)
+{
+	cgroup_prepare();
+	cgroup_kill_former('t');
+	cgroup_kill_former('c');
+	plan_sweep();
+}
+
 int hold_main(char **argv)
 {
 	sigset_t wanted;
@@ -91,8 +101,8 @@ int hold_main(char **argv)
 	umask(022);
 	set_oom(OOM_SCORE);
 	config_load(CONFIG_FILE);
-	cgroup_prepare();
-	plan_sweep();
+	terminal_ids_open(listener);
+	end_former();
 	syscall(SYS_getrandom, &instance, sizeof instance, 0);
 	for (const int *number = (const int[]){SIGPIPE, SIGHUP, SIGINT, SIGQUIT, 0}; *number; number++)
 		signal(*number, SIG_IGN);

@@ -156,6 +156,7 @@ extern struct terminal *terminals[MAX_TERMINALS];
 extern size_t terminal_count;
 extern size_t buffer_size;
 extern long linger_ms;
+void terminal_ids_open(int listener); /* go on with the ids of a process before this one in the listener's folder */
 struct terminal *terminal_find(uint32_t id);
 struct terminal *terminal_add(void); /* NULL: too many, or no memory */
 void terminal_remove(struct terminal *terminal);

@@ -168,6 +168,7 @@ void command_ended(pid_t pid, int status)
 		return;
 	struct command *command = commands[place];
 	command->pid = 0;
+	cgroup_outlive(command->cgroup); /* what it has left in the background */
 	command->code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 	if (command->late)
 		command->code = EXIT_TIMEOUT;

@@ -3,13 +3,18 @@
 #include "hold.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define ID_FILE "last-id"
 #define PAUSE_MS 100 /* between readings of a terminal that no process has open */
 
 struct terminal *terminals[MAX_TERMINALS];
@@ -25,18 +30,38 @@ struct terminal *terminal_find(uint32_t id)
 	return NULL;
 }
 
+static uint32_t last_id;
+static int last_id_file = -1;
+
+/* A client that comes back names a terminal by its id alone: it must not find another one there, because the hold was killed
+ * while it was away.
+ */
+void terminal_ids_open(int listener)
+{
+	struct sockaddr_un address = {0};
+	char path[sizeof address.sun_path + sizeof ID_FILE];
+	socklen_t size = sizeof address - 1; /* it ends with a NUL whatever its length */
+	const char *end = getsockname(listener, (struct sockaddr *)&address, &size) ? NULL : strrchr(address.sun_path, '/');
+	if (!end)
+		return;
+	snprintf(path, sizeof path, "%.*s/" ID_FILE, (int)(end - address.sun_path), address.sun_path);
+	last_id_file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (pread(last_id_file, &last_id, sizeof last_id, 0) != sizeof last_id)
+		last_id = 0;
+}
+
 /* One byte, as it is on the way to the user; one that was given back is used again after all others. */
 static uint32_t free_id(void)
 {
-	static uint32_t last;
 	bool used;
 	do {
-		last = last % MAX_TERMINAL_ID + 1;
+		last_id = last_id % MAX_TERMINAL_ID + 1;
 		used = false;
 		for (size_t i = 0; i < terminal_count; i++)
-			used |= terminals[i]->id == last;
+			used |= terminals[i]->id == last_id;
 	} while (used);
-	return last;
+	(void)!pwrite(last_id_file, &last_id, sizeof last_id, 0);
+	return last_id;
 }
 
 struct terminal *terminal_add(void)
@@ -99,6 +124,7 @@ void terminals_reap(void)
 			if (terminals[i]->pid != ended)
 				continue;
 			terminals[i]->pid = 0;
+			cgroup_outlive(terminals[i]->cgroup); /* what it has left in the background */
 			terminals[i]->status = status;
 			terminals[i]->rest = buffer_size;
 			terminals[i]->paused_until = 0;
