@@ -42,8 +42,8 @@ def kit() -> Kit:
 def start(tmp_path: Path, kit: Kit, shell_image: Path) -> Iterator[Start]:
     machines: list[harness.Machine] = []
 
-    def start(image: Path = shell_image, **boot: object) -> harness.Machine:
-        machines.append(harness.start(tmp_path / "m", kit, image, Boot(hostname="guest-1", **boot)))
+    def start(image: Path = shell_image, clock: str = "utc", **boot: object) -> harness.Machine:
+        machines.append(harness.start(tmp_path / "m", kit, image, Boot(hostname="guest-1", **boot), clock))
         return machines[-1]
 
     yield start

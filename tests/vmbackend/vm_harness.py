@@ -101,6 +101,12 @@ class Machine:
                     pass
             return answer
 
+    def limit_reads(self, per_second: int) -> None:
+        """Limit the reads of the data disk. 0: no limit."""
+        limits = dict.fromkeys(("bps", "bps_rd", "bps_wr", "iops", "iops_wr"), 0)
+        answer = self.qmp("block_set_io_throttle", device="data", **limits, iops_rd=per_second)
+        assert "return" in answer, answer
+
     def agent(self, command: str, arguments: Mapping[str, object] | None = None, timeout: float = 10.0) -> object:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(timeout)
@@ -179,8 +185,8 @@ def busybox_root(folder: Path) -> Path:
     return folder
 
 
-def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
-    """Start a machine; its data disk remains in `folder` between starts."""
+def start(folder: Path, kit: Kit, base: Path, boot: Boot, clock: str = "utc") -> Machine:
+    """Start a machine; its data disk remains in `folder` between starts. `clock`: QEMU's `-rtc base`."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "data").exists():
         make_disk(folder / "data")
@@ -199,7 +205,8 @@ def start(folder: Path, kit: Kit, base: Path, boot: Boot) -> Machine:
     for name in ("events", "agent", "requests", "qmp", "console"):
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
-    process = subprocess.Popen(_command(folder, kit, base, ports), stderr=(folder / "qemu.err").open("wb"))
+    command = [*_command(folder, kit, base, ports), "-rtc", f"base={clock}"]
+    process = subprocess.Popen(command, stderr=(folder / "qemu.err").open("wb"))
     try:
         events = _connected(folder / "events", process)
     except BaseException:

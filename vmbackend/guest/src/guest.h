@@ -21,7 +21,7 @@ struct pollfd;
 #define HOST_KEY KIT "/host_key"
 #define STAGE_FILE KIT "/stage" /* the stage's process id */
 #define READY_FILE KIT "/ready" /* exists once `ready` was sent */
-#define UNCLEAN_FILE KIT "/unclean" /* exists until partial files of a run that did not end in order were searched for; its time is that of this start */
+#define UNCLEAN_FILE KIT "/unclean" /* exists until partial files of a run that did not end in order were searched for */
 #define SERVICES KIT "/service/"
 #define LOG_READING "reading" /* in a log's directory: the logger reads its pipe and ignores SIGTERM */
 #define LOG_ERRORS "errors"   /* beside it: the named pipe for standard error, where the log has records */

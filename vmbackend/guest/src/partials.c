@@ -4,6 +4,10 @@
  * removes what a broken transfer left (vmbackend/guest/sftp.py). What a machine that died left is found at its next start:
  * a mark on the writable disk says that it did not end in order, and only then the disk is searched. The mark stays until
  * a search has come to its end.
+ *
+ * Transfers of this run go on beside the search. Their partial files are tracked: the control plane makes a link in memory
+ * before it makes the file, and removes it after the file was renamed or removed (tracked_partial in sftp.py). Times do not
+ * tell the runs apart: a clock starts with whole seconds, and it may run backwards between two starts.
  */
 #define _GNU_SOURCE
 #include "guest.h"
@@ -20,6 +24,8 @@
 #define RUNNING KIT "/data/running"
 #define UPPER KIT "/data/upper"
 #define PREFIX ".partial-"
+#define TRACKING "/dev/shm" /* KitPaths.tracking of commands.py */
+#define CHANNEL ".files-"   /* begins the name of the folder of links of one channel, see sftp.py */
 #define DIGITS 16
 #define MAX_DEPTH (PATH_MAX / 2) /* the control plane writes by absolute paths: no partial file is deeper */
 #define MAX_FILES (MAX_DEPTH + 64) /* one descriptor for each level */
@@ -29,8 +35,6 @@ struct level {
 	const struct level *above; /* NULL for the root */
 	const char *name;
 };
-
-static time_t started; /* a younger file may belong to a transfer of this run */
 
 void mark_running(void)
 {
@@ -66,14 +70,38 @@ static int open_merged(const struct level *level)
 	return fd;
 }
 
-/* The upper layer has the same paths as the root of the machine, through which the file is removed. */
+static bool in_channel(int tracking, const char *channel, const char *link)
+{
+	struct stat info;
+	int fd = strncmp(channel, CHANNEL, strlen(CHANNEL)) ? -1 : openat(tracking, channel, O_PATH | DIRECTORY);
+	bool found = fd >= 0 && !fstatat(fd, link, &info, AT_SYMLINK_NOFOLLOW);
+	close(fd);
+	return found;
+}
+
+/* A transfer of this run writes the file. Its link has the file's name without the point. */
+static bool is_tracked(const char *name)
+{
+	bool found = false;
+	struct dirent *entry;
+	DIR *tracking = opendir(TRACKING);
+	if (!tracking)
+		return false;
+	while (!found && (entry = readdir(tracking)))
+		found = in_channel(dirfd(tracking), entry->d_name, name + 1);
+	closedir(tracking);
+	return found;
+}
+
+/* The upper layer has the same paths as the root of the machine, through which the file is removed.
+ * The file is looked at before its link: if a transfer ends in between, nothing has the name any more. */
 static void remove_partial(const struct level *level, const char *name)
 {
 	struct stat info;
 	int fd = open_merged(level);
 	if (fd < 0)
 		return;
-	if (!fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode) && info.st_ctime < started)
+	if (!fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode) && !is_tracked(name))
 		unlinkat(fd, name, 0);
 	close(fd);
 }
@@ -115,11 +143,7 @@ static void start_search(void)
 
 void remove_partials(void)
 {
-	struct stat info;
-	if (stat(UNCLEAN_FILE, &info))
-		return;
-	started = info.st_mtime;
-	if (fork())
+	if (access(UNCLEAN_FILE, F_OK) || fork())
 		return;
 	start_search();
 	/* Opened in the kit's namespace, in which the user's mounts do not appear. */
