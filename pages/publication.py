@@ -1,14 +1,16 @@
 """Bringing the files of pages to their rows: which release is live, and under which name it is served.
 
 The row decides. It is applied under its lock, so that the last change wins, by the process that has changed it; where
-that dies, `publications_continue` of the worker does.
+that dies, `publications_continue` of the worker does. The lock of the page's folder is taken first: waiting for
+it with a row locked would let all who want to write wait.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from django.db import transaction
 from pages.models import Page, PageDeploy, PageRelease
 from pages.releases import reconcile
 from pages.releases.errors import StoreError
+from pages.releases.page_names import name_link, name_move, name_unlink
 from pages.releases.reconcile import KnownPage
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
@@ -64,17 +67,46 @@ def _pages_before(page_id: str) -> Iterable[str]:
     return list(others.values_list("pk", flat=True))
 
 
-@transaction.atomic
 def _apply_row(page_id: str) -> None:
+    """Under the lock of the page's folder, then of its row: what takes seconds is done while no row is locked, which on
+    SQLite would be all of them. The row may change until it is locked; then the rest is done again.
+    """
+    store = page_store()
+    with _locked_folder(store, page_id):
+        while not _apply_locked(store, page_id, _prepare_release(store, page_id)):
+            pass
+
+
+@contextmanager
+def _locked_folder(store: PageStore, page_id: str) -> Iterator[None]:
+    """A page that has no files yet has nothing that could be changed at the same time."""
+    with ExitStack() as stack:
+        with suppress(StoreError):
+            stack.enter_context(store.page_locked(page_id))
+        yield
+
+
+def _prepare_release(store: PageStore, page_id: str) -> int | None:
+    release = Page.objects.filter(pk=page_id, is_stale=True).values_list("release", flat=True).first()
+    if release is not None:
+        store.release_prepare(page_id, release)
+    return release
+
+
+@transaction.atomic
+def _apply_locked(store: PageStore, page_id: str, prepared: int | None) -> bool:
+    """False where another release is to be live than that which was prepared."""
     page = Page.objects.select_for_update(of=("self",)).filter(pk=page_id, is_stale=True).first()
     if page is None:
-        return
-    store = page_store()
-    if page.release is not None and store.release_live(page.pk) != page.release:
-        store.release_publish(page.pk, page.release)
+        return True
+    if page.release != prepared:
+        return False
+    if page.release is not None:
+        store.release_switch(page.pk, page.release)
     wanted = page.slug if _is_served(page) else ""
     _apply_name(store, page, wanted)
     Page.objects.filter(pk=page.pk).update(is_stale=False, published_slug=wanted)
+    return True
 
 
 def _is_served(page: Page) -> bool:
@@ -84,11 +116,11 @@ def _is_served(page: Page) -> bool:
 def _apply_name(store: PageStore, page: Page, wanted: str) -> None:
     former = page.published_slug
     if wanted and former and wanted != former:
-        store.name_rename(page.pk, page_name(page, former), page_name(page, wanted))
+        name_move(store.root, page_name(page, former), page_name(page, wanted), page.pk)
     elif wanted:
-        store.name_add(page.pk, page_name(page, wanted))
+        name_link(store.root, page_name(page, wanted), page.pk)
     elif former:
-        store.name_remove(page.pk, page_name(page, former))
+        name_unlink(store.root, page_name(page, former), page.pk)
 
 
 def page_name(page: Page, slug: str) -> PageName:

@@ -10,8 +10,8 @@ from pages.deploys import sweep, worker
 
 @shared_task
 def run_deploy(deploy_id: str) -> None:
-    """On the queue `pages`: notifies the worker of a deploy."""
-    worker.deploy_run(deploy_id)
+    """On the queue `pages`: notifies the worker of a deploy. Which one is next, the rows say."""
+    worker.deploy_run()
 
 
 @shared_task

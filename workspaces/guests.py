@@ -118,14 +118,17 @@ def _reason_of(workspace_id: str) -> DomainError | None:
     return None if status == Status.RUNNING else _not_running(status)
 
 
-def directory_archive(address: GuestAddress, path: str, timeout: float) -> Iterator[bytes]:
+def directory_archive(
+    address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None]
+) -> Iterator[bytes]:
     """The tar archive of a directory (`GuestSession.archive`), in a thread; the workspace counts as in use.
 
-    `timeout`: seconds for one chunk. Close it to stop early. Raises the errors of `call_errors`.
+    `timeout`: seconds for one chunk. `while_waiting` is called each second without one; what it raises ends the export.
+    Close it to stop early. Raises the errors of `call_errors`.
     """
     use = last_used.TransferUse(address.machine_id)
     try:
-        with guest_errors(), closing(_archive(address, path, timeout)) as chunks:
+        with guest_errors(), closing(_archive(address, path, timeout, while_waiting)) as chunks:
             for chunk in chunks:
                 use.record_chunk()
                 yield chunk
@@ -136,8 +139,10 @@ def directory_archive(address: GuestAddress, path: str, timeout: float) -> Itera
         raise reason from exc
 
 
-def _archive(address: GuestAddress, path: str, timeout: float) -> Generator[bytes, None, None]:
-    yield from guest_pool().stream(address, lambda session: session.archive(path), timeout)
+def _archive(
+    address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None]
+) -> Generator[bytes, None, None]:
+    yield from guest_pool().stream(address, lambda session: session.archive(path), timeout, while_waiting)
 
 
 def _status_of(workspace_id: str) -> str | None:

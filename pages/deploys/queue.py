@@ -20,6 +20,8 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from accounts.services import account_lock
+from common.connections import release_connection
+from pages.deploys import places
 from pages.errors import DeployInProgress
 from pages.models import Page, PageDeploy
 from pages.states import DeployState
@@ -71,39 +73,30 @@ def new_claim() -> str:
     return secrets.token_hex(16)
 
 
-def claim_deploy(deploy_id: str, token: str) -> PageDeploy | None:
-    """Claim a queued deploy; None where it is not available, or others of its account or of all have every place.
+def claim_next(token: str) -> PageDeploy | None:
+    """Claim the deploy whose turn it is; None where none is available or has a place."""
+    return next(filter(None, (claim_deploy(deploy_id, token) for deploy_id in places.deploys_in_turn())), None)
 
-    One whose release is made is available after its deadline, too: all that is left is to make it live.
-    """
+
+def claim_deploy(deploy_id: str, token: str) -> PageDeploy | None:
+    """Claim a queued deploy; None where it is not available, or others of its account or of all have every place."""
     deploy = PageDeploy.objects.select_related("page__account").filter(pk=deploy_id, state=DeployState.QUEUED).first()
     if deploy is None:
         return None
     with transaction.atomic():
         # So that of two claims of an account at once not both take its last place.
         account_lock(deploy.page.account)
-        if not _has_place(deploy.page.account_id) or not _claim(deploy, token):
+        if not places.has_place(deploy.page.account_id) or not _claim(deploy, token):
             return None
     deploy.refresh_from_db()
     return deploy
 
 
 def _claim(deploy: PageDeploy, token: str) -> bool:
-    now = timezone.now()
-    queued = PageDeploy.objects.filter(pk=deploy.pk, state=DeployState.QUEUED)
-    available = queued if deploy.release is not None else queued.filter(deadline_at__gt=now)
-    changed = available.update(
-        state=DeployState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=now, step=""
-    )
+    changed = places.available_deploys().filter(pk=deploy.pk).update(
+        state=DeployState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=timezone.now(), step=""
+    )  # fmt: skip
     return bool(changed)
-
-
-def _has_place(account_id: str) -> bool:
-    """An account has half of the places. Of two accounts at once both may see the last one."""
-    threads = settings.ENV.pages_threads
-    running = PageDeploy.objects.filter(state=DeployState.RUNNING)
-    own = running.filter(page__account_id=account_id)
-    return running.count() < threads and own.count() < max(1, threads // 2)
 
 
 def record_heartbeat(claim: str) -> bool:
@@ -120,6 +113,16 @@ def write_facts(deploy: PageDeploy, **columns: Any) -> None:
         setattr(deploy, name, value)
 
 
+def place_leave(deploy: PageDeploy, step: str = places.SLOW_EXPORT) -> None:
+    """A claimed deploy waits and has no place from now on; the worker is notified of what waits for one.
+
+    Raises ClaimLost. No connection is held afterwards.
+    """
+    write_facts(deploy, step=step)
+    _notify_next()
+    release_connection()
+
+
 def finish_deploy(deploy: PageDeploy, state: DeployState, **columns: Any) -> None:
     """End a claimed deploy, in the transaction of what it changes of its page. Raises ClaimLost; roll back then."""
     if not _claimed(deploy).update(state=state, finished_at=timezone.now(), reserved_bytes=0, **columns):
@@ -130,7 +133,7 @@ def finish_deploy(deploy: PageDeploy, state: DeployState, **columns: Any) -> Non
 
 
 def _notify_next() -> None:
-    """A place is free for what waits for one."""
+    """A place is free for what waits for one. The worker takes what is next, whichever it is notified of."""
     queued = PageDeploy.objects.filter(state=DeployState.QUEUED).order_by("created_at")
     for deploy_id in queued.values_list("pk", flat=True)[: settings.ENV.pages_threads]:
         notify_worker(deploy_id)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import lru_cache
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from accounts.services import account_lock
 from common.connections import release_connection
 from common.errors import NotFound
 from pages import errors, publication
-from pages.deploys import queue
+from pages.deploys import places, queue
 from pages.deploys.outcomes import deploy_charge, deploy_succeeded
 from pages.deploys.requests import require_kept_bytes
 from pages.models import Page, PageDeploy, PageRelease
@@ -26,7 +29,12 @@ from workspaces.errors import PathInvalid, PathNotFound
 from workspaces.guests import address_of, directory_archive
 from workspaces.models import Workspace
 
+logger = logging.getLogger(__name__)
+
 CHUNK_SECONDS = 60.0
+# Of an export. Ten thousand files take 4 s on two busy cores.
+SLOW_SECONDS = 15.0
+LOOK_SECONDS = 1.0
 
 
 def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
@@ -44,15 +52,35 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     store = publication.page_store()
     known = store.known_contents(page.pk)
     with store.incoming_open(deploy.pk) as incoming:
-        chunks = _until_lost(directory_archive(address, deploy.path, CHUNK_SECONDS), lost)
+        look = _ExportLook(deploy, lost)
+        chunks = _looked_at(directory_archive(address, deploy.path, CHUNK_SECONDS, look), look)
         with closing(chunks):
             received = _receive_within_limits(chunks, incoming, known)
         if not received.files:
             raise errors.FolderEmpty(details={"path": [errors.FolderEmpty.message]})
         number = _reserve_release(deploy, added_bytes(received, known))
         release_connection()
-        made = store.release_create(page.pk, number, deploy.pk, received)
+        with _making(lost):
+            made = store.release_create(page.pk, number, deploy.pk, received)
     _record_release(deploy, number, made.files, made.bytes, (made.skipped, made.skipped_count))
+
+
+@lru_cache(maxsize=1)
+def _making_places() -> threading.BoundedSemaphore:
+    return threading.BoundedSemaphore(settings.ENV.pages_threads)
+
+
+@contextmanager
+def _making(lost: threading.Event) -> Iterator[None]:
+    """Compressing needs processors and memory: so that slow exports that end together do not do it all at once."""
+    making = _making_places()
+    while not making.acquire(timeout=LOOK_SECONDS):
+        if lost.is_set():
+            raise queue.ClaimLost
+    try:
+        yield
+    finally:
+        making.release()
 
 
 def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mapping[str, str]) -> Received:
@@ -84,13 +112,37 @@ def added_bytes(received: Received, known: Mapping[str, str]) -> int:
     return sum(size for digest, size in sizes.items() if digest not in known)
 
 
-def _until_lost(chunks: Iterator[bytes], lost: threading.Event) -> Generator[bytes, None, None]:
-    """The chunks, while this process owns the deploy; no connection to the database is held between them."""
+class _ExportLook:
+    """Called with each chunk, and each second without one. Raises ClaimLost once this process does not own the deploy.
+
+    An export that takes long gives up its place. The deploy's deadline ends it: it takes the claim.
+    """
+
+    def __init__(self, deploy: PageDeploy, lost: threading.Event) -> None:
+        self._deploy = deploy
+        self._lost = lost
+        self._slow_at = time.monotonic() + SLOW_SECONDS
+
+    def __call__(self) -> None:
+        if self._lost.is_set():
+            raise queue.ClaimLost(self._deploy.pk)
+        if self._deploy.step != places.SLOW_EXPORT and time.monotonic() > self._slow_at:
+            self._leave_place()
+
+    def _leave_place(self) -> None:
+        try:
+            queue.place_leave(self._deploy)
+        except DatabaseError as exc:
+            logger.warning("%s has its place for longer: %s", self._deploy.pk, exc)
+            self._slow_at += SLOW_SECONDS
+
+
+def _looked_at(chunks: Iterator[bytes], look: Callable[[], None]) -> Generator[bytes, None, None]:
+    """The chunks; no connection to the database is held between them."""
     release_connection()
     try:
         for chunk in chunks:
-            if lost.is_set():
-                raise queue.ClaimLost
+            look()
             yield chunk
     except PathInvalid as exc:
         raise PathNotFound(exc.message) from exc  # there is something, and it is no folder

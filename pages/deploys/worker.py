@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.conf import settings
 from django.db import DatabaseError, connection
 
 from common.database_errors import is_database_unavailable
 from common.errors import DomainError, NotFound
 from common.responses import as_domain_error
 from pages import errors
-from pages.deploys import queue, steps
+from pages.deploys import places, queue, steps
 from pages.deploys.outcomes import deploy_failed
 from pages.models import PageDeploy
 from pages.releases.errors import ExportDamaged
@@ -27,9 +28,9 @@ HEARTBEAT_SECONDS = 2.0
 RETRYABLE = (GuestUnreachable, ExportDamaged)
 
 
-def deploy_run(deploy_id: str) -> None:
-    """Claim and carry out one deploy; does nothing where it cannot be claimed."""
-    deploy = queue.claim_deploy(deploy_id, queue.new_claim())
+def deploy_run() -> None:
+    """Claim the deploy whose turn it is and carry it out; does nothing where there is none."""
+    deploy = queue.claim_next(queue.new_claim())
     if deploy is None:
         return
     with heartbeats(deploy.claim) as lost:
@@ -47,8 +48,10 @@ def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
     except queue.ClaimLost:
         raise
     except RETRYABLE as exc:
-        if deploy.attempt < MAX_ATTEMPTS and queue.requeue_deploy(deploy, because=str(exc)):
-            return
+        if deploy.attempt < MAX_ATTEMPTS:
+            _pause(deploy, lost)
+            if queue.requeue_deploy(deploy, because=str(exc)):
+                return
         deploy_failed(deploy, _shown_error(exc))
     except Exception as exc:
         if is_database_unavailable(exc):
@@ -59,6 +62,13 @@ def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
             logger.exception("%s cannot be made live now", deploy.pk)
         else:
             deploy_failed(deploy, _shown_error(exc))
+
+
+def _pause(deploy: PageDeploy, lost: threading.Event) -> None:
+    """Wait before the next attempt, as long as an operation does; without a place. Raises ClaimLost."""
+    queue.place_leave(deploy, places.RETRY_PAUSE)
+    if lost.wait(settings.ENV.retry_seconds * 2 ** (deploy.attempt - 1)):
+        raise queue.ClaimLost(deploy.pk)
 
 
 def _shown_error(exc: Exception) -> DomainError:

@@ -107,14 +107,26 @@ class PageStore:
 
         Idempotent. Raises StoreError where there is no such release, OSError; then the live one stays live.
         """
-        release = self.paths.release(page_id, number)
         with self.page_locked(page_id):
-            if not release.is_dir():
-                raise StoreError(f"The page has no release {number}.")
-            live = self.release_live(page_id)
-            if live is not None and live != number:
-                self._retain_files(page_id, live, number)
+            self._require_release(page_id, number)
+            self.release_prepare(page_id, number)
+            self.release_switch(page_id, number)
+
+    def release_prepare(self, page_id: str, number: int) -> None:
+        """What takes seconds of it: files of the live release are retained. The caller has the lock. Raises OSError."""
+        live = self.release_live(page_id)
+        if live is not None and live != number:
+            self._retain_files(page_id, live, number)
+
+    def release_switch(self, page_id: str, number: int) -> None:
+        """What takes a moment of it. The caller holds the lock. Raises StoreError, OSError; the live one stays then."""
+        self._require_release(page_id, number)
+        if self.release_live(page_id) != number:
             self.current_switch(page_id, number)
+
+    def _require_release(self, page_id: str, number: int) -> None:
+        if not self.paths.release(page_id, number).is_dir():
+            raise StoreError(f"The page has no release {number}.")
 
     def releases_trim(self, page_id: str, keep: int) -> list[int]:
         """Remove the oldest releases beyond `keep`, never the live one; returns which. Raises OSError."""

@@ -133,8 +133,9 @@ def _hooks() -> Process:
 
 
 def _pages(settings: Env) -> Process:
-    # Two threads more than deploys, for what takes a moment. What is stopped in a deploy leaves it to its successor.
-    pool = ("--pool", "threads", "-c", str(settings.pages_threads + 2))
+    # For each deploy that gets on three that wait for slow guests (pages/deploys/places.py), and two for what takes a
+    # moment. What is stopped in a deploy leaves it to its successor.
+    pool = ("--pool", "threads", "-c", str(settings.pages_threads * 4 + 2))
     return Process("pages", _celery_worker("pages", "pages", *pool), stop_seconds=30, start_seconds=4)
 
 

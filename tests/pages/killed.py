@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pages.deploys import worker
-from pages.models import PageDeploy
-from pages.states import DeployState
 
 
 def deploy_next() -> None:
     """As the worker does when it is notified of the queued deploy."""
-    worker.deploy_run(PageDeploy.objects.get(state=DeployState.QUEUED).pk)
+    worker.deploy_run()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.utils import timezone
 
 from accounts.actors import Actor
@@ -18,7 +21,7 @@ from pages.models import Page, PageDeploy
 from pages.releases.store import PageStore
 from tests.pages.conftest import Site
 from tests.pages.rows import make_page
-from tests.threads import run_at_once
+from tests.threads import run_at_once, wait_until
 from workspaces.models import Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -95,6 +98,49 @@ def test_the_files_follow_the_last_of_many_changes(
     services.page_enable(page=page, actor="a test")
     assert publication.publications_continue() == 1
     assert served(page.slug) == "one"
+
+
+def test_a_change_of_files_locks_no_row_while_it_waits(
+    site: Site, store: PageStore, served: Callable[[str], str | None]
+) -> None:
+    """Reconcile holds the lock of the files; what it needs may take seconds."""
+    site.create(slug="abc")
+    page = Page.objects.get()
+    services.page_update(page=page, slug="def", actor="a test")
+    publishing = threading.Thread(target=lambda: (publication.publish_page(page), connection.close()))
+    with store.page_locked(page.pk):
+        publishing.start()
+        wait_until(lambda: _is_waited_for(store.paths.page(page.pk)))
+        # On SQLite every row is locked by a transaction, on PostgreSQL the page's own.
+        assert run_at_once(1, lambda _: services.page_update(page=page, name="New", actor="a test")) == ["done"]
+        assert (served("abc"), served("def")) == ("one", None)
+    publishing.join()
+    assert (served("abc"), served("def")) == (None, "one")
+
+
+def _is_waited_for(folder: Path) -> bool:
+    inode = f":{folder.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_a_release_that_changes_while_its_files_are_prepared_is_prepared_again(
+    site: Site, store: PageStore, served: Callable[[str], str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for text in ("one", "two", "three"):
+        site.write(index_html=text)
+        assert (site.deploy("abc") if text != "one" else site.create(slug="abc")).status_code in (200, 201)
+    page = Page.objects.get()
+    prepare, seen = store.release_prepare, []
+
+    def rolled_back_again(page_id: str, number: int) -> None:
+        seen.append(number)
+        prepare(page_id, number)
+        if number == 1:
+            services.page_rollback(page=page, number=2, actor="another")
+
+    monkeypatch.setattr(store, "release_prepare", rolled_back_again)
+    publication.publish_page(services.page_rollback(page=page, number=1, actor="a test"))
+    assert (seen, served("abc")) == ([1, 2], "two")
 
 
 def test_deploys_at_once_do_not_both_take_the_last_of_the_limit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from accounts.models import Account
-from pages.deploys import queue, succession, sweep
+from pages.deploys import places, queue, succession, sweep
 from pages.models import Page, PageDeploy
 from pages.releases.store import PageStore
 from pages.states import DeploymentState, DeployState
@@ -49,6 +50,58 @@ def test_an_account_has_half_of_the_places(api: Caller, stranger: Caller, monkey
     monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
     assert [claimed(make_deploy(api.account)) for _ in range(3)] == [True, True, False]
     assert [claimed(make_deploy(stranger.account)) for _ in range(3)] == [True, True, False]
+
+
+def next_claimed() -> PageDeploy | None:
+    return queue.claim_next(queue.new_claim())
+
+
+def test_accounts_take_turns_however_many_deploys_one_has_queued(
+    api: Caller, stranger: Caller, new_account: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
+    early = timezone.now() - timedelta(minutes=1)
+    many = [make_deploy(caller.account, created_at=early) for caller in (api, stranger) for _ in range(6)]
+    for _ in range(4):
+        assert next_claimed()
+    assert next_claimed() is None
+    waiting = make_deploy(new_account("third").account)
+    ended = next(deploy for deploy in many if PageDeploy.objects.get(pk=deploy.pk).state == DeployState.RUNNING)
+    PageDeploy.objects.filter(pk=ended.pk).update(state=DeployState.SUCCEEDED)
+    found = next_claimed()
+    assert found is not None
+    assert found.pk == waiting.pk
+
+
+def test_of_an_account_the_oldest_is_next(api: Caller) -> None:
+    make_deploy(api.account)
+    oldest = make_deploy(api.account, created_at=timezone.now() - timedelta(minutes=1))
+    found = next_claimed()
+    assert found is not None
+    assert found.pk == oldest.pk
+
+
+def test_guests_that_send_slowly_hold_no_place_against_others(
+    api: Caller, stranger: Caller, new_account: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 4}))
+    for caller in (api, stranger):
+        for _ in range(2):
+            found = queue.claim_deploy(make_deploy(caller.account).pk, queue.new_claim())
+            assert found is not None
+            queue.place_leave(found)
+    assert not claimed(make_deploy(api.account)), "an account has no more of them for that"
+    assert claimed(make_deploy(new_account("third").account))
+
+
+def test_deploys_without_a_place_are_limited_too(
+    new_account: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_threads": 1}))
+    for number in range(5):
+        deploy = make_deploy(new_account(f"account {number}").account)
+        assert claimed(deploy) == (number < 4)
+        PageDeploy.objects.filter(pk=deploy.pk, state=DeployState.RUNNING).update(step=places.SLOW_EXPORT)
 
 
 def test_a_deploy_is_claimed_once(api: Caller) -> None:

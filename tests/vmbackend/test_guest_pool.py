@@ -70,3 +70,17 @@ def test_a_reader_that_is_cancelled_within_a_chunk_ends_without_an_error(pool: G
     assert session.ended == 1
     assert reported == []
     assert all(lease.users == 0 for lease in pool._start().sessions._leases.values())
+
+
+def test_a_caller_that_waits_for_a_chunk_may_leave(pool: GuestPool, session: SlowSession) -> None:
+    class Left(Exception):
+        pass
+
+    def leave() -> None:
+        raise Left
+
+    chunks = pool.stream(ADDRESS, lambda one: one.read("/"), while_waiting=leave)  # type: ignore[attr-defined]
+    assert next(chunks) == b"first"
+    with pytest.raises(Left):
+        next(chunks)
+    assert session.ended == 1

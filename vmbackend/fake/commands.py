@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import stat
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from vmbackend.guest.session import ExecResult
 
 _FOLDER = "/dev/shm"  # noqa: S108  # as in a guest
 _CHUNK = 64 * 1024
+_LOOK_SECONDS = 0.02
 
 
 async def finish_command(
@@ -110,6 +112,28 @@ async def archive_directory(place: Path) -> AsyncGenerator[bytes, None]:
             process.kill()
         process._transport.close()  # type: ignore[attr-defined]
         await process.wait()
+
+
+async def archive_file(place: Path) -> AsyncGenerator[bytes, None]:
+    """What a test gives in its place; of a named pipe what is in it, else empty blocks until its writer sends."""
+    fd = os.open(place, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        has_begun = not stat.S_ISFIFO(os.fstat(fd).st_mode)
+        while (block := _read_now(fd)) or not (has_begun and block is not None):
+            yield block or b""
+            has_begun |= bool(block)
+            if not block:
+                await asyncio.sleep(_LOOK_SECONDS)
+    finally:
+        os.close(fd)
+
+
+def _read_now(fd: int) -> bytes | None:
+    """None where nothing is there yet."""
+    try:
+        return os.read(fd, _CHUNK)
+    except BlockingIOError:
+        return None
 
 
 async def _end_gently(process: asyncio.subprocess.Process, seconds: float) -> None:

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from vmbackend.errors import (
     GuestUnreachable,
 )
 from vmbackend.fake import trees
-from vmbackend.fake.commands import archive_directory, finish_command, run_asking
+from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
 from vmbackend.guest.asking import Answer
@@ -225,17 +225,14 @@ class FakeGuestSession(GuestSession):
         place = self._find(path)
         if not place.is_dir():
             raise GuestPathInvalid(f"{path!r} is not a directory.")
-        given = self._disk.with_name(ARCHIVE_FILE)
-        source = self._blocks(given) if given.exists() else archive_directory(place)
+        given, begun = self._disk.with_name(ARCHIVE_FILE), self._require_ready().ready_at
+        source = archive_file(given) if given.exists() else archive_directory(place)
         async with aclosing(source) as blocks:
             async for block in blocks:
-                self._require_ready()
-                yield block
-
-    async def _blocks(self, place: Path) -> AsyncGenerator[bytes, None]:
-        with place.open("rb") as handle:
-            while block := handle.read(_CHUNK):
-                yield block
+                if self._require_ready().ready_at != begun:
+                    raise GuestUnreachable("The machine has been started again.")
+                if block:
+                    yield block
 
     async def make_directory(self, path: str) -> None:
         self._require_ready()

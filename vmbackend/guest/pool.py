@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from .deadlines import call_deadline
@@ -20,6 +21,8 @@ from .session import GuestAddress, GuestSession
 from .sources import closing_source
 
 T = TypeVar("T")
+# How often a caller that waits for a chunk is asked whether it still wants it.
+LOOK_SECONDS = 1.0
 Pull = Callable[[GuestSession], AsyncIterator[bytes]]
 
 
@@ -93,15 +96,24 @@ class GuestPool:
         result: T = await asyncio.wrap_future(self._start().submit(self._body(address, fn, timeout)))
         return result
 
-    def stream(self, address: GuestAddress, fn: Pull, timeout: float | None = None) -> Iterator[bytes]:
-        """Chunks of `fn`, pulled one by one; `timeout` in seconds per chunk. Close the iterator to stop early."""
+    def stream(
+        self,
+        address: GuestAddress,
+        fn: Pull,
+        timeout: float | None = None,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> Iterator[bytes]:
+        """Chunks of `fn`, pulled one by one; `timeout` in seconds per chunk. Close the iterator to stop early.
+
+        `while_waiting` is called each second in which no chunk came; what it raises ends the stream.
+        """
         runtime = self._start()
-        chunks = self._chunks(address, fn)
+        chunks = _Pulled(self._chunks(address, fn))
         try:
-            while (chunk := runtime.submit(_next(chunks, timeout)).result()) is not None:
+            while (chunk := _result(runtime.submit(chunks.take_chunk(timeout)), while_waiting)) is not None:
                 yield chunk
         finally:
-            runtime.submit(chunks.aclose()).result()
+            runtime.submit(chunks.finish()).result()
 
     async def astream(
         self, address: GuestAddress, fn: Pull, timeout: float | None = None
@@ -185,6 +197,16 @@ class GuestPool:
         async with self._start().sessions.lease(address) as session, closing_source(fn(session)) as source:
             async for chunk in source:
                 yield chunk
+
+
+def _result(pulling: Future[bytes | None], while_waiting: Callable[[], None]) -> bytes | None:
+    try:
+        while not wait([pulling], LOOK_SECONDS).done:
+            while_waiting()
+    except BaseException:
+        pulling.cancel()
+        raise
+    return pulling.result()
 
 
 async def _next(chunks: AsyncIterator[bytes], timeout: float | None) -> bytes | None:
