@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ SOURCES = Path(__file__).parents[2] / "vmbackend" / "guest" / "src"
 MAIN = Path(__file__).with_name("partials_main.c")
 FLAGS = ("-static", "-Wl,--wrap=readdir", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
 NAME = ".partial-0123456789abcdef"
-FUTURE = 3600.0  # seconds: every file of a test is older than the start
+CHANNEL = "dev/shm/.files-0123456789abcdef"
 LEVELS = 2100  # of two bytes each: beyond PATH_MAX
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
@@ -46,11 +45,7 @@ class Machine:
         self.running = root / "run/kit/data/running"
         self.running.touch()
         self.unclean = root / "run/kit/unclean"
-        self.set_started(time.time() + FUTURE)
-
-    def set_started(self, at: float) -> None:
         self.unclean.touch()
-        os.utime(self.unclean, (at, at))
 
     def make(self, *paths: str) -> None:
         """Make files in both views."""
@@ -103,7 +98,7 @@ def changing(script: str, *arguments: Path) -> Iterator[None]:
             process.kill()
 
 
-def test_only_old_partial_files_are_removed(machine: Machine) -> None:
+def test_only_partial_files_are_removed(machine: Machine) -> None:
     kept = [".partial-0123456789abcde", ".partial-0123456789ABCDEF", "x" + NAME, f"folder/{NAME}/file", "file"]
     machine.make(NAME, f"a b/{NAME}", *kept)
     os.mkfifo(machine.upper / ".partial-00000000000000ff")
@@ -115,11 +110,27 @@ def test_only_old_partial_files_are_removed(machine: Machine) -> None:
     assert machine.exists(".partial-00000000000000ff")
 
 
-def test_a_file_younger_than_the_start_is_kept(machine: Machine) -> None:
-    machine.set_started(time.time() - FUTURE)
-    machine.make(NAME)
+def test_a_file_that_a_transfer_of_this_run_tracks_is_kept(machine: Machine) -> None:
+    tracked, other = f"folder/{NAME}", "folder/.partial-00000000000000aa"
+    machine.make(tracked, other)
+    for channel in (CHANNEL, "dev/shm/.files-00"):
+        (machine.root / channel).mkdir(parents=True)
+    (machine.root / CHANNEL / NAME.removeprefix(".")).symlink_to(f"/{tracked}")
     machine.search()
-    assert machine.exists(NAME)
+    assert machine.exists(tracked)
+    assert not machine.exists(other)
+
+
+def test_what_is_no_folder_of_a_channel_tracks_nothing(machine: Machine) -> None:
+    machine.make(NAME)
+    link = NAME.removeprefix(".")
+    for channel in ("files-00", ".search-00", ".files-02"):
+        (machine.root / "dev/shm" / channel).mkdir(parents=True)
+        (machine.root / "dev/shm" / channel / link[: -(channel == ".files-02") or None]).touch()
+    (machine.root / "dev/shm/.files-00").touch()
+    (machine.root / "dev/shm/.files-01").symlink_to("files-00")
+    machine.search()
+    assert not machine.exists(NAME)
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
@@ -158,7 +169,7 @@ def test_files_that_vanish_during_the_search_do_not_end_it(machine: Machine) -> 
     busy.mkdir()
     with changing(script, busy):
         for _ in range(20):
-            machine.set_started(time.time() + FUTURE)
+            machine.unclean.touch()
             machine.make(*(f"{folder}/{NAME}" for folder in folders))
             machine.search()
             assert not [folder for folder in folders if machine.exists(f"{folder}/{NAME}")]
@@ -220,7 +231,7 @@ def test_folders_that_are_replaced_by_links_during_the_search_lead_nowhere(machi
     (machine.root / "outside" / NAME).touch()
     with changing(script, machine.upper, machine.root):
         for _ in range(50):
-            machine.set_started(time.time() + FUTURE)
+            machine.unclean.touch()
             machine.make(f"z/{NAME}")
             machine.search()
             assert machine.exists(f"outside/{NAME}")
