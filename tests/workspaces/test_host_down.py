@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 from django.utils import timezone
 
 from tests.callers import Caller
 from tests.fakehost import FakeHost
 from tests.workspaces.faults import fault_cases
 from vmbackend.driver import MachineState
+from vmbackend.errors import BackendUnavailable
 from workspaces.host import process as vmhost_process
 from workspaces.host.sweep import sweep_due
 from workspaces.models import Workspace
@@ -86,6 +88,31 @@ def test_a_death_while_the_host_goes_down_changes_nothing_of_that(
     monkeypatch.setattr(vmhost.driver, "shutdown", shutdown)
     vmhost.restart()
     assert restarted(vmhost, row).status == "running"
+
+
+@pytest.mark.parametrize("failure", [BackendUnavailable("libvirt is away"), OperationalError("database is locked")])
+def test_a_machine_that_cannot_be_stopped_with_its_host_is_logged_and_keeps_no_other(
+    vmhost: FakeHost,
+    machine: Callable[..., Workspace],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+) -> None:
+    stays, other = machine(), machine()
+    shutdown = vmhost.driver.shutdown
+
+    def failing(machine_id: str, grace: float) -> bool:
+        if machine_id == stays.pk:
+            raise failure
+        return shutdown(machine_id, grace)
+
+    monkeypatch.setattr(vmhost.driver, "shutdown", failing)
+    host_goes_down(vmhost, monkeypatch)
+    other.refresh_from_db()
+    assert (other.status, vmhost.driver.state(other.pk)) == ("stopped", MachineState.OFF)
+    assert [record.getMessage() for record in caplog.records if "not stopped with its host" in record.getMessage()] == [
+        f"{stays.pk} was not stopped with its host: {type(failure).__name__}: {failure}"
+    ]
 
 
 def test_what_ended_otherwise_since_does_not_come_back_with_the_host(

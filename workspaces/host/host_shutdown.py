@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from vmbackend.driver import Driver
 from vmbackend.errors import BackendError
@@ -14,6 +15,8 @@ from workspaces.models import Workspace
 from workspaces.states import HOST_DOWN, Status
 from workspaces.transitions import TransitionLost, transition
 
+logger = logging.getLogger(__name__)
+
 CONCURRENCY = 8
 UP = frozenset({Status.RUNNING, Status.PAUSED})
 
@@ -21,7 +24,8 @@ UP = frozenset({Status.RUNNING, Status.PAUSED})
 def stop_all_machines(host: str, driver: Driver, grace: float) -> int:
     """Shut down the host's running machines; those that take longer than `grace` seconds are ended. Returns how many.
 
-    If the process dies in between, reconcile settles the rows by the state of their machines.
+    One that cannot be stopped is logged, and keeps none of the others from it. If the process dies in between,
+    reconcile settles the rows by the state of their machines.
     """
     rows = list(Workspace.objects.filter(host_id=host, status__in=UP))
     with ThreadPoolExecutor(CONCURRENCY) as pool:
@@ -36,7 +40,8 @@ def _stop(row: Workspace, *, driver: Driver, grace: float) -> bool:
         with transaction.atomic():
             transition(row, Status.STOPPED, leaving=frozenset({Status.STOPPING}), started_at=None)
             record_activity(row, "stopped", "The platform was shut down on this host.")
-    except (TransitionLost, BackendError):
+    except (TransitionLost, BackendError, DatabaseError) as exc:
+        logger.error("%s was not stopped with its host: %s: %s", row.pk, type(exc).__name__, exc)
         return False
     finally:
         connections.close_all()
