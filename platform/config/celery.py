@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery
@@ -41,13 +44,36 @@ def _open_host(**kwargs: Any) -> None:
 
     if process.is_vmhost():
         try:
-            process.open_host()
+            with _ending_in_order():
+                process.open_host()
         except BackendError as exc:
             logger.error("vmhost cannot start: %s", exc)
             raise SystemExit(1) from exc
         except Exception as exc:  # a full disk: of the database, of the state folder
             logger.exception("vmhost cannot start")
             raise SystemExit(1) from exc
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """SIGTERM before Celery has its own handler, which comes after `worker_init`, ends with `worker_shutdown`, too.
+
+    Else machines that are to be stopped with their host would run on. While the host is being opened the signal waits.
+    """
+    is_open = is_ending = False
+
+    def end(*_: object) -> None:
+        nonlocal is_ending
+        is_ending = True
+        if is_open:
+            _close_host()
+            raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    yield
+    is_open = True
+    if is_ending:
+        end()
 
 
 @worker_shutdown.connect
