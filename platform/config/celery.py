@@ -60,19 +60,20 @@ def _ending_in_order() -> Iterator[None]:
 
     Else machines that are to be stopped with their host would run on. While the host is being opened the signal waits.
     """
-    is_open = is_ending = False
+    is_open = is_asked = is_closing = False
 
     def end(*_: object) -> None:
-        nonlocal is_ending
-        is_ending = True
-        if is_open:
+        nonlocal is_asked, is_closing
+        is_asked = True
+        if is_open and not is_closing:  # another signal, while the host is being closed, must not begin again
+            is_closing = True
             _close_host()
             raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, end)
     yield
     is_open = True
-    if is_ending:
+    if is_asked:
         end()
 
 

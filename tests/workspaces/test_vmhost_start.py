@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 from celery.signals import worker_init
@@ -14,6 +17,24 @@ from vmbackend.errors import BackendUnavailable
 from workspaces.host import process
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture(autouse=True)
+def own_handler() -> Iterator[None]:
+    """The handler of SIGTERM that this process had is there again at the end."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What vmhost did."""
+    done: list[str] = []
+    monkeypatch.setattr(process, "is_vmhost", lambda: True)
+    monkeypatch.setattr(process, "open_host", lambda: done.append("opened"))
+    monkeypatch.setattr(process, "close_host", lambda: done.append("closed"))
+    return done
 
 
 @pytest.mark.parametrize("error", [FULL, OperationalError("database or disk is full"), BackendUnavailable("No.")])
@@ -38,3 +59,38 @@ def test_remains_of_pulls_that_cannot_be_removed_do_not_stop_a_host(
     monkeypatch.setattr(vmhost.images, "sweep", fails)
     vmhost.restart()
     assert process.host_runtime() is vmhost.runtime
+
+
+def test_a_signal_while_the_host_is_opened_closes_it_once_it_is_open(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened_after_a_signal() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        calls.append("opened")
+
+    monkeypatch.setattr(process, "open_host", opened_after_a_signal)
+    with pytest.raises(SystemExit) as end:
+        celery._open_host()
+    assert (calls, end.value.code) == (["opened", "closed"], 0)
+
+
+def test_a_signal_after_the_host_is_open_closes_it(calls: list[str]) -> None:
+    celery._open_host()
+    assert calls == ["opened"]
+    with pytest.raises(SystemExit) as end:
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert (calls, end.value.code) == (["opened", "closed"], 0)
+
+
+def test_another_signal_while_the_host_is_closed_changes_nothing(
+    calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed_after_a_signal() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        calls.append("closed")
+
+    monkeypatch.setattr(process, "close_host", closed_after_a_signal)
+    celery._open_host()
+    with pytest.raises(SystemExit):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert calls == ["opened", "closed"]
