@@ -1,1 +1,1 @@
-"""Code assistance. Not built yet; section 8."""
+"""Code assistance: three routes that ask a model (wire contract, section 8)."""

@@ -1,1 +1,1 @@
-"""CDN quota controls and files. Not built yet; section 9."""
+"""CDN: policies and quotas of files, their uploads, inspection and delivery (wire contract, section 9)."""

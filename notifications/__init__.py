@@ -1,1 +1,1 @@
-"""Push notifications from workspaces. Not built yet; section 6."""
+"""Push notifications: send tokens, devices and the fan-out to their providers (wire contract, section 6)."""
