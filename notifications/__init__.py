@@ -1,1 +1,1 @@
-"""Push notifications: send tokens, devices and the fan-out to their providers (wire contract, section 6)."""
+"""Push notifications: send tokens of workspaces, devices of accounts, and the process that sends to both providers."""

@@ -1,4 +1,4 @@
-"""Celery: `worker` (queue `default`), `hooks` (`webhooks`), `pages`, one `vmhost` for each machine (`host.<name>`).
+"""Celery: `worker` (queue `default`), `hooks` (`webhooks`), `pages`, `push`, `vmhost` of each machine (`host.<name>`).
 
 A task is a wake-up that carries a row's id; the row is the source of truth. Every task may be lost, doubled or late.
 """
@@ -102,6 +102,36 @@ def _succeed(**kwargs: Any) -> None:
 
     if settings.ENV.role == "pages":
         predecessor_settle()
+
+
+@worker_init.connect
+def _start_pushing(**kwargs: Any) -> None:
+    """In push: send notifications, whether or not the broker is there. Where it cannot, its supervisor starts it again.
+
+    Celery logs any exception of this handler but SystemExit, and would go on with a worker that sends nothing.
+    """
+    from notifications import process
+
+    if process.is_push():
+        try:
+            process.sending_start()
+        except Exception as exc:  # the database is away, or its disk is full
+            logger.exception("push cannot start")
+            raise SystemExit(1) from exc
+
+
+@worker_shutting_down.connect
+def _end_pushing_soon(**kwargs: Any) -> None:
+    from notifications import process
+
+    process.sending_end_soon()
+
+
+@worker_shutdown.connect
+def _stop_pushing(**kwargs: Any) -> None:
+    from notifications import process
+
+    process.sending_stop()
 
 
 @worker_shutting_down.connect

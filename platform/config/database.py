@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 # Until a failed attempt to connect is given up; the next query begins another one. The pool doubles the wait between
 # attempts, and queries would wait for the next of them as long as the server had been away, up to these seconds.
 RECONNECT_SECONDS = 2.0
-# Of the process `hooks`, whose one writer must not wait for a lock for good. What waits longer is repeated.
+# Of `hooks` and `push`, whose one writer must not wait for a lock for good. What waits longer is repeated.
 HOOKS_LOCK_SECONDS = 5
 
 

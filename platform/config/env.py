@@ -51,7 +51,7 @@ _EMPTY_IS_UNSET = frozenset(
             "libvirt_uri",
             "host_name",
         ),
-        *("default_image", "edge_host"),
+        *("default_image", "edge_host", "fcm_credentials"),
     }
 )
 
@@ -127,6 +127,7 @@ class Env(BaseModel):
     vmhost_threads: int = Field(default=32, ge=1, le=4096)
     webhook_threads: int = Field(default=128, ge=4, le=4096)
     pages_threads: int = Field(default=4, ge=1, le=256)
+    push_threads: int = Field(default=128, ge=2, le=4096)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
@@ -173,7 +174,7 @@ class Env(BaseModel):
     image_cache_mb: int = Field(default=50 * 1024, ge=1, le=_EXBIBYTE_MB)
     image_pull_seconds: int = Field(default=900, ge=1, le=_YEAR)
 
-    # Places that users name: receivers of webhooks
+    # Places that users name: receivers of webhooks, push services of browsers
     private_receivers: Places = ()
     refused_networks: Networks = ()
 
@@ -197,6 +198,11 @@ class Env(BaseModel):
     page_path_max_bytes: int = Field(default=1024, ge=1, le=4096)
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
+
+    # Notifications
+    fcm_credentials: Path | None = None
+    push_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
+    sends_per_minute: int = Field(default=60, ge=1, le=_MANY)
 
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")

@@ -86,7 +86,7 @@ DATABASES = {
     "default": database(
         ENV.database_url,
         persistent=ENV.role == "api",
-        lock_seconds=HOOKS_LOCK_SECONDS if ENV.role == "hooks" else None,
+        lock_seconds=HOOKS_LOCK_SECONDS if ENV.role in ("hooks", "push") else None,
     )
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

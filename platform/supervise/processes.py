@@ -55,6 +55,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _worker(settings),
         _hooks(),
         _pages(settings),
+        _push(),
         _vmhost(settings),
         _beat(),
         _edge(instance),
@@ -137,6 +138,13 @@ def _pages(settings: Env) -> Process:
     # moment. What is stopped in a deploy leaves it to its successor.
     pool = ("--pool", "threads", "-c", str(settings.pages_threads * 4 + 2))
     return Process("pages", _celery_worker("pages", "pages", *pool), stop_seconds=30, start_seconds=4)
+
+
+def _push() -> Process:
+    # One thread for notifications; those that send are the process's own (notifications/sends/dispatcher.py).
+    command = _celery_worker("push", "push", "--pool", "threads", "-c", "1")
+    # An attempt of 10 s, what is written after it, and the end of Celery.
+    return Process("push", command, stop_seconds=30, start_seconds=4)
 
 
 def _vmhost(settings: Env) -> Process:

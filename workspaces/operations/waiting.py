@@ -77,12 +77,14 @@ def wait_for_row(operation_id: str, account_id: str, timeout: float, read_ended:
     """
     try:
         with waiting_capacity().reserve(account_id):
-            return _wait(operation_id, time.monotonic() + timeout, read_ended)
+            return wait_in_place(operation_id, timeout, read_ended)
     except CapacityUsedUp:
         return None
 
 
-def _wait(operation_id: str, until: float, read_ended: Callable[[], T | None]) -> T | None:
+def wait_in_place(operation_id: str, timeout: float, read_ended: Callable[[], T | None]) -> T | None:
+    """As `wait_for_row`, for a caller that has reserved its place (`waiting_capacity`)."""
+    until = time.monotonic() + timeout
     while True:
         found = read_ended()
         if found is not None:

@@ -1,0 +1,59 @@
+"""Who sends: the bearer of a send token, and nothing else that a request carries."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from common.caller_places import remember_account
+from common.errors import Unauthorized
+from common.throttling import RedisThrottle
+from notifications.tokens import SendTokenHolder, token_holder
+
+UNKNOWN = "The send token is missing, unknown or revoked."
+
+
+class SendTokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer snd_…`."""
+
+    def authenticate(self, request: Request) -> tuple[SendTokenHolder, None] | None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        holder = token_holder(token.strip()) if scheme.lower() == "bearer" else None
+        if holder is None:
+            return None
+        remember_account(request._request, holder.account.pk)
+        return holder, None
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="notifications"'
+
+
+class SendTokenPermission(BasePermission):
+    """Raises Unauthorized for a request without a holder."""
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        if not isinstance(request.user, SendTokenHolder):
+            raise Unauthorized(UNKNOWN)
+        return True
+
+
+class SendThrottle(RedisThrottle):
+    """So many requests in any minute with one token. Closed while Redis is away: messages reach other people."""
+
+    scope = "notifications-send"
+    window_seconds = 60
+    fail_open = False
+
+    def identity(self, request: Request, view: object) -> str:
+        return f"token:{request.user.token.pk}"
+
+    def limit_of(self, request: Request) -> int:
+        return int(settings.ENV.sends_per_minute)
+
+
+class SendRequest(Request):
+    """For annotations: a request that passed SendTokenPermission."""
+
+    user: SendTokenHolder  # type: ignore[assignment]

@@ -1,0 +1,21 @@
+"""Errors of notifications."""
+
+from __future__ import annotations
+
+from common.errors import DomainError
+
+
+class DeviceLimitExceeded(DomainError):
+    """`details`: `current` and `max`."""
+
+    code = "device_limit_exceeded"
+    status = 409
+    message = "The account has as many devices as it may have; remove some of them first."
+
+
+class TokenLimitExceeded(DomainError):
+    """`details`: `current` and `max`."""
+
+    code = "token_limit_exceeded"
+    status = 409
+    message = "The workspace has as many send tokens as it may have; delete some of them first."

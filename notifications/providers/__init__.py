@@ -1,0 +1,1 @@
+"""Who delivers to devices: FCM, and the push services of browsers. Imported in the process `push` only."""

@@ -1,0 +1,47 @@
+"""Reading send tokens and devices, as far as an actor reaches."""
+
+from __future__ import annotations
+
+from django.db.models import QuerySet
+
+from accounts.actors import Actor
+from accounts.scopes import Scope
+from common.errors import NotFound
+from notifications.models import Device, SendToken
+
+NO_TOKEN = "There is no such send token."  # noqa: S105
+MOST_DIGITS = 18  # of what the column holds
+
+
+def visible_tokens(actor: Actor, workspace_id: str = "") -> QuerySet[SendToken]:
+    """Tokens of the workspaces that the actor sees, newest first. `workspace_id`: an id or a slug."""
+    found = SendToken.objects.filter(account=actor.account)
+    if actor.scope is Scope.NAMESPACE:
+        found = found.filter(workspace__namespace_id=actor.namespace_id)
+    if actor.scope is Scope.WORKSPACE:
+        found = found.filter(workspace_id=actor.workspace_id)
+    if not workspace_id:
+        return found
+    return found.filter(**{"workspace_id" if workspace_id.startswith("ws_") else "workspace__slug": workspace_id})
+
+
+def get_token(actor: Actor, token_id: str) -> SendToken:
+    """Raises NotFound, also for what is no number."""
+    number = int(token_id) if token_id.isascii() and token_id.isdecimal() and len(token_id) <= MOST_DIGITS else 0
+    found = visible_tokens(actor).filter(pk=number).first()
+    if found is None:
+        raise NotFound(NO_TOKEN)
+    return found
+
+
+def visible_devices(actor: Actor) -> QuerySet[Device]:
+    """The devices of the account, newest first, without their addresses."""
+    return Device.objects.filter(account=actor.account).defer("address")
+
+
+def get_device(actor: Actor, device_id: str) -> Device:
+    """Raises NotFound."""
+    found = visible_devices(actor).filter(device_id=device_id).first() if "\0" not in device_id else None
+    if found is None:
+        raise NotFound("There is no such device.")
+    return found

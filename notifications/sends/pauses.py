@@ -1,0 +1,45 @@
+"""`Retry-After` of providers: kept for the account whose messages they refused, also over restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError
+from django.utils import timezone
+
+from notifications.models import ProviderPause
+
+LONGEST = timedelta(hours=1)
+
+# By account and provider.
+Pauses = dict[tuple[str, str], datetime]
+
+
+def pauses_read(accounts: Iterable[str]) -> Pauses:
+    """The pauses of these accounts that are not over."""
+    rows = ProviderPause.objects.filter(account_id__in=set(accounts), until__gt=timezone.now())
+    return {(account, provider): until for account, provider, until in rows.values_list("account", "provider", "until")}
+
+
+def pause_write(account_id: str, provider: str, seconds: float) -> datetime | None:
+    """Leave a provider alone for so long, an hour at most; a longer pause stays. None where the account is gone."""
+    until = timezone.now() + timedelta(seconds=min(seconds, LONGEST.total_seconds()))
+    try:
+        ProviderPause.objects.update_or_create(account_id=account_id, provider=provider, defaults={"until": until})
+    except IntegrityError:
+        return None
+    return until
+
+
+def is_paused(pauses: Pauses, account_id: str, provider: str, now: datetime) -> bool:
+    """A pause that ends too late was made before the clock was set back."""
+    until = pauses.get((account_id, provider))
+    return until is not None and now < until <= now + LONGEST
+
+
+def ended_pauses_remove() -> int:
+    """Remove the rows of pauses that are over. Returns how many."""
+    now = timezone.now()
+    over = ProviderPause.objects.filter(until__lt=now) | ProviderPause.objects.filter(until__gt=now + LONGEST)
+    return over.delete()[0]

@@ -1,0 +1,214 @@
+"""Rows of sends: every write of them is here, each a guarded update.
+
+A request makes the row; the process with the claim hands out devices, writes what came of them and ends it; the sweep
+ends what no process has ended. A device is handed out by moving `position` past it before anything is sent to it, so
+none gets a notification twice, whatever dies when.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from cryptography.fernet import InvalidToken
+from django.db import transaction
+from django.db.models import Count, Max, Q, QuerySet
+from django.utils import timezone
+
+from common.errors import RateLimited
+from notifications.content import Content
+from notifications.models import Device, Send, SendState
+from notifications.sends.results import DEADLINE, NOT_REGISTERED, REMOVED, Result, Tally, failure
+from notifications.sends.wakeups import notify_push
+from notifications.tokens import SendTokenHolder
+from workspaces.operations.waiting import announce_outcome
+
+# A device whose turn comes later than this gets nothing: what is said about a moment is no news after it.
+LIFE = timedelta(seconds=60)
+# After it the sweep ends what a process should have ended: attempts that began in time have long come back.
+OVERDUE = timedelta(seconds=120)
+LEASE = timedelta(seconds=10)
+# A lease that ends later was taken before the clock was set back.
+LONGEST_LEASE = 2 * LEASE
+MOST_LIVE_OF_ACCOUNT = 200
+MOST_RUNNING_OF_ACCOUNT = 16
+MOST_LOOKED_AT = 10_000
+KEPT = timedelta(days=1)
+TOO_MANY = "Too many notifications of this account are still being sent; try again later."
+
+
+class ClaimLost(Exception):
+    """Another process has the send, or it has ended."""
+
+
+def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
+    """A send to the devices that the account has now; one to none has ended. Raises RateLimited.
+
+    One row is written, and `push` is notified.
+    """
+    account_id = holder.account.pk
+    found = Device.objects.filter(account_id=account_id).aggregate(count=Count("pk"), last=Max("pk"))
+    made = Send(
+        account_id=account_id,
+        workspace_id=holder.token.workspace_id,
+        token_id=holder.token.pk,
+        content=content.as_json(),
+        devices=found["count"],
+        last_device=found["last"] or 0,
+    )
+    if not made.devices:
+        made.state = SendState.ENDED
+        return made
+    if live_sends().filter(account_id=account_id).count() >= MOST_LIVE_OF_ACCOUNT:
+        raise RateLimited(TOO_MANY, headers={"Retry-After": "5"})
+    made.save(force_insert=True)
+    notify_push()
+    return made
+
+
+def live_sends() -> QuerySet[Send]:
+    """Those that have not ended."""
+    return Send.objects.exclude(state=SendState.ENDED).order_by()
+
+
+def _claimable(now: datetime) -> Q:
+    left = Q(lease_until__lte=now) | Q(lease_until__gt=now + LONGEST_LEASE)
+    return Q(state=SendState.QUEUED) | Q(left, state=SendState.RUNNING)
+
+
+def sends_claim(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
+    """Claim what no process has, the oldest first, at most `most`. `held`: the sends that the caller has, with their
+    accounts.
+
+    An account has at most MOST_RUNNING_OF_ACCOUNT at a time, so that its many keep none of the others waiting.
+    """
+    now = timezone.now()
+    due = live_sends().filter(_claimable(now)).order_by("created_at", "pk").values_list("pk", "account_id")
+    counted, chosen = Counter(held.values()), []
+    for key, account_id in due[:MOST_LOOKED_AT]:
+        if key not in held and counted[account_id] < MOST_RUNNING_OF_ACCOUNT and len(chosen) < most:
+            counted[account_id] += 1
+            chosen.append(key)
+    free = Send.objects.filter(_claimable(now), pk__in=chosen)
+    if not chosen or not free.update(state=SendState.RUNNING, claim=claim, lease_until=now + LEASE):
+        return []
+    return list(Send.objects.filter(pk__in=chosen, claim=claim, state=SendState.RUNNING).defer("content"))
+
+
+def content_read(send: Send) -> Content | None:
+    """None where it cannot be read with the keys of this instance, or was erased by the end of the send."""
+    try:
+        stored = Send.objects.values_list("content", flat=True).get(pk=send.pk)
+    except (InvalidToken, Send.DoesNotExist):
+        return None
+    return None if stored is None else Content.of_json(stored)
+
+
+def devices_hand_out(send: Send, most: int) -> list[Device]:
+    """The next devices, which are the caller's from now on; an empty list where there are no more. Raises ClaimLost.
+
+    The address is None where it cannot be read with the keys of this instance.
+    """
+    rows = Device.objects.filter(account_id=send.account_id, pk__gt=send.position, pk__lte=send.last_device)
+    found = _readable(rows.order_by("pk")[: min(most, send.devices - send.begun)])
+    if not found:
+        return []
+    position, begun = found[-1].pk, send.begun + len(found)
+    if not _claimed(send).filter(position=send.position).update(position=position, begun=begun):
+        raise ClaimLost(send.pk)
+    send.position, send.begun = position, begun
+    return found
+
+
+def _readable(rows: QuerySet[Device]) -> list[Device]:
+    try:
+        return list(rows)
+    except InvalidToken:
+        found = list(rows.defer("address"))
+    for each in found:
+        try:
+            each.address  # noqa: B018 - loads it
+        except InvalidToken:
+            each.address = None
+    return found
+
+
+def progress_write(send: Send, tally: Tally) -> None:
+    """What has come of the send so far; renews the lease. Raises ClaimLost."""
+    values = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
+    if not _claimed(send).update(lease_until=timezone.now() + LEASE, **values):
+        raise ClaimLost(send.pk)
+
+
+def send_end(send: Send, tally: Tally, *, is_exhausted: bool) -> None:
+    """End a claimed send. Raises ClaimLost.
+
+    What was begun and has no outcome counts as not answered. `is_exhausted`: no device is left, so that the rest of
+    them have been removed since; otherwise their turn did not come in time.
+    """
+    unanswered = max(0, send.begun - tally.counted)
+    tally.add(failure(DEADLINE), unanswered)
+    rest = Result(NOT_REGISTERED, REMOVED) if is_exhausted else failure(DEADLINE)
+    tally.add(rest, send.devices - tally.counted)
+    if not _end(_claimed(send), tally):
+        raise ClaimLost(send.pk)
+    transaction.on_commit(lambda: announce_outcome(send.pk))
+
+
+def _end(rows: QuerySet[Send], tally: Tally) -> bool:
+    return bool(
+        rows.update(
+            state=SendState.ENDED,
+            content=None,
+            claim="",
+            lease_until=None,
+            delivered=tally.delivered,
+            failed=tally.failed,
+            errors=tally.errors(),
+            ended_at=timezone.now(),
+        )
+    )
+
+
+def _claimed(send: Send) -> QuerySet[Send]:
+    return Send.objects.filter(pk=send.pk, claim=send.claim, state=SendState.RUNNING)
+
+
+def send_release(send: Send, tally: Tally, pending: list[Device]) -> None:
+    """Give a claimed send back, with the devices that were handed out last and not begun. Nothing where it is lost."""
+    values: dict[str, object] = {"delivered": tally.delivered, "failed": tally.failed, "errors": tally.errors()}
+    if pending:
+        values |= {"position": pending[0].pk - 1, "begun": send.begun - len(pending)}
+    _claimed(send).update(state=SendState.QUEUED, claim="", lease_until=None, **values)
+
+
+def overdue_sends_end() -> int:
+    """End what is long past its time: `push` is down, or was killed. Returns how many."""
+    now = timezone.now()
+    found = live_sends().filter(Q(created_at__lt=now - OVERDUE) | Q(created_at__gt=now + OVERDUE)).defer("content")
+    ended = 0
+    for send in found[:MOST_LOOKED_AT]:
+        tally = Tally.of(send.delivered, send.errors)
+        tally.add(failure(DEADLINE), send.devices - tally.counted)
+        unchanged = live_sends().filter(
+            pk=send.pk, state=send.state, claim=send.claim, delivered=send.delivered, failed=send.failed
+        )
+        if _end(unchanged, tally):
+            ended += 1
+            announce_outcome(send.pk)
+    return ended
+
+
+def ended_sends_prune() -> int:
+    """Remove what ended more than a day ago, a batch at a time. Returns how many."""
+    old = Send.objects.filter(state=SendState.ENDED, ended_at__lt=timezone.now() - KEPT).order_by("ended_at")
+    keys = list(old.values_list("pk", flat=True)[:1000])
+    return Send.objects.filter(pk__in=keys).delete()[0]
+
+
+def tally_of(send: Send) -> Tally:
+    """What is stored of a send, with all that has no outcome as not answered: what a request is answered with."""
+    tally = Tally.of(send.delivered, send.errors)
+    tally.add(failure(DEADLINE), send.devices - tally.counted)
+    return tally

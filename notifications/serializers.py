@@ -1,0 +1,142 @@
+"""Bodies of the notification routes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rest_framework import serializers as s
+
+from common.fields import JSONObject, StrictChar
+from common.openapi import Success
+from common.serializers import ResponseSerializer, Timestamp
+from notifications.models import DevicePlatform, Provider, TokenStatus
+
+_DEVICE_ID = re.compile(r"[A-Za-z0-9._:-]+")
+# Registration tokens have some 160 characters, and no documented length.
+_FCM_TOKEN = re.compile(r"[A-Za-z0-9_:.-]+")
+
+
+class ListTokensQuery(s.Serializer):
+    workspace_id = s.CharField(required=False, max_length=128, help_text="Id or slug: of this workspace only.")
+
+
+class CreateSendTokenRequest(s.Serializer):
+    workspace_id = StrictChar(max_length=128, help_text="Id or slug of a workspace of the caller.")
+    name = StrictChar(max_length=120, default="", allow_blank=True)
+    metadata = JSONObject(
+        default=dict,
+        help_text="Any values, 16 KiB as JSON at most. A short text `channel` becomes the `channel` of what is sent.",
+    )
+
+
+class SendTokenObject(ResponseSerializer):
+    id = s.IntegerField()
+    workspace_id = s.CharField()
+    name = s.CharField()
+    metadata = s.DictField()
+    token_prefix = s.CharField(help_text="The first characters of the token, to recognise it by.")
+    status = s.ChoiceField(choices=TokenStatus.choices)
+    last_used_at = Timestamp(allow_null=True, help_text="To the minute.")
+    created_at = Timestamp()
+    revoked_at = Timestamp(allow_null=True)
+
+
+class NewSendTokenObject(ResponseSerializer):
+    id = s.IntegerField()
+    workspace_id = s.CharField()
+    name = s.CharField()
+    metadata = s.DictField()
+    token_prefix = s.CharField()
+    status = s.ChoiceField(choices=TokenStatus.choices)
+    token = s.CharField(help_text="Shown here only; the platform stores a hash of it.")
+
+
+class SendTokenResponse(Success):
+    token = SendTokenObject()
+
+
+class NewSendTokenResponse(Success):
+    token = NewSendTokenObject()
+
+
+class WebPushKeys(s.Serializer):
+    p256dh = StrictChar(max_length=128, help_text="A point of P-256, uncompressed: 65 bytes, base64url.")
+    auth = StrictChar(max_length=64, help_text="16 bytes, base64url.")
+
+
+class WebPushSubscription(s.Serializer):
+    """What `PushSubscription.toJSON()` gives; `expirationTime` is not read."""
+
+    endpoint = StrictChar(max_length=2048, help_text="https, to a public host.")
+    keys = WebPushKeys()
+
+
+class RegisterDeviceRequest(s.Serializer):
+    device_id = StrictChar(max_length=128, help_text="Chosen by the app: letters, digits, `.`, `_`, `:`, `-`.")
+    platform = s.ChoiceField(choices=DevicePlatform.choices)
+    fcm_token = StrictChar(max_length=4096, required=False, help_text="The registration token of FCM.")
+    web_push = WebPushSubscription(required=False)
+
+    def validate_device_id(self, value: str) -> str:
+        if not _DEVICE_ID.fullmatch(value):
+            raise s.ValidationError("Letters, digits, `.`, `_`, `:` and `-` only.")
+        return value
+
+    def validate_fcm_token(self, value: str) -> str:
+        if not _FCM_TOKEN.fullmatch(value):
+            raise s.ValidationError("This is no registration token of FCM.")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("fcm_token" in attrs) == ("web_push" in attrs):
+            raise s.ValidationError({"fcm_token": "Send either `fcm_token` or `web_push`."})
+        return attrs
+
+
+class DeviceObject(ResponseSerializer):
+    """Never its address: neither the token nor the endpoint."""
+
+    device_id = s.CharField()
+    platform = s.ChoiceField(choices=DevicePlatform.choices)
+    provider = s.ChoiceField(choices=Provider.choices, help_text="Who delivers to it.")
+    created_at = Timestamp()
+    updated_at = Timestamp(help_text="When its address was last registered.")
+
+
+class DeviceResponse(Success):
+    device = DeviceObject()
+
+
+class WebPushKeyResponse(Success):
+    key = s.CharField(help_text="`applicationServerKey` of `pushManager.subscribe`, base64url.")
+
+
+class SendNotificationRequest(s.Serializer):
+    title = StrictChar(max_length=200, default="", allow_blank=True, trim_whitespace=False)
+    body = StrictChar(max_length=4000, default="", allow_blank=True, trim_whitespace=False)
+    data = JSONObject(
+        default=dict,
+        help_text="Values that are no strings are sent as JSON. 4 KiB as JSON at most; what does not fit into 4,096 "
+        "bytes with the title fails with `messaging/payload-size-limit-exceeded`.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs["title"].strip() and not attrs["body"].strip():
+            raise s.ValidationError({"title": "Send a title, a body, or both."})
+        return attrs
+
+
+class SendErrorGroup(ResponseSerializer):
+    code = s.CharField()
+    message = s.CharField()
+    count = s.IntegerField()
+
+
+class SendNotificationResponse(Success):
+    """`delivered` and `failed` sum up to `devices`."""
+
+    delivered = s.IntegerField(help_text="Push providers accepted the message for so many devices.")
+    failed = s.IntegerField()
+    devices = s.IntegerField(help_text="The devices of the account when the request came.")
+    errors = SendErrorGroup(many=True, required=False, help_text="Only where some failed; the largest group first.")
