@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from django.conf import settings
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
@@ -47,7 +49,8 @@ class SendThrottle(RedisThrottle):
     fail_open = False
 
     def identity(self, request: Request, view: object) -> str:
-        return f"token:{request.user.token.pk}"
+        holder = cast(SendTokenHolder, request.user)
+        return f"token:{holder.token.pk}"
 
     def limit_of(self, request: Request) -> int:
         return int(settings.ENV.sends_per_minute)

@@ -42,7 +42,7 @@ class TooLarge(Exception):
     """It does not fit although nothing is left of the body."""
 
 
-def compact(value: Any) -> bytes:
+def compact_json(value: Any) -> bytes:
     """As JSON without spaces. Raises UnicodeEncodeError."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -50,7 +50,7 @@ def compact(value: Any) -> bytes:
 def compact_size(value: Any, field: str) -> int:
     """Bytes as JSON. Raises ValidationError, which names the field, for text that is none."""
     try:
-        return len(compact(value))
+        return len(compact_json(value))
     except UnicodeEncodeError:
         raise ValidationError(details={field: [NOT_TEXT]}) from None
 
@@ -58,7 +58,7 @@ def compact_size(value: Any, field: str) -> int:
 def data_strings(data: Mapping[str, Any]) -> dict[str, str]:
     """Strings as they are, other values as JSON. Raises ValidationError (more than 4 KiB, or no text)."""
     try:
-        found = {key: value if isinstance(value, str) else compact(value).decode() for key, value in data.items()}
+        found = {key: value if isinstance(value, str) else compact_json(value).decode() for key, value in data.items()}
     except UnicodeEncodeError:
         raise ValidationError(details={"data": [NOT_TEXT]}) from None
     size = compact_size(found, "data")
@@ -101,4 +101,4 @@ def fitted(content: Content, most_bytes: int) -> Content:
 
 
 def _size(content: Content, body: str) -> int:
-    return len(compact({"title": content.title, "body": body, "data": dict(content.data)}))
+    return len(compact_json({"title": content.title, "body": body, "data": dict(content.data)}))

@@ -14,7 +14,7 @@ from common.errors import NotFound
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.secrets_at_rest import keyed_hash
 from notifications.audit import record_device
-from notifications.content import compact
+from notifications.content import compact_json
 from notifications.errors import DeviceLimitExceeded
 from notifications.models import Device, Provider
 
@@ -23,7 +23,7 @@ MOST_OF_ACCOUNT = 1000
 
 def address_hash(address: dict[str, Any]) -> str:
     """Names an address: the registration token, or the endpoint with its keys."""
-    return keyed_hash(compact(sorted(address.items())).decode())
+    return keyed_hash(compact_json(sorted(address.items())).decode())
 
 
 def device_register(

@@ -115,7 +115,7 @@ class WebPushKeyResponse(Success):
 class SendNotificationRequest(s.Serializer):
     title = StrictChar(max_length=200, default="", allow_blank=True, trim_whitespace=False)
     body = StrictChar(max_length=4000, default="", allow_blank=True, trim_whitespace=False)
-    data = JSONObject(
+    data = JSONObject(  # type: ignore[assignment]  # the name of the specification
         default=dict,
         help_text="Values that are no strings are sent as JSON. 4 KiB as JSON at most; what does not fit into 4,096 "
         "bytes with the title fails with `messaging/payload-size-limit-exceeded`.",
@@ -139,4 +139,6 @@ class SendNotificationResponse(Success):
     delivered = s.IntegerField(help_text="Push providers accepted the message for so many devices.")
     failed = s.IntegerField()
     devices = s.IntegerField(help_text="The devices of the account when the request came.")
-    errors = SendErrorGroup(many=True, required=False, help_text="Only where some failed; the largest group first.")
+    errors = SendErrorGroup(  # type: ignore[assignment]  # the name of the specification
+        many=True, required=False, help_text="Only where some failed; the largest group first."
+    )

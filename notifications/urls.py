@@ -1,5 +1,6 @@
 from django.urls import path
 
+from notifications.browser_page.views import BrowserPageViewSet
 from notifications.views import DeviceViewSet, SendTokenViewSet, SendViewSet, WebPushKeyViewSet
 
 urlpatterns = [
@@ -9,5 +10,7 @@ urlpatterns = [
     path("notifications/tokens/<slug:token_id>", SendTokenViewSet.as_view({"delete": "destroy"})),
     path("notifications/devices", DeviceViewSet.as_view({"get": "list", "post": "create"})),
     path("notifications/devices/<str:device_id>", DeviceViewSet.as_view({"delete": "destroy"})),
+    path("notifications/browser", BrowserPageViewSet.as_view({"get": "read", "head": "read"})),
+    path("notifications/browser/<str:name>", BrowserPageViewSet.as_view({"get": "read", "head": "read"})),
     path("notifications/web-push-key", WebPushKeyViewSet.as_view({"get": "retrieve"})),
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import GenericViewSet, ViewSet
 
@@ -164,7 +163,6 @@ class SendViewSet(ViewSet):
                 }
             ),
         },
-        auth=[{"sendToken": []}],
     )
     def create(self, request: SendRequest) -> Response:
         """Send a notification to all devices of the token's owner.
@@ -191,6 +189,6 @@ def _address(data: dict[str, Any]) -> dict[str, Any]:
     return {"provider": Provider.WEB_PUSH, "address": subscription_address(endpoint=given["endpoint"], **given["keys"])}
 
 
-def _by(request: Request) -> dict[str, Any]:
+def _by(request: ApiRequest) -> dict[str, Any]:
     """For the audit entry."""
     return {"actor": request.user.label, "origin": request_origin(request._request)}

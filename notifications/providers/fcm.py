@@ -21,7 +21,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import Request
 from requests import Session
 from requests.adapters import HTTPAdapter
-from requests.packages.urllib3.util.retry import Retry
+from urllib3.util import Retry
 
 from notifications.content import FCM_BYTES, Content, TooLarge, fitted
 from notifications.sends import results
@@ -131,7 +131,7 @@ class FcmProvider:
         session: Session = messaging._get_messaging_service(app)._client.session
         retries = _Retries(
             connect=1,
-            read=0,
+            read=False,
             status=UNAVAILABLE_RETRIES,
             status_forcelist=[503],
             raise_on_status=False,

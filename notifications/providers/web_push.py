@@ -15,7 +15,7 @@ from py_vapid import Vapid02
 from pywebpush import WebPusher
 
 from common.outbound_targets import outbound_targets
-from notifications.content import WEB_PUSH_BYTES, Content, TooLarge, compact, fitted
+from notifications.content import WEB_PUSH_BYTES, Content, TooLarge, compact_json, fitted
 from notifications.sends import results
 from notifications.sends.results import DELIVERED, Result, failure
 from notifications.subscriptions import origin_of
@@ -48,12 +48,15 @@ class WebPushProvider:
 
     def pause_name(self, address: Mapping[str, Any]) -> str:
         """What a `Retry-After` of this device's push service holds for."""
-        return origin_of(address["endpoint"])
+        try:
+            return origin_of(address["endpoint"])
+        except OutboundError:  # it will not be sent to
+            return ""
 
     def send(self, address: Mapping[str, Any], content: Content) -> Result:
         """One request. Raises nothing that an address or a push service can cause."""
         try:
-            clear = compact(fitted(content, WEB_PUSH_BYTES).as_json())
+            clear = compact_json(fitted(content, WEB_PUSH_BYTES).as_json())
             answer = self._post(address, clear)
         except TooLarge:
             return failure(results.TOO_LARGE)

@@ -25,6 +25,8 @@ from notifications.sends.running import RunningSends
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
+# While sends are in flight, whose requests wait for counts and whose leases are to be renewed.
+WRITE_SECONDS = 0.25
 # While attempts are in flight: what ends within it is counted together.
 GATHER_SECONDS = 0.005
 # Longer than an attempt and the transaction after it; shorter than the supervisor waits for the process.
@@ -84,7 +86,7 @@ class Dispatcher:
     def _run(self) -> None:
         until = None
         while until is None or (self._running.in_flight and time.monotonic() < until):
-            if self._woken.wait(LOOK_SECONDS) and self._running.in_flight:
+            if self._woken.wait(WRITE_SECONDS if self._running.in_flight else LOOK_SECONDS):
                 time.sleep(GATHER_SECONDS)
             self._woken.clear()
             if self._stopping.is_set() and until is None:

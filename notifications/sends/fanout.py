@@ -17,8 +17,9 @@ from notifications.sends.results import INTERNAL, Result, Tally, failure
 CHUNK = 100
 # After the last turn: the longest attempt, and what it takes to hear of it.
 GRACE_SECONDS = 20.0
-# Between two writes of what has come of it.
-PROGRESS_SECONDS = 0.5
+# Between two writes of what has come of it, and of its lease where nothing came.
+PROGRESS_SECONDS = 0.25
+RENEW_SECONDS = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +63,7 @@ class Fanout:
     def is_due(self) -> bool:
         """Its row is to be written: something came, or its lease is to be renewed."""
         since = time.monotonic() - self.written_at
-        return since >= PROGRESS_SECONDS and (self.is_changed or since >= 4 * PROGRESS_SECONDS)
+        return since >= PROGRESS_SECONDS and (self.is_changed or since >= RENEW_SECONDS)
 
     def record(self, result: Result) -> None:
         self.tally.add(result)

@@ -85,7 +85,7 @@ def sends_claim(claim: str, held: Mapping[str, str], most: int) -> list[Send]:
     """
     now = timezone.now()
     due = live_sends().filter(_claimable(now)).order_by("created_at", "pk").values_list("pk", "account_id")
-    counted, chosen = Counter(held.values()), []
+    counted, chosen = Counter(held.values()), list[str]()
     for key, account_id in due[:MOST_LOOKED_AT]:
         if key not in held and counted[account_id] < MOST_RUNNING_OF_ACCOUNT and len(chosen) < most:
             counted[account_id] += 1

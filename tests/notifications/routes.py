@@ -20,8 +20,8 @@ ROUTES = [
     Route("DELETE", "notifications/devices/{device_id}", scopes=ACCOUNT_ONLY),
     Route("GET", "notifications/web-push-key"),
 ]
-# By the send token; tests/notifications/test_sending.py.
-NOT_WALKED = {"notifications/send"}
+# By the send token (tests/notifications/test_tokens.py); public files (tests/notifications/test_browser_page.py).
+NOT_WALKED = {"notifications/send", "notifications/browser", "notifications/browser/<str:name>"}
 ADDRESSED_BY = {"device_id": "device_id"}
 DOCUMENTED = """
 POST /notifications/tokens

@@ -166,7 +166,7 @@ def test_a_push_service_that_asks_to_wait_is_left_alone_also_after_a_restart(
 ) -> None:
     other = new_sender("other")
     web_device(sender.account, "browser", browsers.subscriber("tab", status))
-    web_device(other.account, "browser", browsers.subscriber("of another"))
+    web_device(other.account, "browser", browsers.subscriber("other"))
     browsers.retry_after = "120"
     with pushing():
         sender.send()
