@@ -50,7 +50,7 @@ class SendThrottle(RedisThrottle):
 
     def identity(self, request: Request, view: object) -> str:
         holder = cast(SendTokenHolder, request.user)
-        return f"token:{holder.token.pk}"
+        return f"token:{holder.token.token_hash}"
 
     def limit_of(self, request: Request) -> int:
         return int(settings.ENV.sends_per_minute)

@@ -21,7 +21,7 @@ ROUTES = [
     Route("GET", "notifications/web-push-key"),
 ]
 # By the send token (tests/notifications/test_tokens.py); public files (tests/notifications/test_browser_page.py).
-NOT_WALKED = {"notifications/send", "notifications/browser", "notifications/browser/<str:name>"}
+NOT_WALKED = {"notifications/send", "notifications/browser", "notifications/browser/{name}"}
 ADDRESSED_BY = {"device_id": "device_id"}
 DOCUMENTED = """
 POST /notifications/tokens
