@@ -31,6 +31,7 @@ class Browser:
         self._to, self._back = to, back
         self._number, self._rest = 0, b""
         self._loaded: set[str] = set()
+        self._registrations: dict[str, str] = {}
 
     def open(self, url: str) -> Page:
         """A tab of its own with the page, loaded: its scripts have run."""
@@ -60,6 +61,14 @@ class Browser:
                 return found
         raise AssertionError(f"Chromium does not answer {method}")
 
+    def registration_of(self, scope: str) -> str:
+        """The id of the service worker with this scope, of a page in which `ServiceWorker.enable` was called."""
+        until = time.monotonic() + ANSWER_SECONDS
+        while scope not in self._registrations:
+            assert time.monotonic() < until, f"no service worker for {scope}: {self._registrations}"
+            self._message()
+        return self._registrations[scope]
+
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
             more = os.read(self._back, 1 << 16)
@@ -70,6 +79,8 @@ class Browser:
         params = message.get("params", {})
         if message.get("method") == "Page.lifecycleEvent" and params["name"] == "load":
             self._loaded.add(params["loaderId"])
+        if message.get("method") == "ServiceWorker.workerRegistrationUpdated":
+            self._registrations |= {each["scopeURL"]: each["registrationId"] for each in params["registrations"]}
         return message
 
 
