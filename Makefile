@@ -130,7 +130,7 @@ image: setup ## build the default image
 doctor: setup ## check what the host needs, with the command that fixes each finding
 	@$(MANAGE) doctor $(ARGS)
 
-bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, deploys of pages (these need `make up`), pages, API, sweep, charging, billing, webhooks, pages, certificates
+bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, deploys of pages (these need `make up`), pages, API, sweep, charging, billing, webhooks, pages, certificates, notifications
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.boot $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.wake $(ARGS)
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.power $(ARGS)
@@ -143,6 +143,7 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.billing --records 1000000
 	PYTHONPATH=.:platform scripts/postgres.sh $(PYTHON) -m benchmarks.billing
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.push
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.page_deploys
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.pages
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.tls
