@@ -1,6 +1,6 @@
 """Firebase Cloud Messaging by firebase-admin: one message to one registration token.
 
-Errors are told apart by the library's exception classes, never by their texts. What the library does by itself is
+Errors are known by the library's exception classes, never by their texts. What the library does by itself is
 bounded: it would post a message once more that had no answer, which a device may then get twice, and it would sleep as
 long as an answer asks for.
 """
@@ -30,9 +30,8 @@ from webhooks.schedule import retry_after_seconds
 
 logger = logging.getLogger(__name__)
 
-SETTING: Final = "PLATFORM_FCM_CREDENTIALS"
-NOT_CONFIGURED: Final = f"This service has no credentials for FCM: its operator sets {SETTING}."
-NOT_READABLE: Final = f"The file of {SETTING} is no service account that can be read."
+NOT_CONFIGURED: Final = "This service has no credentials for FCM: its operator sets PLATFORM_FCM_CREDENTIALS."
+NOT_READABLE: Final = "The file of PLATFORM_FCM_CREDENTIALS is no service account that can be read."
 PAUSE_NAME: Final = "fcm"
 ORIGIN: Final = "https://fcm.googleapis.com"
 # Each request; a 503 is tried again twice, after 0 and 1 s.

@@ -148,12 +148,12 @@ def test_a_device_that_was_registered_again_is_not_pruned(
     device = web_device(sender.account, "browser", old)
     answered = browsers.answer
 
-    def registered_meanwhile(path: str, headers: dict[str, str], body: bytes) -> int:
+    def registered_between(path: str, headers: dict[str, str], body: bytes) -> int:
         if path.endswith("/old"):
             Device.objects.filter(pk=device.pk).update(address=new.address, address_hash="another")
         return answered(path, headers, body)
 
-    monkeypatch.setattr(browsers, "answer", registered_meanwhile)
+    monkeypatch.setattr(browsers, "answer", registered_between)
     with pushing():
         assert by_code(sender.send()) == {"registration-token-not-registered": 1}
         assert Device.objects.get().address == new.address
