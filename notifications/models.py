@@ -148,8 +148,9 @@ class Send(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["created_at"], name="send_live", condition=~Q(state="ended")),
-            models.Index(fields=["ended_at"], name="send_ended", condition=Q(state="ended")),
+            # Not conditional: SQLite takes those by literals alone.
+            models.Index(fields=["state", "created_at"], name="send_by_state"),
+            models.Index(fields=["ended_at"], name="send_by_end"),
         ]
 
     def __str__(self) -> str:

@@ -23,6 +23,7 @@ from notifications.content import compact_size
 from notifications.errors import TokenLimitExceeded
 from notifications.models import SendToken, TokenStatus
 from workspaces.models import Workspace
+from workspaces.rows import find_and_lock
 from workspaces.states import Status
 
 logger = logging.getLogger(__name__)
@@ -63,7 +64,9 @@ def token_create(
     """
     _require_small(metadata)
     account_lock(workspace.account)
-    if not Workspace.objects.filter(pk=workspace.pk).exclude(status__in=ENDED).exists():
+    # Locked: once it is being deleted no token is added.
+    stored = find_and_lock(workspace.pk)
+    if stored is None or stored.status in ENDED:
         raise NotFound("There is no such workspace.")
     current = SendToken.objects.filter(workspace=workspace).count()
     if current >= MOST_OF_WORKSPACE:

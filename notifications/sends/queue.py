@@ -69,7 +69,7 @@ def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
 
 def live_sends() -> QuerySet[Send]:
     """Those that have not ended."""
-    return Send.objects.exclude(state=SendState.ENDED).order_by()
+    return Send.objects.filter(state__in=[SendState.QUEUED, SendState.RUNNING]).order_by()
 
 
 def _claimable(now: datetime) -> Q:

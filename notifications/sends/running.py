@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from common.database_errors import is_database_unavailable
@@ -50,9 +50,15 @@ class RunningSends:
         held = {key: each.send.account_id for key, each in self._fanouts.items()}
         found = queue.sends_claim(self._claim, held, MOST_RUNNING - len(held))
         if found:
-            self._pauses |= pauses_read(each.account_id for each in found)
+            self._renew_pauses(found)
         for send in found:
             self._open(send)
+
+    def _renew_pauses(self, found: Iterable[Send]) -> None:
+        """Those that are over go; other processes may have written some of these accounts."""
+        now = timezone.now()
+        self._pauses = {key: until for key, until in self._pauses.items() if until > now}
+        self._pauses |= pauses_read(each.account_id for each in found)
 
     def _open(self, send: Send) -> None:
         content = queue.content_read(send)
@@ -170,6 +176,8 @@ class RunningSends:
 def _unless_unavailable(write: Callable[[], object]) -> None:
     try:
         write()
+    except IntegrityError as exc:  # an account is being deleted
+        logger.warning("notifications: %s", type(exc).__name__)
     except Exception as exc:
         if not is_database_unavailable(exc):
             raise

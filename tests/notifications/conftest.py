@@ -13,6 +13,7 @@ from django.conf import LazySettings
 from notifications.models import Provider
 from notifications.process import push_providers
 from notifications.providers import fcm
+from notifications.sends import queue
 from notifications.sends.dispatcher import Dispatcher
 from tests.callers import Caller
 from tests.notifications.browsers import PushService, push_service
@@ -58,14 +59,17 @@ def sender_of(caller: Caller, **options: Any) -> Sender:
 
 
 @pytest.fixture
-def pushing(transactional_db: None) -> Callable[..., AbstractContextManager[Dispatcher]]:
-    """Runs a dispatcher, as `push` does."""
+def pushing(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., AbstractContextManager[Dispatcher]]:
+    """Runs a dispatcher, as `push` does, and wakes it."""
 
     @contextmanager
     def run(threads: int = 64) -> Iterator[Dispatcher]:
         providers = push_providers()
         made = Dispatcher(threads, providers)
         made.start()
+        monkeypatch.setattr(queue, "notify_push", made.wake)  # as Celery's task does
         try:
             yield made
         finally:

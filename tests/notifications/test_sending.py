@@ -211,10 +211,10 @@ def test_a_body_is_shortened_and_data_is_not(
 def test_a_request_waits_for_its_time_and_the_sending_goes_on(
     sender: Sender, browsers: PushService, pushing: Pushing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "WAIT_SECONDS", 1.0)
+    monkeypatch.setattr(requests, "WAIT_SECONDS", 1.5)
     web_device(sender.account, "good", browsers.subscriber("tab"))
     web_device(sender.account, "silent", browsers.subscriber("silent", "silent"))
-    browsers.silent_seconds = 2.0
+    browsers.silent_seconds = 3.0
     with pushing():
         answer = sender.send()
         assert (counts(answer), by_code(answer)) == ((1, 1, 2), {"deadline-exceeded": 1})
