@@ -11,6 +11,8 @@ import jsonschema
 
 # Models put JSON into Markdown where no format holds them to it.
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE)
+# Validating very many would hold the event loop up.
+MAX_ITEMS = 100
 
 
 class InvalidAnswer(Exception):
@@ -27,7 +29,7 @@ def answer_fields(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     found = next(iter(jsonschema.Draft202012Validator(schema).iter_errors(value)), None)
     if found is not None:
         raise InvalidAnswer(_reason(found))
-    return value  # type: ignore[no-any-return]  # an object, as the schema says
+    return value
 
 
 def _parsed(text: str) -> Any:
@@ -51,6 +53,8 @@ def _known_fields(value: Any, schema: Mapping[str, Any]) -> Any:
         known = schema["properties"]
         return {name: _known_fields(value[name], known[name]) for name in known if name in value}
     if isinstance(value, list) and "items" in schema:
+        if len(value) > MAX_ITEMS:
+            raise InvalidAnswer(f"an array has more than {MAX_ITEMS} items")
         return [_known_fields(item, schema["items"]) for item in value]
     return value
 

@@ -50,9 +50,7 @@ def first_question(route: AssistRoute, sent: dict[str, Any]) -> Question:
     )
 
 
-async def answer_generate(
-    endpoint: Endpoint, route: AssistRoute, question: Question, spent: Spent
-) -> dict[str, Any]:
+async def answer_generate(endpoint: Endpoint, route: AssistRoute, question: Question, spent: Spent) -> dict[str, Any]:
     """The fields of the route's answer. Raises GenerationFailed; `spent` knows what came, also if this is cancelled."""
     try:
         async with asyncio.timeout(endpoint.seconds) as limit:

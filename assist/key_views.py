@@ -21,7 +21,7 @@ from namespaces.selectors import for_create
 
 
 class ApiKeyViewSet(ViewSet):
-    """Keys of the code assistance API; account or namespace scope. A namespace's credential has the keys of it alone."""
+    """Keys of the code assistance API; account or namespace scope. A namespace's credential has its keys alone."""
 
     scopes = NAMESPACE_SCOPES
     allow_tokens = False
@@ -63,7 +63,7 @@ class ApiKeyViewSet(ViewSet):
 
 
 def _namespace(request: ApiRequest, slug: str | None) -> Namespace | None:
-    """That of the request or of the credential; None: the default one. Raises NotFound, Forbidden, NamespaceSuspended."""
+    """That of the request or of the credential; None: the default one. Raises what `for_create` raises."""
     if slug is None and request.user.scope is not Scope.NAMESPACE:
         return None
     return for_create(request.user, slug)

@@ -34,9 +34,10 @@ _CODES = {
     404: f"`{REQUEST}`: no such route",
     405: f"`{REQUEST}`: another method than POST",
     413: f"`{REQUEST}`: a body above 1 MiB",
-    429: f"`{RATE}`: too many calls in a minute, or the model has as many questions as it can take; `{QUOTA}`: the calls "
-    "of the day are used up. `Retry-After` says when to try again",
-    502: f"`{FAILED}`: the model cannot be reached, took too long, or gave no valid answer twice. The call does not count",
+    429: f"`{RATE}`: too many calls in a minute, or the model has as many questions as it can take; `{QUOTA}`: the "
+    "calls of the day are used up. `Retry-After` says when to try again",
+    502: f"`{FAILED}`: the model cannot be reached, took too long, or gave no valid answer twice; the call does not "
+    "count",
     503: f"`{FAILED}`: the platform cannot store anything at the moment",
 }
 _HEADERS = {
@@ -57,9 +58,7 @@ def answers(body: type[Serializer]) -> dict[int, Any]:
 def describe_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
     """Postprocessing hook: these routes answer no other form of errors, and the headers come with every response."""
     result["components"]["schemas"]["AssistError"] = ERROR_SCHEMA
-    headers = {
-        name: {"description": text, "schema": {"type": kind}} for name, (kind, text) in _HEADERS.items()
-    }
+    headers = {name: {"description": text, "schema": {"type": kind}} for name, (kind, text) in _HEADERS.items()}
     for path, operations in result["paths"].items():
         if path.startswith(f"{PREFIX}/"):
             for operation in operations.values():

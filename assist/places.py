@@ -1,9 +1,9 @@
 """How many questions a process asks the model at once, and how many wait for that.
 
-A place is taken at once or not at all: beyond those that may wait a call is refused before anything is counted. Of those
-that wait, the account with the fewest questions under way is next, and of it the oldest. Where all places are taken and
-another account has more of them, the newest that waits of that one is refused instead, so that no account keeps others
-out. Waiting costs a future, and no thread.
+A place is taken at once or not at all: beyond those that may wait a call is refused before anything is counted. Of
+those that wait, the account with the fewest questions under way is next, and of it the oldest. Where all places are
+taken and another account has more of them, the newest that waits of that one is refused instead, so that no account
+keeps others out. Waiting costs a future, and no thread.
 """
 
 from __future__ import annotations

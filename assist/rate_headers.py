@@ -1,5 +1,5 @@
-"""The headers that say how many calls are left: `X-RateLimit-*` of the day, and `RateLimit` and `RateLimit-Policy` of day
-and minute as the IETF's draft has them (draft-ietf-httpapi-ratelimit-headers).
+"""The headers that say how many calls are left: `X-RateLimit-*` of the day, and `RateLimit` and `RateLimit-Policy` of
+day and minute as the IETF's draft has them (draft-ietf-httpapi-ratelimit-headers).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from accounts.actors import Actor
 from accounts.scopes import Scope
 from assist.models import ApiKey
 from common.errors import NotFound
-from common.secrets_at_rest import keyed_hash, keyed_hashes
+from common.secrets_at_rest import keyed_hashes
 from namespaces.models import Namespace
 
 

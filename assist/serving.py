@@ -22,7 +22,7 @@ from common.request_id import current_request_id
 
 
 class ClientLeft(GenerationFailed):
-    """Nobody gets this response."""
+    """No client gets this response."""
 
     message = "The client left before the answer came."
 

@@ -1,4 +1,4 @@
-"""`/v1/blurs` (specification, Code assistance API). Served by streams: a call may take a minute, and holds no thread."""
+"""`/v1/blurs` (specification, Code assistance API). Served by streams: a call may take a minute without a thread."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
-from django.http import HttpRequest, JsonResponse
+from django.http import JsonResponse
 from drf_spectacular.utils import extend_schema
 from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.request import Request
 
 from assist import serializers as bodies
+from assist.authentication import ApiKeyAuthentication
 from assist.error_form import assist_error_body
-from assist.errors import code_of, status_of
+from assist.errors import status_of
 from assist.openapi import answers
 from assist.requests import Caller, caller_identify, configured_endpoint, request_check
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
-from assist.authentication import ApiKeyAuthentication
 from common.async_views import AsyncViewSet, in_pool_thread, run_to_end
 from common.connections import release_thread
-from common.errors import DomainError, NotFound
+from common.errors import NotFound
 from common.responses import as_domain_error
 
 P = ParamSpec("P")
@@ -97,4 +97,5 @@ class UnknownPathViewSet(BlursViewSet):
 
 async def in_context(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """In a thread of the platform's pool, with the request's id and the headers that services add to its response."""
-    return await in_pool_thread(copy_context().run, work, *args, **kwargs)
+    context = copy_context()
+    return await in_pool_thread(lambda: context.run(work, *args, **kwargs))

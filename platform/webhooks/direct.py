@@ -1,9 +1,9 @@
 """Events for a receiver that a request named itself, and that is no registered webhook.
 
-Its row is a subscription that is in no list, counts for no limit and wants no events: it gets those alone that are sent
-to it here. So its deliveries are claimed, signed, repeated and shared out as all others are. One row for an address and
-whoever named it, so that what is sent to a receiver at once has the bounds of one webhook. Rows that were not used for a
-day, and have nothing pending, are deleted.
+Its row is a subscription that is in no list, counts for no limit and wants no events: it gets those alone that are
+sent to it here. So its deliveries are claimed, signed, repeated and shared out as all others are. There is one row for
+an address and what it was named by, so that what is sent to a receiver at once has the bounds of one webhook. Rows that
+were not used for a day, and have nothing pending, are deleted.
 """
 
 from __future__ import annotations
