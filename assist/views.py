@@ -90,9 +90,13 @@ class UnknownPathViewSet(BlursViewSet):
 
     schema = None
 
-    async def _refuse(self, request: Request, **kwargs: Any) -> JsonResponse:
+    async def unknown(self, request: Request) -> JsonResponse:
+        """404, or 401 to those without a key."""
         await in_context(caller_identify, self.http_request, self.caller)
         raise NotFound("There is no such route.")
+
+    def _handler(self) -> Any:
+        return self.unknown
 
 
 async def in_context(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

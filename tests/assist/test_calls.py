@@ -49,7 +49,7 @@ def test_an_answer_has_the_documented_fields(model: ModelServer, key: NewApiKey,
 
 
 def test_the_model_is_asked_for_the_schema_and_gets_what_was_sent_as_data(model: ModelServer, key: NewApiKey) -> None:
-    called(key, body={"prompt": "say \"zebra\"", "context": "c", "framework": "", "unknown": 1})
+    called(key, body={"prompt": 'say "zebra"', "context": "c", "framework": "", "unknown": 1})
     asked = model.exchanges[0]
     assert asked.headers["authorization"] == "Bearer sk-planted-model-key"
     assert asked.body["model"] == "the-model"
@@ -140,7 +140,9 @@ def test_the_format_is_a_setting(model: ModelServer, key: NewApiKey, settings: L
     assert model.exchanges[0].body.get("response_format") == wanted
 
 
-@pytest.mark.parametrize(("status", "sentence"), [(401, "did not accept the key"), (404, "does not have the configured")])
+@pytest.mark.parametrize(
+    ("status", "sentence"), [(401, "did not accept the key"), (404, "does not have the configured")]
+)
 def test_a_wrong_setting_is_named_and_not_asked_for_again(
     model: ModelServer, key: NewApiKey, status: int, sentence: str
 ) -> None:
@@ -207,7 +209,9 @@ def test_a_model_that_sends_byte_by_byte_ends_at_the_deadline(
     assert_failed(key, "did not answer within 0.5 seconds")
 
 
-@pytest.mark.parametrize("line", [b'data: {"choices": [{"delta": {"content": "' + b"x" * 1000 + b'"}}]}\n\n', b"x" * 1000])
+@pytest.mark.parametrize(
+    "line", [b'data: {"choices": [{"delta": {"content": "' + b"x" * 1000 + b'"}}]}\n\n', b"x" * 1000]
+)
 def test_an_answer_of_a_hundred_megabytes_is_left(model: ModelServer, key: NewApiKey, line: bytes) -> None:
     sent: list[int] = []
 
