@@ -8,7 +8,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from assist.answers import InvalidAnswer, answer_fields
 from assist.errors import GenerationFailed
 from assist.model.client import ask_model
 from assist.model.endpoint import Endpoint
@@ -16,6 +15,7 @@ from assist.model.errors import AnswerTooLong, ModelError, ServerRefused
 from assist.model.reading import Answer
 from assist.routes import AssistRoute
 from assist.spent import Spent
+from assist.validation import InvalidAnswer, answer_fields
 
 logger = logging.getLogger(__name__)
 

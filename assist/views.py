@@ -16,7 +16,7 @@ from assist import serializers as bodies
 from assist.authentication import ApiKeyAuthentication
 from assist.error_form import assist_error_body
 from assist.errors import status_of
-from assist.openapi import answers
+from assist.openapi import documented_responses
 from assist.requests import Caller, caller_identify, configured_endpoint, request_check
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
@@ -46,7 +46,7 @@ class BlursViewSet(AsyncViewSet):
             headers["Allow"] = "POST"
         return JsonResponse(assist_error_body(error), status=status_of(error), headers=headers)
 
-    @extend_schema(request=bodies.AssistGenerateRequest, responses=answers(bodies.AssistGenerateResponse))
+    @extend_schema(request=bodies.AssistGenerateRequest, responses=documented_responses(bodies.AssistGenerateResponse))
     async def generate(self, request: Request) -> JsonResponse:
         """Write code for a prompt.
 
@@ -54,12 +54,12 @@ class BlursViewSet(AsyncViewSet):
         """
         return await self._serve(GENERATE, bodies.AssistGenerateRequest)
 
-    @extend_schema(request=bodies.AssistDebugRequest, responses=answers(bodies.AssistDebugResponse))
+    @extend_schema(request=bodies.AssistDebugRequest, responses=documented_responses(bodies.AssistDebugResponse))
     async def debug(self, request: Request) -> JsonResponse:
         """Find what is wrong with code, and correct it. Its event is `generation.complete` with `kind` `debug`."""
         return await self._serve(DEBUG, bodies.AssistDebugRequest)
 
-    @extend_schema(request=bodies.AssistOptimizeRequest, responses=answers(bodies.AssistOptimizeResponse))
+    @extend_schema(request=bodies.AssistOptimizeRequest, responses=documented_responses(bodies.AssistOptimizeResponse))
     async def optimize(self, request: Request) -> JsonResponse:
         """Make code faster, smaller to deliver, or easier on the database. Its event is `optimization.complete`."""
         return await self._serve(OPTIMIZE, bodies.AssistOptimizeRequest)

@@ -23,10 +23,10 @@ from config.env_types import (
     Addresses,
     CommaSeparated,
     HostName,
+    ModelAddress,
     Networks,
     Places,
     Resolvers,
-    model_address,
 )
 from edge.address import PublicAddress
 from edge.page_address import page_addresses
@@ -208,7 +208,7 @@ class Env(BaseModel):
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
     # The model of code assistance
-    assist_url: str = ""
+    assist_url: ModelAddress = ""
     assist_model: str = ""
     assist_key: str = ""
     assist_format: Literal["json_schema", "json_object", "none"] = "json_schema"
@@ -300,11 +300,6 @@ class Env(BaseModel):
     def _readable_address(cls, value: str) -> str:
         urlsplit(value).port  # noqa: B018 - raises ValueError
         return value
-
-    @field_validator("assist_url")
-    @classmethod
-    def _model_address(cls, value: str) -> str:
-        return model_address(value)
 
     @field_validator("billing_seconds")
     @classmethod

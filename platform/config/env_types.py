@@ -48,7 +48,7 @@ def _host_name(value: str) -> str:
     return value.lower().removesuffix(".")
 
 
-def model_address(value: str) -> str:
+def _model_address(value: str) -> str:
     """The base of a chat-completions endpoint; empty: none. Without a password, which logs would show."""
     if not value:
         return value
@@ -66,5 +66,6 @@ Places = Annotated[CommaSeparated, AfterValidator(_places)]
 Networks = Annotated[CommaSeparated, AfterValidator(_networks)]
 Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
+ModelAddress = Annotated[str, AfterValidator(_model_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]

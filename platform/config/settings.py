@@ -157,6 +157,8 @@ LOGGING = {
         "asyncssh": {"level": "WARNING"},
         # django-eventstream logs every event stream.
         "django_eventstream": {"level": "WARNING"},
+        # A line for each question to the model.
+        "httpx": {"level": "WARNING"},
         # Whole requests and answers of the ACME client, at DEBUG.
         "acme": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.

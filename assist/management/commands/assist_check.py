@@ -12,7 +12,9 @@ from assist.errors import GenerationFailed
 
 
 class Command(BaseCommand):
-    help = "Asks the configured model for one small function, and says how long it took and whether its answer is valid."
+    help = (
+        "Asks the configured model for one small function, and says how long it took and whether its answer is valid."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
