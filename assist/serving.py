@@ -18,6 +18,7 @@ from assist.requests import Asked, Caller
 from assist.routes import AssistRoute
 from assist.spent import Spent
 from common.async_views import in_pool_thread
+from common.errors import DomainError
 from common.request_id import current_request_id
 
 
@@ -47,7 +48,17 @@ class ServedCall:
             self._generating.cancel()
 
     async def carry_out(self) -> dict[str, Any]:
-        """The fields of the answer. Raises RateLimitExceeded, DayQuotaExceeded, QuotaExceeded, GenerationFailed."""
+        """The fields of the answer. Raises RateLimitExceeded, DayQuotaExceeded, QuotaExceeded, GenerationFailed; but
+        nothing once the client has left, as asyncio would log it.
+        """
+        try:
+            return await self._carry_out()
+        except DomainError:
+            if self._has_left:
+                return {}
+            raise
+
+    async def _carry_out(self) -> dict[str, Any]:
         key = self._asked.key
         with model_places().reserved(key.account_id) as place:
             begun = await self._begin()

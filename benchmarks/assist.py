@@ -128,6 +128,8 @@ async def hanging(client: httpx.AsyncClient, number: int) -> AsyncIterator[None]
 
 
 async def measure_waiting(of: Server, client: httpx.AsyncClient) -> None:
+    async with hanging(client, WAITING):
+        pass  # so many requests at once start all threads of the process's pool, whether they wait or not
     before = of.held()
     async with hanging(client, WAITING):
         during = of.held()
@@ -164,6 +166,9 @@ async def measure(of: Server, url: str, sockets: tuple[Path, Path], options: arg
     async with connect(of.socket, of.headers) as owner:
         key = (await owner.post("/api-keys", json={})).raise_for_status().json()["key"]
     headers = {"Authorization": f"Bearer {key}"}
+    async with connect(sockets[1], of.headers) as api:
+        # As in an instance, a process that keeps its connections: the last one that SQLite closes writes all back.
+        await asyncio.gather(*((api.get("/workspace")) for _ in range(16)))
     async with connect(of.socket, headers) as client, connect(sockets[0]) as plain:
         ours, baseline = checked(client, "/v1/blurs/generate", BODY), checked(plain, "/", BODY)
         await measure_added(ours, url, options.calls)
