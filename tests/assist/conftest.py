@@ -13,6 +13,9 @@ from assist.services import NewApiKey, api_key_create
 from tests.asgi import Request
 from tests.assist.model_server import ModelServer, serving_model
 from tests.callers import Caller
+from tests.webhooks.conftest import hooks, receiver
+
+__all__ = ["hooks", "receiver"]  # fixtures of webhooks, for tests of what calls send
 
 BODIES: dict[str, dict[str, Any]] = {
     "generate": {"prompt": "print one", "language": "python"},

@@ -25,7 +25,6 @@ from webhooks import direct, subscriptions
 from webhooks.models import Delivery, Subscription
 
 pytestmark = pytest.mark.django_db(transaction=True)
-pytest_plugins = ["tests.webhooks.conftest"]
 
 
 def price(unit: Unit, credits: str) -> None:
