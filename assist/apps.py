@@ -1,3 +1,5 @@
+"""Code assistance: three routes that ask a model (wire contract, section 8)."""
+
 from __future__ import annotations
 
 from django.apps import AppConfig
@@ -5,3 +7,10 @@ from django.apps import AppConfig
 
 class AssistConfig(AppConfig):
     name = "assist"
+    verbose_name = "Code assistance"
+
+    def ready(self) -> None:
+        from assist.error_form import PREFIX, assist_error_response
+        from common.responses import error_form_register
+
+        error_form_register(PREFIX, assist_error_response)

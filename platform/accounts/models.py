@@ -34,6 +34,9 @@ class Plan(models.Model):
     )
     running_memory_mb = models.PositiveBigIntegerField("running memory (MiB)")
     running_disk_size_mb = models.PositiveBigIntegerField("disk of running workspaces (MiB)")
+    assist_calls_per_day = models.PositiveIntegerField(
+        "code assistance calls per day", default=100, help_text="Of all API keys of an account, by UTC day."
+    )
 
     class Meta:
         ordering = ["code"]

@@ -40,7 +40,7 @@ class ApiMiddleware(DualMiddleware):
                 response: HttpResponseBase = refuse_incomplete_body(request) or self.get_response(request)
                 return response
         except errors.RateLimited as exc:  # only of the place: the handler makes responses of all others
-            return error_response(exc)
+            return error_response(exc, request.path)
 
     async def _async_call(self, request: HttpRequest, request_id: str) -> HttpResponseBase:
         async with loop_place(request):
@@ -53,7 +53,7 @@ class ApiMiddleware(DualMiddleware):
         """A JSON error for every path but the admin, which has Django's own pages."""
         if request.path.startswith("/admin/"):
             return None
-        return error_response(as_domain_error(exception))
+        return error_response(as_domain_error(exception), request.path)
 
 
 def refusal(request: HttpRequest) -> HttpResponseBase | None:
@@ -61,9 +61,9 @@ def refusal(request: HttpRequest) -> HttpResponseBase | None:
     try:
         request.get_host()
     except SuspiciousOperation as exc:
-        return error_response(as_domain_error(exc))
+        return error_response(as_domain_error(exc), request.path)
     error = body_refusal(request)
-    return refuse_large_body(request) or (error_response(error) if error else None)
+    return refuse_large_body(request) or (error_response(error, request.path) if error else None)
 
 
 def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
@@ -78,7 +78,7 @@ def refuse_incomplete_body(request: HttpRequest) -> HttpResponseBase | None:
     try:
         _ = request.body
     except UnreadablePostError as exc:
-        return error_response(as_domain_error(exc))
+        return error_response(as_domain_error(exc), request.path)
     return None
 
 
@@ -88,8 +88,9 @@ def refuse_large_body(request: HttpRequest) -> HttpResponseBase | None:
     try:
         announced = int(request.META.get("CONTENT_LENGTH") or 0)
     except ValueError:
-        return error_response(errors.ValidationError("The Content-Length header is not a number."))
+        return error_response(errors.ValidationError("The Content-Length header is not a number."), request.path)
     if announced <= limit and not body_was_too_large(request):
         return None
     has = f"{announced} bytes" if announced > limit else "more"
-    return error_response(errors.PayloadTooLarge(f"The body has {has}; at most {limit} bytes are accepted here."))
+    error = errors.PayloadTooLarge(f"The body has {has}; at most {limit} bytes are accepted here.")
+    return error_response(error, request.path)

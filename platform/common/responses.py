@@ -51,9 +51,20 @@ def error_body(error: errors.DomainError) -> dict[str, Any]:
     return body
 
 
-def error_response(error: errors.DomainError) -> JsonResponse:
-    """The response of an error outside DRF."""
+def error_response(error: errors.DomainError, path: str = "") -> JsonResponse:
+    """The response of an error outside DRF; `path` is that of the request, as some routes have a form of their own."""
+    for prefix, form in _forms.items():
+        if path == prefix or path.startswith(f"{prefix}/"):
+            return form(error)
     return JsonResponse(error_body(error), status=error.status, headers=error.headers)
+
+
+def error_form_register(prefix: str, form: Callable[[errors.DomainError], JsonResponse]) -> None:
+    """How errors below `prefix` look that are made outside of views, and before them. Idempotent."""
+    _forms[prefix] = form
+
+
+_forms: dict[str, Callable[[errors.DomainError], JsonResponse]] = {}
 
 
 def as_domain_error(exc: BaseException) -> errors.DomainError:
@@ -118,12 +129,12 @@ def drf_exception_handler(exc: Exception, context: dict[str, Any]) -> Response:
 
 def not_found(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
     """handler404."""
-    return error_response(errors.NotFound("There is no such route or resource."))
+    return error_response(errors.NotFound("There is no such route or resource."), request.path)
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> JsonResponse:
     """handler400: requests that Django refuses before a view runs (unknown Host header, malformed request)."""
-    return error_response(errors.ValidationError("The request is malformed."))
+    return error_response(errors.ValidationError("The request is malformed."), request.path)
 
 
 def server_error(request: HttpRequest) -> JsonResponse:

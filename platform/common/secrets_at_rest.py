@@ -25,6 +25,11 @@ def keyed_hash(secret: str, key: str | None = None) -> str:
     return hmac.new((key or settings.SECRET_KEY).encode(), secret.encode(), hashlib.sha256).hexdigest()
 
 
+def keyed_hashes(secret: str) -> list[str]:
+    """Under the present key and those that it replaced, to find the row of a secret by its hash."""
+    return [keyed_hash(secret, key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+
+
 def matches_hash(secret: str, stored_hash: str) -> bool:
     """Whether a secret has this keyed hash, under the present key or one that it replaced; in constant time."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]

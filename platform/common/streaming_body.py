@@ -26,6 +26,9 @@ DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
 _FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files|/s/[^/]+/files/(create|edit|upload)")
 _RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
+# Code assistance: what a model can read is less.
+_SMALL = re.compile(r"/v1/blurs(/|$)")
+SMALL_LIMIT = 1024 * 1024
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
 _REFUSED = "common.streaming_body.refused"
@@ -205,6 +208,8 @@ def body_limit(method: str, path: str, content_type: str = "") -> int:
         return settings.FILE_STREAM_LIMIT
     if _is_file_write(method, path):
         return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
+    if _SMALL.match(path):
+        return min(SMALL_LIMIT, settings.BODY_LIMIT)
     return settings.BODY_LIMIT
 
 

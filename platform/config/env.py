@@ -18,7 +18,16 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
+from config.env_types import (
+    AbsolutePath,
+    Addresses,
+    CommaSeparated,
+    HostName,
+    ModelAddress,
+    Networks,
+    Places,
+    Resolvers,
+)
 from edge.address import PublicAddress
 from edge.page_address import page_addresses
 from edge.sandbox_address import SandboxAddress
@@ -203,6 +212,19 @@ class Env(BaseModel):
     fcm_credentials: Path | None = None
     push_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
     sends_per_minute: int = Field(default=60, ge=1, le=_MANY)
+
+    # The model of code assistance
+    assist_url: ModelAddress = ""
+    assist_model: str = ""
+    assist_key: str = ""
+    assist_format: Literal["json_schema", "json_object", "none"] = "json_schema"
+    assist_output_tokens: int = Field(default=2048, ge=1, le=_MANY)
+    assist_connect_seconds: float = Field(default=5.0, gt=0, le=600)
+    assist_seconds: float = Field(default=60.0, gt=0, le=3600)
+    assist_concurrency: int = Field(default=4, ge=1, le=4096)
+    assist_queue: int = Field(default=16, ge=0, le=4096)
+    assist_queue_seconds: float = Field(default=10.0, ge=0, le=600)
+    assist_calls_per_minute: int = Field(default=60, ge=1, le=_MANY)
 
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -47,10 +48,24 @@ def _host_name(value: str) -> str:
     return value.lower().removesuffix(".")
 
 
+def _model_address(value: str) -> str:
+    """The base of a chat-completions endpoint; empty: none. Without a password, which logs would show."""
+    if not value:
+        return value
+    parts = urlsplit(value)
+    parts.port  # noqa: B018 - raises ValueError
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("It begins with http:// or https:// and a name.")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("It has no user name, query or fragment; the key is a setting of its own.")
+    return value.rstrip("/")
+
+
 CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Places = Annotated[CommaSeparated, AfterValidator(_places)]
 Networks = Annotated[CommaSeparated, AfterValidator(_networks)]
 Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
+ModelAddress = Annotated[str, AfterValidator(_model_address)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]

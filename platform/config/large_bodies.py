@@ -16,6 +16,8 @@ from typing import Any
 from django.core.handlers.asgi import ASGIRequest
 
 from accounts.authentication import actor_of
+from assist.authentication import require_key
+from assist.error_form import PREFIX as ASSIST
 from common.async_views import in_pool_thread
 from common.errors import RateLimited, Unauthorized
 from common.responses import as_domain_error
@@ -77,10 +79,12 @@ class LargeBodies:
 
 
 def _account_of(scope: Mapping[str, Any]) -> str:
-    """Raises Unauthorized, Forbidden, RateLimited."""
+    """Raises Unauthorized, Forbidden, RateLimited, InvalidApiKey."""
     request = ASGIRequest(dict(scope), BytesIO())
     if found := SANDBOX.match(request.path):
         return require_holder(found[1].lower(), bearer_token(request)).account_id
+    if request.path.startswith(f"{ASSIST}/"):
+        return require_key(request).account_id
     actor = actor_of(request)
     if actor is None:
         raise Unauthorized

@@ -124,7 +124,11 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Create, run and look into isolated micro-VM workspaces.",
     "VERSION": "0.1.0",
     "OAS_VERSION": "3.1.0",
-    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "common.openapi.add_errors"],
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "common.openapi.add_errors",
+        "assist.openapi.describe_errors",
+    ],
     # tests/test_registration.py: two apps never give one name to different enums.
     "ENUM_NAME_OVERRIDES": {
         name: enum for app in app_modules("openapi_settings") for name, enum in app.ENUM_NAME_OVERRIDES.items()
@@ -153,6 +157,8 @@ LOGGING = {
         "asyncssh": {"level": "WARNING"},
         # django-eventstream logs every event stream.
         "django_eventstream": {"level": "WARNING"},
+        # A line for each question to the model.
+        "httpx": {"level": "WARNING"},
         # Whole requests and answers of the ACME client, at DEBUG.
         "acme": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.

@@ -104,7 +104,7 @@ def event_send_to(subscription: Subscription, type: str, data: Mapping[str, Any]
 def _wanted_by_account(accounts: Iterable[str]) -> dict[str, list[_Wanted]]:
     found: dict[str, list[_Wanted]] = defaultdict(list)
     for some in _chunks(sorted(accounts), _ACCOUNTS):
-        rows = Subscription.objects.filter(account_id__in=some, active=True).order_by("pk")
+        rows = Subscription.objects.filter(account_id__in=some, active=True, direct_key__isnull=True).order_by("pk")
         for account, key, namespace, events in rows.values_list("account_id", "pk", "namespace_id", "events"):
             found[account].append(_Wanted(key, namespace, frozenset(events)))
     return found

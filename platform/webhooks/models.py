@@ -72,6 +72,9 @@ class Subscription(models.Model):
     # The first attempt since the last delivery that did not deliver.
     failing_since = models.DateTimeField(null=True, blank=True)
     disabled_reason = models.CharField(max_length=16, choices=DisabledReason.choices, null=True, blank=True)
+    # Not null: a receiver that requests named themselves (`webhooks.direct`), in no list and without events of its own.
+    # A hash of the address and of who named it.
+    direct_key = models.CharField(max_length=64, null=True, editable=False)
     # No selector finds it any more; the row is removed once its deliveries are.
     deleted_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -79,7 +82,15 @@ class Subscription(models.Model):
 
     class Meta:
         ordering = ["-created_at", "-id"]
-        indexes = [models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="webhook_deleted")]
+        indexes = [
+            models.Index(fields=["deleted_at"], condition=Q(deleted_at__isnull=False), name="webhook_deleted"),
+            models.Index(fields=["updated_at"], condition=Q(direct_key__isnull=False), name="webhook_direct"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["account", "direct_key"], condition=Q(direct_key__isnull=False), name="direct_webhook_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.id} to {self.host}"

@@ -19,6 +19,11 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 30.0,
             "options": {"expires": 25},
         },
+        "delete-unused-receivers": {
+            "task": "webhooks.tasks.unused_receivers_delete",
+            "schedule": 60.0,
+            "options": {"expires": 50},
+        },
         "remove-old-events": {
             "task": "webhooks.tasks.old_events_remove",
             "schedule": 600.0,

@@ -9,12 +9,12 @@ from accounts.hooks import namespace_binding
 from accounts.scopes import Scope, ScopeBinding
 from common.errors import Forbidden, NotFound
 from webhooks.models import Delivery, Subscription
-from webhooks.subscriptions import live_subscriptions
+from webhooks.subscriptions import listed_subscriptions
 
 
 def visible_subscriptions(actor: Actor) -> QuerySet[Subscription]:
     """Newest first."""
-    found = live_subscriptions().filter(account=actor.account).order_by("-created_at", "-pk")
+    found = listed_subscriptions().filter(account=actor.account).order_by("-created_at", "-pk")
     return found.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else found
 
 

@@ -61,7 +61,7 @@ def subscription_create(
 
 
 def _insert(account: Account, new: NewSubscription, host: str) -> Subscription:
-    count = live_subscriptions().filter(account=account).count()
+    count = listed_subscriptions().filter(account=account).count()
     if count >= MAX_WEBHOOKS:
         raise WebhookLimitExceeded(
             f"An account has at most {MAX_WEBHOOKS} webhooks.", details={"current": count, "max": MAX_WEBHOOKS}
@@ -154,7 +154,7 @@ def subscription_delete(*, subscription: Subscription, actor: str, origin: Reque
     Raises NotFound (deleted concurrently).
     """
     stored = locked_subscription(subscription)
-    _delete_locked(stored)
+    subscription_discard(stored)
     record_audit(stored, "webhook_deleted", f"Events to {stored.host}.", actor=actor, origin=origin)
 
 
@@ -168,13 +168,14 @@ def namespace_subscriptions_delete(namespace_id: str) -> int:
     )
     stored = list(rows)
     for each in stored:
-        _delete_locked(each)
+        subscription_discard(each)
         record_audit(each, "webhook_deleted", "With its namespace.", actor=SYSTEM)
     return len(stored)
 
 
-def _delete_locked(stored: Subscription) -> None:
-    nothing = {"url": "", "secret": "", "former_secret": None, "former_secret_until": None}
+def subscription_discard(stored: Subscription) -> None:
+    """Without an audit entry, in the caller's transaction, which has locked the row."""
+    nothing = {"url": "", "secret": "", "former_secret": None, "former_secret_until": None, "direct_key": None}
     _write_columns(stored, active=False, deleted_at=timezone.now(), **nothing)
     _disable_pending(stored)
 
@@ -211,6 +212,11 @@ def _remove_deliveries(subscription_id: str, most: int) -> int:
 def live_subscriptions() -> QuerySet[Subscription]:
     """All that are not deleted."""
     return Subscription.objects.filter(deleted_at__isnull=True)
+
+
+def listed_subscriptions() -> QuerySet[Subscription]:
+    """Without the receivers that requests named themselves (`webhooks.direct`)."""
+    return live_subscriptions().filter(direct_key__isnull=True)
 
 
 def locked_subscription(subscription: Subscription) -> Subscription:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from webhooks import disabling, process, retention, subscriptions
+from webhooks import direct, disabling, process, retention, subscriptions
 
 
 @shared_task
@@ -23,6 +23,12 @@ def deleted_subscriptions_remove() -> int:
 def switched_off_settle() -> int:
     """Celery beat: disable what is pending of webhooks that are off."""
     return disabling.switched_off_settle()
+
+
+@shared_task
+def unused_receivers_delete() -> int:
+    """Celery beat: delete receivers that requests named, and that are not used any more."""
+    return direct.unused_receivers_delete()
 
 
 @shared_task

@@ -1,0 +1,58 @@
+"""Staff: API keys, what counted on which day, calls that are under way, and audit entries. A key is shown once."""
+
+from __future__ import annotations
+
+from django.contrib import admin, messages
+from django.http import HttpRequest
+
+from assist import services
+from assist.models import ApiKey, Call, DayCount, KeyEvent
+from common.admin import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ServiceModelAdmin):
+    list_display = ("key_prefix", "name", "account", "namespace", "last_used_at", "created_at")
+    list_select_related = ("account", "namespace")
+    search_fields = ("key_prefix", "name", "account__name", "account__id")
+    autocomplete_fields = ("account",)
+    readonly_fields = ("key_prefix", "namespace", "last_used_at", "created_at")
+    fields = ("account", "name", *readonly_fields)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        return (*self.readonly_fields, "account") if obj else self.readonly_fields
+
+    def save_by_service(self, request: HttpRequest, obj: ApiKey, *, change: bool) -> None:
+        """Keys of a namespace are made through the API, where the namespace is looked up."""
+        actor = staff_label(request)
+        if change:
+            services.api_key_rename(api_key=obj, name=obj.name, actor=actor)
+            return
+        made = services.api_key_create(account=obj.account, name=obj.name, namespace=None, actor=actor)
+        replace_fields(obj, made.api_key)
+        text = f"Key {made.key}, webhook secret {made.webhook_secret}; both are shown only now."
+        messages.warning(request, text)
+
+    def delete_by_service(self, request: HttpRequest, obj: ApiKey) -> None:
+        services.api_key_delete(api_key=obj, actor=staff_label(request))
+
+
+@admin.register(DayCount)
+class DayCountAdmin(ReadOnlyAdmin):
+    list_display = ("day", "account", "used")
+    list_filter = ("day",)
+    list_select_related = ("account",)
+    search_fields = ("account__name", "account__id")
+
+
+@admin.register(Call)
+class CallAdmin(ReadOnlyAdmin):
+    list_display = ("id", "account", "namespace_id", "created_at", "expires_at")
+    list_select_related = ("account",)
+    search_fields = ("account__name", "account__id")
+
+
+@admin.register(KeyEvent)
+class KeyEventAdmin(ReadOnlyAdmin):
+    list_display = ("created_at", "key_id", "action", "actor", "ip_address")
+    search_fields = ("key_id", "actor")

@@ -1,0 +1,155 @@
+"""What a call costs, from the moment it counts to its end: the only writer of `Call`.
+
+`call_begin` counts it and holds its highest price, in one transaction with the row. Exactly one of `call_finish`,
+`call_keep_partial` and `call_give_back` then ends it: each begins by deleting the row, so that whatever comes second
+changes nothing. A process that died leaves the row, and `calls_expire` gives it back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_UP, Decimal
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from assist.day_count import call_count, call_uncount
+from assist.models import ApiKey, Call
+from assist.rate_headers import DayState
+from assist.spent import Spent
+from credits.amounts import PLACES
+from credits.enforcement import require_credits
+from credits.entries import Purpose
+from credits.holds import credits_hold, hold_settle, hold_void
+from credits.models import Service, Unit
+from credits.services import Rates
+from namespaces.models import Namespace
+from webhooks.direct import DirectReceiver, direct_event_send
+from webhooks.events import NewEvent, events_publish
+
+logger = logging.getLogger(__name__)
+
+# Beyond the longest wait and the longest call: after it the process is gone, or has lost the call.
+SLACK = timedelta(seconds=30)
+# A time that is later than any call could have written it was written before the clock was set back.
+LONGEST = timedelta(hours=2)
+EXPIRE_BATCH = 200
+PER_TOKENS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BegunCall:
+    """A call that counts. `price`: of one call, and of 1,000 tokens, by the rates of its beginning; `held`: at most."""
+
+    call: Call
+    namespace: Namespace
+    day: DayState
+    price: tuple[Decimal, Decimal]
+    held: Decimal
+
+    def cost(self, tokens: int) -> Decimal:
+        """Never more than what was held, whatever a server reports."""
+        return min(_cost(self.price, tokens), self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What is announced of a call that has its answer. `receiver`: where its request wanted that, too."""
+
+    event: str
+    data: dict[str, Any]
+    receiver: DirectReceiver | None = None
+
+
+@transaction.atomic
+def call_begin(*, key: ApiKey, namespace: Namespace, tokens: int) -> BegunCall:
+    """Count a call and hold what `tokens` cost. Raises DayQuotaExceeded, QuotaExceeded; nothing is counted then."""
+    env = settings.ENV
+    require_credits(namespace, Service.AI)
+    now = timezone.now()
+    price = _prices(now)
+    held = _cost(price, tokens)
+    day = call_count(key.account)
+    expires_at = now + timedelta(seconds=env.assist_queue_seconds + env.assist_seconds) + SLACK
+    call = Call.objects.create(account=key.account, namespace_id=namespace.pk, day=day.day, expires_at=expires_at)
+    # Longer than the row, whose end gives the hold back, too.
+    credits_hold(namespace=namespace, service=Service.AI, amount=held, key=call.pk, until=expires_at + LONGEST)
+    return BegunCall(call, namespace, day, price, held)
+
+
+@transaction.atomic
+def call_finish(*, begun: BegunCall, spent: Spent, finished: Finished) -> bool:
+    """Charge what it really cost, and announce it. False where the call was given back before: it is free then."""
+    if not _end(begun.call):
+        logger.error("the call %s took longer than it may; it was given back", begun.call.pk)
+        return False
+    _settle(begun, spent)
+    _announce(begun, finished)
+    return True
+
+
+@transaction.atomic
+def call_keep_partial(*, begun: BegunCall, spent: Spent) -> bool:
+    """The client left while its answer came: the call counts, and costs what came. False where it was given back."""
+    if not _end(begun.call):
+        return False
+    _settle(begun, spent, "client left")
+    return True
+
+
+@transaction.atomic
+def call_give_back(call: Call, namespace: Namespace | None = None) -> bool:
+    """A call without an answer: neither the day nor the credits know of it. False where it had ended. Idempotent."""
+    if not _end(call):
+        return False
+    call_uncount(call.account_id, call.day)
+    held = namespace or Namespace(pk=call.namespace_id, account_id=call.account_id)
+    hold_void(namespace=held, service=Service.AI, key=call.pk)
+    return True
+
+
+def calls_expire() -> int:
+    """Give back the calls of processes that died, a batch at a time. Returns how many."""
+    now = timezone.now()
+    lost = Call.objects.filter(Q(expires_at__lte=now) | Q(expires_at__gt=now + LONGEST)).order_by("expires_at")
+    return sum(call_give_back(call) for call in list(lost[:EXPIRE_BATCH]))
+
+
+def _end(call: Call) -> bool:
+    """Of several that end a call only one does."""
+    return Call.objects.filter(pk=call.pk).delete()[0] == 1
+
+
+def _prices(at: datetime) -> tuple[Decimal, Decimal]:
+    rates = Rates.load()
+    return rates.credits(Unit.ASSIST_CALL, at), rates.credits(Unit.ASSIST_TOKENS, at)
+
+
+def _cost(price: tuple[Decimal, Decimal], tokens: int) -> Decimal:
+    return (price[0] + price[1] * tokens / PER_TOKENS).quantize(PLACES, rounding=ROUND_UP)
+
+
+def _settle(begun: BegunCall, spent: Spent, *notes: str) -> None:
+    counted: Sequence[str] = ["counted by length"] if spent.is_counted_by_length else []
+    text = ", ".join([f"{spent.tokens} tokens", *counted, *notes])
+    hold_settle(
+        namespace=begun.namespace,
+        service=Service.AI,
+        key=begun.call.pk,
+        amount=begun.cost(spent.tokens),
+        purpose=Purpose(description=f"Code assistance: {text}."),
+    )
+
+
+def _announce(begun: BegunCall, finished: Finished) -> None:
+    namespace = begun.namespace
+    event = NewEvent(namespace.account_id, namespace.pk, namespace.slug, finished.event, finished.data)
+    events_publish([event])
+    if finished.receiver is not None:
+        direct_event_send(finished.receiver, event)

@@ -1,0 +1,41 @@
+"""What `manage.py doctor` says of code assistance: whether the configured model's server answers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from assist.errors import GenerationFailed
+from assist.requests import configured_endpoint
+
+NAME = "model of code assistance"
+FIX = "set PLATFORM_ASSIST_URL and PLATFORM_ASSIST_MODEL, then `manage.py assist_check` (docs/code-assistance.md)"
+SECONDS = 3.0
+Line = tuple[str, bool, str, str]
+
+
+def doctor_lines() -> Iterator[Line]:
+    """Each: name, whether it is as it should be, message, fix. An installation without a model is complete."""
+    if not settings.ENV.assist_url and not settings.ENV.assist_model:
+        yield NAME, True, "none is configured: calls answer GENERATION_FAILED", ""
+        return
+    try:
+        url = configured_endpoint().url
+    except GenerationFailed as exc:
+        yield NAME, False, exc.message, FIX
+        return
+    yield reachable_line(url)
+
+
+def reachable_line(url: str) -> Line:
+    """By a connection alone: a question may take a minute, or cost something."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
+    except OSError as exc:
+        return NAME, False, f"{parts.hostname}:{port} cannot be reached ({exc.strerror or exc})", FIX
+    return NAME, True, f"{parts.hostname}:{port} takes connections; `manage.py assist_check` asks it", ""

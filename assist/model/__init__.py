@@ -1,0 +1,1 @@
+"""The client of a model that speaks chat completions. Without rows."""

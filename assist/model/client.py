@@ -1,0 +1,68 @@
+"""One question to the model, over httpx. The caller bounds the time; a question that is cancelled ends its connection,
+by which servers learn that the answer is not wanted any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from assist.model.endpoint import Endpoint
+from assist.model.errors import AnswerBroken, ModelUnreachable, ServerRefused
+from assist.model.reading import Answer, AnswerReader
+from webhooks.schedule import retry_after_seconds
+
+OK = 200
+
+
+async def ask_model(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> None:
+    """Ask, and fill `answer` while it comes, so that what came is known wherever this ends. Raises ModelError."""
+    try:
+        async with _client(endpoint).stream(
+            "POST", endpoint.completions_url, json=body, headers=endpoint.headers()
+        ) as response:
+            await _read(response, answer)
+    except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
+        raise ModelUnreachable("The model's server cannot be reached.") from exc
+    except httpx.HTTPError as exc:
+        raise AnswerBroken("The connection to the model's server ended early.") from exc
+
+
+async def _read(response: httpx.Response, answer: Answer) -> None:
+    if response.status_code != OK:
+        asked = retry_after_seconds(response.headers.get("retry-after"), datetime.now(UTC))
+        raise ServerRefused(response.status_code, asked)
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise AnswerBroken("The model's server compressed its answer, which it was asked not to do.")
+    kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    reader = AnswerReader(answer, is_stream=kind != "application/json")
+    async for data in response.aiter_raw():
+        reader.feed(data)
+        if reader.is_complete:
+            return
+    reader.end()
+
+
+def _client(endpoint: Endpoint) -> httpx.AsyncClient:
+    """Of the running loop, for all calls: making one reads the certificates of the system.
+
+    No connection is kept: one that the server closes at the moment of the next question would cost that question.
+    """
+    loop = asyncio.get_running_loop()
+    found = _clients.get(loop)
+    if found is None:
+        found = _clients[loop] = httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=endpoint.connect_seconds),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            follow_redirects=False,
+            # Neither proxies nor .netrc of the environment: settings alone say what is asked.
+            trust_env=False,
+        )
+    return found
+
+
+_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = weakref.WeakKeyDictionary()

@@ -1,0 +1,112 @@
+"""An answer as it comes: server-sent events of chat completions, or one completion in whole; within bounds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from assist.model.errors import AnswerBroken, AnswerTooLong
+
+MAX_ANSWER_BYTES = 256 * 1024
+# An event for each token is some hundred bytes long, so what carries an answer is much larger than it.
+MAX_TRANSFER_BYTES = 32 * 1024 * 1024
+MAX_LINE_BYTES = 2 * 1024 * 1024
+DONE = "[DONE]"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came so far. Tokens are None where the server does not report them."""
+
+    parts: list[str] = field(default_factory=list)
+    size: int = 0
+    finish_reason: str = ""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    def add(self, text: str) -> None:
+        self.size += len(text.encode("utf-8", "surrogatepass"))
+        if self.size > MAX_ANSWER_BYTES:
+            raise AnswerTooLong(f"The model's answer is longer than {MAX_ANSWER_BYTES // 1024} KiB.")
+        self.parts.append(text)
+
+
+class AnswerReader:
+    """Fed with the bytes of a response; fills `answer`. Raises AnswerBroken, AnswerTooLong."""
+
+    def __init__(self, answer: Answer, *, is_stream: bool) -> None:
+        self._answer = answer
+        self._is_stream = is_stream
+        self._pending = bytearray()
+        self._received = 0
+        self.is_complete = False
+
+    def feed(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > MAX_TRANSFER_BYTES:
+            raise AnswerTooLong("The model's server sent more than any answer needs.")
+        self._pending += data
+        if self._is_stream and b"\n" in data:
+            *lines, rest = bytes(self._pending).split(b"\n")
+            self._pending = bytearray(rest)
+            for line in lines:
+                self._read_line(line.strip())
+        if len(self._pending) > MAX_LINE_BYTES:
+            raise AnswerTooLong("The model's server sent more than any answer needs.")
+
+    def end(self) -> None:
+        """After the last byte. Raises AnswerBroken where the answer is not whole."""
+        rest = bytes(self._pending).strip()
+        if self._is_stream:
+            self._read_line(rest)
+        elif rest:
+            self._read_completion(_parsed(rest), "message")
+        if not (self.is_complete or self._answer.finish_reason):
+            raise AnswerBroken("The model's answer ended early.")
+
+    def _read_line(self, line: bytes) -> None:
+        if not line.startswith(b"data:"):
+            return  # a comment, a name, or the empty line between two events
+        data = line[len(b"data:") :].strip()
+        if data == DONE.encode():
+            self.is_complete = True
+        elif data:
+            self._read_completion(_parsed(data), "delta")
+
+    def _read_completion(self, value: dict[str, Any], part: str) -> None:
+        if value.get("error"):
+            raise AnswerBroken("The model's server reported an error within its answer.")
+        self._read_usage(value.get("usage"))
+        choices = value.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict):
+            return
+        said = choice.get(part)
+        text = said.get("content") if isinstance(said, dict) else None
+        if isinstance(text, str):
+            self._answer.add(text)
+        if isinstance(choice.get("finish_reason"), str):
+            self._answer.finish_reason = choice["finish_reason"]
+
+    def _read_usage(self, usage: Any) -> None:
+        """Counts of a server may be anything; those that are none count as not reported."""
+        if not isinstance(usage, dict):
+            return
+        counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
+        if all(type(count) is int and 0 <= count < 1 << 40 for count in counts):
+            self._answer.prompt_tokens, self._answer.output_tokens = counts
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise AnswerBroken("The model's server sent something that is no chat completion.") from None
+    if not isinstance(value, dict):
+        raise AnswerBroken("The model's server sent something that is no chat completion.")
+    return value

@@ -1,0 +1,64 @@
+"""The headers that say how many calls are left: `X-RateLimit-*` of the day, and `RateLimit` and `RateLimit-Policy` of
+day and minute as the IETF's draft has them (draft-ietf-httpapi-ratelimit-headers).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from common.throttling import RateState
+
+DAY_SECONDS = 86_400
+MINUTE_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class DayState:
+    """How many calls of an account counted on a day, and how many may."""
+
+    day: date
+    limit: int
+    used: int
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.limit - self.used)
+
+    @property
+    def ends_at(self) -> int:
+        """00:00 UTC after it, in seconds since the epoch."""
+        following = self.day + timedelta(days=1)
+        return int(datetime(following.year, following.month, following.day, tzinfo=UTC).timestamp())
+
+    @property
+    def seconds_left(self) -> int:
+        """At least one, whatever the clock says."""
+        return max(1, math.ceil(self.ends_at - time.time()))
+
+
+def today() -> date:
+    return datetime.now(UTC).date()
+
+
+def unknown_caller() -> DayState:
+    """Of requests without a valid key: nothing is left to them."""
+    return DayState(today(), 0, 0)
+
+
+def rate_headers(day: DayState, minute: RateState | None = None) -> dict[str, str]:
+    """`minute`: None where it was not counted, as Redis is away or the request was refused before."""
+    policy = [f'"day";q={day.limit};w={DAY_SECONDS}']
+    left = [f'"day";r={day.remaining};t={day.seconds_left}']
+    if minute is not None:
+        policy.append(f'"minute";q={minute.limit};w={MINUTE_SECONDS}')
+        left.append(f'"minute";r={minute.remaining};t={max(0, math.ceil(minute.reset_seconds))}')
+    return {
+        "X-RateLimit-Limit": str(day.limit),
+        "X-RateLimit-Remaining": str(day.remaining),
+        "X-RateLimit-Reset": str(day.ends_at),
+        "RateLimit-Policy": ", ".join(policy),
+        "RateLimit": ", ".join(left),
+    }

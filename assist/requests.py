@@ -1,0 +1,140 @@
+"""The synchronous parts of a call: who asks and for what, before the model is asked; the account of it, after."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+from redis import RedisError
+from rest_framework.serializers import Serializer
+
+from accounts.models import Account
+from assist.authentication import require_key
+from assist.day_count import day_state
+from assist.errors import GenerationFailed, InvalidApiKey, RateLimitExceeded
+from assist.generation import CORRECTION_BYTES, REPEATED_BYTES, Question, first_question
+from assist.model.endpoint import Endpoint
+from assist.models import ApiKey
+from assist.rate_headers import MINUTE_SECONDS, DayState, rate_headers, unknown_caller
+from assist.routes import AssistRoute
+from assist.selectors import paying_namespace
+from assist.services import api_key_used
+from assist.spent import most_tokens
+from common.errors import ValidationError
+from common.parsers import parse_object
+from common.throttling import RateState, count_request
+from namespaces.models import Namespace
+from namespaces.selectors import require_open
+from webhooks.direct import DirectReceiver
+from webhooks.targets import required_host
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Caller:
+    """Who asks, as far as it is known. `day` and `minute` are what the headers of the response say."""
+
+    key: ApiKey | None = None
+    day: DayState = field(default_factory=unknown_caller)
+    minute: RateState | None = None
+
+    def headers(self) -> dict[str, str]:
+        return rate_headers(self.day, self.minute)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A checked request. `receiver`: where its event is sent."""
+
+    key: ApiKey
+    namespace: Namespace
+    question: Question
+    tokens: int
+    language: str = ""
+    receiver: DirectReceiver | None = None
+
+
+def configured_endpoint() -> Endpoint:
+    """The model of the settings. Raises GenerationFailed, which names the setting that is missing."""
+    env = settings.ENV
+    for name in ("assist_url", "assist_model"):
+        if not getattr(env, name):
+            raise GenerationFailed(
+                f"No model is configured in this installation: the setting PLATFORM_{name.upper()} is missing."
+            )
+    return Endpoint(
+        url=env.assist_url,
+        model=env.assist_model,
+        key=env.assist_key,
+        format=env.assist_format,
+        output_tokens=env.assist_output_tokens,
+        connect_seconds=env.assist_connect_seconds,
+        seconds=env.assist_seconds,
+    )
+
+
+def caller_identify(request: HttpRequest, caller: Caller) -> ApiKey:
+    """Raises InvalidApiKey."""
+    caller.key = key = require_key(request)
+    caller.day = day_state(key.account)
+    return key
+
+
+def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body: type[Serializer]) -> Asked:
+    """Raises InvalidApiKey, InvalidJson, ValidationError, RateLimitExceeded, and what `require_open` raises."""
+    key = caller_identify(request, caller)
+    namespace = _open_namespace(key)
+    data = _validated(request, body)
+    _count_minute(key.account, caller)
+    receiver = _receiver(key, data, route)
+    sent = {name: value for name, value in data.items() if value not in ("", None)}
+    question = first_question(route, sent)
+    api_key_used(key)
+    repeated = REPEATED_BYTES + CORRECTION_BYTES
+    tokens = most_tokens(question.text, repeated, settings.ENV.assist_output_tokens)
+    return Asked(key, namespace, question, tokens, data.get("language", ""), receiver)
+
+
+def _open_namespace(key: ApiKey) -> Namespace:
+    """Raises InvalidApiKey (it is being deleted), NamespaceSuspended, QuotaExceeded."""
+    namespace = paying_namespace(key)
+    if namespace.deleted_at is not None:
+        raise InvalidApiKey("The namespace of this API key is being deleted.")
+    require_open(namespace)
+    return namespace
+
+
+def _validated(request: HttpRequest, body: type[Serializer]) -> dict[str, Any]:
+    checked = body(data=parse_object(request.body, allow_nul=True))
+    checked.is_valid(raise_exception=True)
+    return checked.validated_data
+
+
+def _receiver(key: ApiKey, data: dict[str, Any], route: AssistRoute) -> DirectReceiver | None:
+    """Takes what is not for the model out of `data`. May look a name up for a second. Raises ValidationError."""
+    url, events = data.pop("webhook_url", None), data.pop("events", None)
+    if not url or (events is not None and route.event not in events):
+        return None
+    try:
+        host = required_host(url)
+    except ValidationError as error:
+        raise ValidationError(details={"webhook_url": (error.details or {}).get("url", [])}) from error
+    return DirectReceiver(url, host, key.webhook_secret, key.pk)
+
+
+def _count_minute(account: Account, caller: Caller) -> None:
+    """Open while Redis does not answer: the day's count, which is exact, needs none."""
+    limit = settings.ENV.assist_calls_per_minute
+    try:
+        caller.minute = count_request(f"assist:account:{account.pk}", limit=limit, window_seconds=MINUTE_SECONDS)
+    except RedisError as exc:
+        logger.warning("the calls of a minute are not counted: %s", exc)
+        return
+    if not caller.minute.accepted:
+        seconds = max(1, round(caller.minute.reset_seconds + 0.5))
+        message = f"At most {limit} calls of an account in a minute."
+        raise RateLimitExceeded(message, headers={"Retry-After": str(seconds)})

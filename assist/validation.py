@@ -1,0 +1,67 @@
+"""From a model's text to the documented fields: parsed, cut down to them, validated. Nothing is coerced."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+
+# Models put JSON into Markdown where no format holds them to it.
+_FENCED = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE)
+# Validating very many would hold the event loop up.
+MAX_ITEMS = 100
+
+
+class InvalidAnswer(Exception):
+    """`reason` is for the model's next try; it holds names of the schema and nothing that the model has said."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+def answer_fields(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the schema, with the types it says. Raises InvalidAnswer."""
+    value = _known_fields(_parsed(text), schema)
+    found = next(iter(jsonschema.Draft202012Validator(schema).iter_errors(value)), None)
+    if found is not None:
+        raise InvalidAnswer(_reason(found))
+    return value
+
+
+def _parsed(text: str) -> Any:
+    stripped = text.strip()
+    fenced = _FENCED.fullmatch(stripped)
+    try:
+        value = json.loads(fenced[1] if fenced else stripped, parse_constant=_refuse_constant)
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate is no text
+    except (ValueError, RecursionError):
+        raise InvalidAnswer("the answer is not one JSON object") from None
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _known_fields(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Without the fields that the schema does not have; what has the wrong type stays for the validation."""
+    if isinstance(value, dict) and "properties" in schema:
+        known = schema["properties"]
+        return {name: _known_fields(value[name], known[name]) for name in known if name in value}
+    if isinstance(value, list) and "items" in schema:
+        if len(value) > MAX_ITEMS:
+            raise InvalidAnswer(f"an array has more than {MAX_ITEMS} items")
+        return [_known_fields(item, schema["items"]) for item in value]
+    return value
+
+
+def _reason(found: jsonschema.ValidationError) -> str:
+    place = ".".join(str(part) for part in found.absolute_path) or "the object"
+    if found.validator == "required":
+        missing = [name for name in found.validator_value if name not in found.instance]
+        return f"{place} lacks the fields {', '.join(missing)}"
+    return f"{place} must have the type {found.validator_value}"

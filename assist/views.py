@@ -1,0 +1,105 @@
+"""`/v1/blurs` (specification, Code assistance API). Served by streams: a call may take a minute without a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, ParamSpec, TypeVar
+
+from django.http import JsonResponse
+from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.request import Request
+
+from assist import serializers as bodies
+from assist.authentication import ApiKeyAuthentication
+from assist.error_form import assist_error_body
+from assist.errors import status_of
+from assist.openapi import documented_responses
+from assist.requests import Caller, caller_identify, configured_endpoint, request_check
+from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
+from assist.serving import ServedCall
+from common.async_views import AsyncViewSet, in_pool_thread, run_to_end
+from common.connections import release_thread
+from common.errors import NotFound
+from common.responses import as_domain_error
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BlursViewSet(AsyncViewSet):
+    """Asks the configured model. An API key alone says who asks."""
+
+    authentication_classes = [ApiKeyAuthentication]
+    permission_classes = []
+
+    async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """What DRF would do in the request's thread is done with the rest of the request."""
+        self.caller = Caller()
+
+    def handle_exception(self, exc: Exception) -> JsonResponse:  # type: ignore[override]  # Django's, rendered
+        error = as_domain_error(exc)
+        headers = {**self.caller.headers(), **error.headers}
+        if isinstance(exc, MethodNotAllowed):
+            headers["Allow"] = "POST"
+        return JsonResponse(assist_error_body(error), status=status_of(error), headers=headers)
+
+    @extend_schema(request=bodies.AssistGenerateRequest, responses=documented_responses(bodies.AssistGenerateResponse))
+    async def generate(self, request: Request) -> JsonResponse:
+        """Write code for a prompt.
+
+        With `webhook_url` the event `generation.complete` is also sent there.
+        """
+        return await self._serve(GENERATE, bodies.AssistGenerateRequest)
+
+    @extend_schema(request=bodies.AssistDebugRequest, responses=documented_responses(bodies.AssistDebugResponse))
+    async def debug(self, request: Request) -> JsonResponse:
+        """Find what is wrong with code, and correct it. Its event is `generation.complete` with `kind` `debug`."""
+        return await self._serve(DEBUG, bodies.AssistDebugRequest)
+
+    @extend_schema(request=bodies.AssistOptimizeRequest, responses=documented_responses(bodies.AssistOptimizeResponse))
+    async def optimize(self, request: Request) -> JsonResponse:
+        """Make code faster, smaller to deliver, or easier on the database. Its event is `optimization.complete`."""
+        return await self._serve(OPTIMIZE, bodies.AssistOptimizeRequest)
+
+    async def _serve(self, route: AssistRoute, body: Any) -> JsonResponse:
+        asked = await in_context(request_check, self.http_request, self.caller, route, body)
+        release_thread()
+        call = ServedCall(configured_endpoint(), route, asked, self.caller)
+        try:
+            fields = await run_to_end(call.carry_out())
+        except asyncio.CancelledError:
+            call.leave()
+            raise
+        return JsonResponse({"success": True, **fields}, headers=self.caller.headers())
+
+    def _handler(self) -> Any:
+        known = str(self.request.method).lower() == "post"
+        return getattr(self, "post", self._refuse) if known else self._refuse
+
+    async def _refuse(self, request: Request, **kwargs: Any) -> JsonResponse:
+        """Whose limits the headers show is looked up first."""
+        await in_context(caller_identify, self.http_request, self.caller)
+        raise MethodNotAllowed(str(request.method))
+
+
+class UnknownPathViewSet(BlursViewSet):
+    """Every other path below /v1/blurs, by all methods."""
+
+    schema = None
+
+    async def unknown(self, request: Request) -> JsonResponse:
+        """404, or 401 to those without a key."""
+        await in_context(caller_identify, self.http_request, self.caller)
+        raise NotFound("There is no such route.")
+
+    def _handler(self) -> Any:
+        return self.unknown
+
+
+async def in_context(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """In a thread of the platform's pool, with the request's id and the headers that services add to its response."""
+    context = copy_context()
+    return await in_pool_thread(lambda: context.run(work, *args, **kwargs))
