@@ -17,7 +17,7 @@ from common.connections import release_connection
 from common.errors import NotFound
 from pages import errors, publication
 from pages.deploys import places, queue
-from pages.deploys.outcomes import deploy_charge, deploy_succeeded
+from pages.deploys.outcomes import deploy_succeeded
 from pages.deploys.requests import require_kept_bytes
 from pages.models import Page, PageDeploy, PageRelease
 from pages.releases.errors import ExportLimit
@@ -186,14 +186,13 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
 
 
 def release_activate(deploy: PageDeploy) -> None:
-    """Make the release live, remove those that are too many, charge the deploy and end it."""
+    """Make the release live, remove those that are too many, end the deploy."""
     publication.publication_apply(deploy.page_id)
     _trim_releases(deploy.page)
     release_connection()
     store = publication.page_store()
     store.releases_trim(deploy.page_id, keep=settings.ENV.page_releases)
     size = store.page_bytes(deploy.page_id)
-    deploy_charge(deploy)
     deploy_succeeded(deploy, kept_bytes=size)
 
 

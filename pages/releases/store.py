@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,11 +23,13 @@ from pages.releases.page_names import name_link, name_move, name_unlink
 from pages.releases.received import Received, Skipped
 from pages.releases.retained import retained_add, retained_read, retained_remove
 from pages.releases.rules_files import rules_take
+from pages.releases.steady_clock import SteadyClock
 from pages.releases.store_paths import PUBLIC, PageName, StorePaths
 from pages.releases.system_calls import file_system_sync, folder_sync
 from vmbackend.trees import remove_tree
 
 DAY = 86400.0
+CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class PageStore:
         self.paths = StorePaths(root)
         self._retained_seconds = retained_seconds
         self._compress = compress
+        self.clock = SteadyClock(root / CLOCK)
         # Of the operator's user, which the edge runs as: machines have users of their own.
         root.mkdir(0o700, parents=True, exist_ok=True)
         for name in ("incoming", "by-id", "by-slug", "trash"):
@@ -168,7 +170,11 @@ class PageStore:
     def retained_expire(self, page_id: str, now: float) -> bool:
         """Remove retained files whose time is over (Unix time in seconds); returns whether there were any."""
         with self.page_locked(page_id):
-            return retained_remove(self.paths.page(page_id), now)
+            return self.retained_trim(page_id, now)
+
+    def retained_trim(self, page_id: str, now: float) -> bool:
+        """As `retained_expire`; the caller has the lock."""
+        return retained_remove(self.paths.page(page_id), now, self._retained_seconds)
 
     def name_add(self, page_id: str, name: PageName) -> None:
         """Serve the page under a name. Idempotent. Raises NameTaken, StoreError (the page has no files), OSError."""
@@ -246,8 +252,8 @@ class PageStore:
 
     def _retain_files(self, page_id: str, live: int, number: int) -> None:
         """A release that cannot be read any more retains nothing, and does not keep the next from going live."""
-        now, page, release = time.time(), self.paths.page(page_id), self.paths.release(page_id, live)
-        retained_remove(page, now)
+        now, page, release = self.clock.now(), self.paths.page(page_id), self.paths.release(page_id, live)
+        self.retained_trim(page_id, now)
         with suppress(FileNotFoundError, ValueError):
             before, after = manifest_read(release), manifest_read(self.paths.release(page_id, number))
             retained_add(page, release, before, after, now + self._retained_seconds)

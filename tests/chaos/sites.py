@@ -22,8 +22,8 @@ TOKEN = re.compile(rf"(?:{'|'.join(WORDS)})-[0-9]{{8}}-[0-9a-f]{{8}}")
 FILES = ("index.html", "style.css", "data.json", "a/b/c.txt")
 SAME = "same.txt"
 COUNT = len(FILES) + 2
-# No version is removed: a deploy without an answer may still read it. Files above 1 KiB have compressed copies; the chunk
-# of an earlier release is retained.
+# No version is removed: a deploy without an answer may still read it. Files above 1 KiB have compressed copies, and the
+# chunk of an earlier release is retained.
 _WRITE = """
 mkdir -p /root/site-{token}/a/b && cd /root/site-{token} &&
 for file in {files}; do for line in $(seq 80); do echo {token}; done >$file; done &&
