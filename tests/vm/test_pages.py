@@ -50,13 +50,13 @@ def test_a_folder_of_a_machine_is_deployed(instance: TestInstance, api: Api) -> 
     assert (public / "index.html").read_text() == "one\n"
 
 
-LARGE = "mkdir -p /srv/large && cd /srv/large && for n in 1 2 3 4; do head -c 60000000 /dev/zero >$n.bin; done"
+LARGE = "mkdir -p /srv/large && cd /srv/large && for n in 1 2 3 4; do head -c 12000000 /dev/zero >$n.bin; done"
 
 
 def test_a_machine_that_is_killed_in_the_middle_of_an_export_fails_the_deploy_alone(
     instance: TestInstance, api: Api
 ) -> None:
-    made = api.create(memory_mb=256, disk_size_mb=512)["id"]
+    made = api.create(memory_mb=256, disk_size_mb=128)["id"]
     api.output(made, f"mkdir -p /srv/small && echo one >/srv/small/index.html && {LARGE} && cp /srv/small/* .")
     api.call("POST", "/pages", 201, json={"workspace_id": made, "path": "/srv/small", "slug": "killed"})
     incoming = instance.state / "pages/incoming"
