@@ -131,7 +131,7 @@ class PageDeploy(models.Model):
     notified_at = models.DateTimeField(default=timezone.now)
     # When the claim owner was last known to be alive.
     heartbeat_at = models.DateTimeField(null=True)
-    # Past it the worker fails the deploy, whichever process owns the claim.
+    # Past it the worker fails the deploy, whichever process owns the claim. The clock of it: `deploys.times`.
     deadline_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

@@ -8,7 +8,6 @@ it with a row locked would let all who want to write wait.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
@@ -149,7 +148,7 @@ def publications_continue() -> int:
 
 def files_reconcile() -> list[str]:
     """Compare all files with the rows, and correct the files. Returns what was done, one line each. Raises OSError."""
-    return reconcile.files_reconcile(page_store(), PageRows(), time.time()).lines
+    return reconcile.files_reconcile(page_store(), PageRows(), page_store().clock.now()).lines
 
 
 class PageRows:

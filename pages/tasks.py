@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from pages import audit, publication
-from pages.deploys import sweep, worker
+from pages.deploys import creations, sweep, worker
 
 
 @shared_task
@@ -22,8 +22,8 @@ def continue_deploys() -> int:
 
 @shared_task
 def expire_deploys() -> int:
-    """Celery beat: fail deploys past their deadline."""
-    return sweep.deploys_expire()
+    """Celery beat: fail deploys past their deadline; remove pages whose creation failed and whose request has died."""
+    return sweep.deploys_expire() + creations.failed_creations_discard()
 
 
 @shared_task

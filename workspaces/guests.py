@@ -119,7 +119,7 @@ def _reason_of(workspace_id: str) -> DomainError | None:
 
 
 def directory_archive(
-    address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None]
+    address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None], said: bytearray | None = None
 ) -> Iterator[bytes]:
     """The tar archive of a directory (`GuestSession.archive`), in a thread; the workspace counts as in use.
 
@@ -128,7 +128,7 @@ def directory_archive(
     """
     use = last_used.TransferUse(address.machine_id)
     try:
-        with guest_errors(), closing(_archive(address, path, timeout, while_waiting)) as chunks:
+        with guest_errors(), closing(_archive(address, path, timeout, while_waiting, said)) as chunks:
             for chunk in chunks:
                 use.record_chunk()
                 yield chunk
@@ -140,9 +140,9 @@ def directory_archive(
 
 
 def _archive(
-    address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None]
+    address: GuestAddress, path: str, timeout: float, while_waiting: Callable[[], None], said: bytearray | None
 ) -> Generator[bytes, None, None]:
-    yield from guest_pool().stream(address, lambda session: session.archive(path), timeout, while_waiting)
+    yield from guest_pool().stream(address, lambda session: session.archive(path, said), timeout, while_waiting)
 
 
 def _status_of(workspace_id: str) -> str | None:

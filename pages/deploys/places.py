@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from django.conf import settings
 from django.db.models import Min, Q, QuerySet
-from django.utils import timezone
 
+from pages.deploys.times import steady_now
 from pages.models import PageDeploy
 from pages.states import DeployState
 
@@ -28,7 +28,7 @@ WITHOUT_PLACE_FOR_EACH = 3
 def available_deploys() -> QuerySet[PageDeploy]:
     """Those that may be claimed. One whose release is made also after its deadline: it only has to be made live."""
     queued = PageDeploy.objects.filter(state=DeployState.QUEUED)
-    return queued.filter(Q(deadline_at__gt=timezone.now()) | Q(release__isnull=False))
+    return queued.filter(Q(deadline_at__gt=steady_now()) | Q(release__isnull=False))
 
 
 def deploys_in_turn() -> Iterator[str]:

@@ -22,6 +22,7 @@ from kombu.exceptions import OperationalError
 from accounts.services import account_lock
 from common.connections import release_connection
 from pages.deploys import places
+from pages.deploys.times import steady_now
 from pages.errors import DeployInProgress
 from pages.models import Page, PageDeploy
 from pages.states import DeployState
@@ -42,7 +43,7 @@ def enqueue_deploy(page: Page, *, workspace_id: str, path: str, actor: str) -> P
 
     Raises DeployInProgress where one is live. The deadline runs from now.
     """
-    now = timezone.now()
+    now = steady_now()
     try:
         with transaction.atomic():
             deploy = PageDeploy.objects.create(
@@ -50,7 +51,6 @@ def enqueue_deploy(page: Page, *, workspace_id: str, path: str, actor: str) -> P
                 workspace_id=workspace_id,
                 path=path,
                 actor=actor[:160],
-                created_at=now,
                 notified_at=now,
                 deadline_at=now + timedelta(seconds=settings.ENV.deploy_seconds),
             )
@@ -94,7 +94,7 @@ def claim_deploy(deploy_id: str, token: str) -> PageDeploy | None:
 
 def _claim(deploy: PageDeploy, token: str) -> bool:
     changed = places.available_deploys().filter(pk=deploy.pk).update(
-        state=DeployState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=timezone.now(), step=""
+        state=DeployState.RUNNING, claim=token, attempt=F("attempt") + 1, heartbeat_at=steady_now(), step=""
     )  # fmt: skip
     return bool(changed)
 
@@ -102,12 +102,12 @@ def _claim(deploy: PageDeploy, token: str) -> bool:
 def record_heartbeat(claim: str) -> bool:
     """The claim owner is alive. False where the claim is lost."""
     running = PageDeploy.objects.filter(claim=claim, state=DeployState.RUNNING)
-    return bool(running.update(heartbeat_at=timezone.now()))
+    return bool(running.update(heartbeat_at=steady_now()))
 
 
 def write_facts(deploy: PageDeploy, **columns: Any) -> None:
     """Write columns of a claimed deploy. Raises ClaimLost."""
-    if not _claimed(deploy).update(heartbeat_at=timezone.now(), **columns):
+    if not _claimed(deploy).update(heartbeat_at=steady_now(), **columns):
         raise ClaimLost(deploy.pk)
     for name, value in columns.items():
         setattr(deploy, name, value)
@@ -145,7 +145,7 @@ def _claimed(deploy: PageDeploy) -> QuerySet[PageDeploy]:
 
 def requeue_deploy(deploy: PageDeploy, *, because: str) -> bool:
     """Queue a running deploy for the next attempt. False where the claim is lost."""
-    changed = _claimed(deploy).update(state=DeployState.QUEUED, claim="", notified_at=timezone.now())
+    changed = _claimed(deploy).update(state=DeployState.QUEUED, claim="", notified_at=steady_now())
     if changed:
         logger.warning("%s is tried again: %s", deploy.pk, because)
         transaction.on_commit(lambda: notify_worker(deploy.pk))
@@ -157,6 +157,6 @@ def take_over_deploy(deploy: PageDeploy) -> PageDeploy | None:
     made its release.
     """
     unchanged = PageDeploy.objects.filter(pk=deploy.pk, state=deploy.state, claim=deploy.claim, release=None)
-    if not unchanged.update(state=DeployState.RUNNING, claim=new_claim(), heartbeat_at=timezone.now()):
+    if not unchanged.update(state=DeployState.RUNNING, claim=new_claim(), heartbeat_at=steady_now()):
         return None
     return PageDeploy.objects.get(pk=deploy.pk)

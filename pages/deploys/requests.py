@@ -20,6 +20,7 @@ from namespaces.services import namespace_used
 from pages import errors, slugs
 from pages.audit import record_event
 from pages.deploys import failures, queue
+from pages.deploys.creations import failed_creations
 from pages.models import NAME_LENGTH, Page, PageDeploy
 from pages.selectors import NOT_FOUND_MESSAGE, kept_bytes
 from pages.services import lock_page, page_discard, write_page
@@ -64,7 +65,7 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
     namespace = namespaces.for_create(actor, new.workspace.namespace_slug)
     require_credits(namespace, Service.DEPLOYMENT)
     require_kept_bytes(account)
-    if new.slug is not None and slugs.is_taken(new.slug):
+    if new.slug is not None and slugs.is_taken(new.slug) and not _failed_creation_discard(account, new.slug):
         raise errors.PageSlugTaken(details={"slug": new.slug})
     name = new.name or new.workspace.name[:NAME_LENGTH]
     page = Page.objects.create(
@@ -80,6 +81,12 @@ def _create_page(actor: Actor, new: NewPage, origin: RequestOrigin) -> tuple[Pag
     detail = f"From {new.path} of {new.workspace.pk}."
     record_event(page, "created", detail, actor=actor.label, origin=origin)
     return page, queue.enqueue_deploy(page, workspace_id=new.workspace.pk, path=new.path, actor=actor.label)
+
+
+def _failed_creation_discard(account: Account, slug: str) -> bool:
+    """Whether the slug was that of a creation of the same account that failed, and is free now."""
+    failed = failed_creations().filter(account=account, slug=slug).first()
+    return failed is not None and page_discard(page=failed)
 
 
 @transaction.atomic

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
+from itertools import islice
 
 from django.conf import settings
 from django.db import DatabaseError, transaction
 
 from accounts.services import account_lock
 from common.connections import release_connection
-from common.errors import NotFound
+from common.errors import DomainError, NotFound
 from pages import errors, publication
 from pages.deploys import places, queue
-from pages.deploys.outcomes import deploy_charge, deploy_succeeded
+from pages.deploys.outcomes import deploy_succeeded
 from pages.deploys.requests import require_kept_bytes
 from pages.models import Page, PageDeploy, PageRelease
 from pages.releases.errors import ExportLimit
@@ -25,6 +27,7 @@ from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
 from pages.releases.received import Received, Skipped
 from pages.services import lock_page, write_page
+from vmbackend.guest.left_out import sockets_left_out
 from workspaces.errors import PathInvalid, PathNotFound
 from workspaces.guests import address_of, directory_archive
 from workspaces.models import Workspace
@@ -35,6 +38,9 @@ CHUNK_SECONDS = 60.0
 # Of an export. Ten thousand files take 4 s on two busy cores.
 SLOW_SECONDS = 15.0
 LOOK_SECONDS = 1.0
+# Of padding, until the guest's program ends: tar writes blocks of 10 KiB.
+AFTER_END_CHUNKS = 16
+AFTER_END_SECONDS = 1.0
 
 
 def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
@@ -53,9 +59,14 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     known = store.known_contents(page.pk)
     with store.incoming_open(deploy.pk) as incoming:
         look = _ExportLook(deploy, lost)
-        chunks = _looked_at(directory_archive(address, deploy.path, CHUNK_SECONDS, look), look)
+        said = bytearray()
+        chunks = _looked_at(directory_archive(address, deploy.path, CHUNK_SECONDS, look, said), look)
         with closing(chunks):
             received = _receive_within_limits(chunks, incoming, known)
+            look.end_soon()
+            _await_end(chunks)
+        for path in sockets_left_out(bytes(said)):
+            received.skip(path, "socket")
         if not received.files:
             raise errors.FolderEmpty(details={"path": [errors.FolderEmpty.message]})
         number = _reserve_release(deploy, added_bytes(received, known))
@@ -81,6 +92,15 @@ def _making(lost: threading.Event) -> Iterator[None]:
         yield
     finally:
         making.release()
+
+
+def _await_end(chunks: Iterator[bytes]) -> None:
+    """The guest's program ends soon after the archive has; one that does not is not waited for, and what becomes of it
+    changes nothing of what was received. Raises ClaimLost.
+    """
+    with suppress(DomainError, _ExportEnded):
+        for _ in islice(chunks, AFTER_END_CHUNKS):
+            pass
 
 
 def _receive_within_limits(chunks: Iterator[bytes], incoming: int, known: Mapping[str, str]) -> Received:
@@ -112,6 +132,10 @@ def added_bytes(received: Received, known: Mapping[str, str]) -> int:
     return sum(size for digest, size in sizes.items() if digest not in known)
 
 
+class _ExportEnded(Exception):
+    """The archive is complete, and the guest's program goes on."""
+
+
 class _ExportLook:
     """Called with each chunk, and each second without one. Raises ClaimLost once this process does not own the deploy.
 
@@ -122,10 +146,17 @@ class _ExportLook:
         self._deploy = deploy
         self._lost = lost
         self._slow_at = time.monotonic() + SLOW_SECONDS
+        self._ends_at = math.inf
+
+    def end_soon(self) -> None:
+        """From now on it raises _ExportEnded after a moment."""
+        self._ends_at = time.monotonic() + AFTER_END_SECONDS
 
     def __call__(self) -> None:
         if self._lost.is_set():
             raise queue.ClaimLost(self._deploy.pk)
+        if time.monotonic() > self._ends_at:
+            raise _ExportEnded
         if self._deploy.step != places.SLOW_EXPORT and time.monotonic() > self._slow_at:
             self._leave_place()
 
@@ -186,14 +217,13 @@ def _record_release(deploy: PageDeploy, number: int, files: int, size: int, skip
 
 
 def release_activate(deploy: PageDeploy) -> None:
-    """Make the release live, remove those that are too many, charge the deploy and end it."""
+    """Make the release live, remove those that are too many, end the deploy."""
     publication.publication_apply(deploy.page_id)
     _trim_releases(deploy.page)
     release_connection()
     store = publication.page_store()
     store.releases_trim(deploy.page_id, keep=settings.ENV.page_releases)
     size = store.page_bytes(deploy.page_id)
-    deploy_charge(deploy)
     deploy_succeeded(deploy, kept_bytes=size)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
@@ -12,6 +13,7 @@ from common.errors import DomainError, NotFound
 from pages import errors
 from pages.deploys import queue
 from pages.deploys.outcomes import deploy_failed
+from pages.deploys.times import steady_now
 from pages.deploys.worker import MAX_ATTEMPTS
 from pages.models import PageDeploy
 from pages.states import LIVE, DeployState
@@ -27,7 +29,7 @@ KEPT_FOR = timedelta(days=1)
 
 def deploys_continue() -> int:
     """Queue what a dead process left, and notify the worker of what is queued. Returns how many were left."""
-    now = timezone.now()
+    now = steady_now()
     # A time that is later than now was written before the clock was set back.
     silent = Q(heartbeat_at__lt=now - DEAD_AFTER) | Q(heartbeat_at__gt=now + DEAD_AFTER)
     dead = list(PageDeploy.objects.filter(silent, state=DeployState.RUNNING)[:BATCH])
@@ -47,7 +49,7 @@ def deploy_settle(deploy: PageDeploy) -> None:
 
 
 def _notify_again() -> None:
-    now = timezone.now()
+    now = steady_now()
     due = Q(notified_at__lt=now - NOTIFY_AGAIN_AFTER) | Q(notified_at__gt=now + NOTIFY_AGAIN_AFTER)
     queued = PageDeploy.objects.filter(due, state=DeployState.QUEUED).order_by("created_at")
     found = list(queued.values_list("pk", flat=True)[:BATCH])
@@ -58,8 +60,16 @@ def _notify_again() -> None:
 
 def deploys_expire() -> int:
     """Fail deploys past their deadline, but for those that have made their release. Returns how many."""
-    overdue = PageDeploy.objects.filter(state__in=LIVE, deadline_at__lt=timezone.now(), release=None)
+    now = steady_now()
+    _deadlines_limit(now)
+    overdue = PageDeploy.objects.filter(state__in=LIVE, deadline_at__lt=now, release=None)
     return sum(_fail_abandoned(deploy, DeadlinePassed()) for deploy in list(overdue.order_by("deadline_at")[:BATCH]))
+
+
+def _deadlines_limit(now: datetime) -> None:
+    """One that is later than any that is given now was written before the host started with another time."""
+    latest = now + timedelta(seconds=settings.ENV.deploy_seconds)
+    PageDeploy.objects.filter(state__in=LIVE, deadline_at__gt=latest).update(deadline_at=latest)
 
 
 class DeadlinePassed(DomainError):

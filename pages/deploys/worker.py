@@ -54,6 +54,8 @@ def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
                 return
         deploy_failed(deploy, _shown_error(exc))
     except Exception as exc:
+        if deploy.release is not None and isinstance(exc, NotFound):
+            raise  # the page is deleted
         if is_database_unavailable(exc):
             # Its failure could not be stored either: `sweep` queues another attempt.
             logger.warning("%s is interrupted by the database: %s", deploy.pk, exc)

@@ -37,8 +37,11 @@ def foreign_copies_remove(public: Path, received: Received) -> None:
 
 def release_copies(
     public: Path, received: Received, known: KnownCopies, limits: CompressLimits
-) -> dict[str, StoredFile]:
-    """Make the copies of all files; those of contents that a kept release has are links to its. Raises OSError."""
+) -> tuple[dict[str, StoredFile], list[str]]:
+    """Make the copies of all files; those of contents that a kept release has are links to its. Raises OSError.
+
+    Returns the files, and the paths of the copies that were written.
+    """
     copies: dict[str, Mapping[str, int]] = {}
     jobs = []
     for path, file in received.files.items():
@@ -48,8 +51,11 @@ def release_copies(
             copies[path] = linked
         else:
             jobs.append((path, file.size))
-    copies |= copies_make(public, jobs, limits) if jobs else {}
-    return {path: StoredFile(file.digest, file.size, copies.get(path)) for path, file in received.files.items()}
+    made = copies_make(public, jobs, limits) if jobs else {}
+    copies |= made
+    written = [f"{path}.{encoding}" for path, encodings in made.items() for encoding in encodings]
+    files = {path: StoredFile(file.digest, file.size, copies.get(path)) for path, file in received.files.items()}
+    return files, written
 
 
 def _link_copies(public: Path, path: str, known: tuple[str, Mapping[str, int]] | None) -> Mapping[str, int] | None:
@@ -58,15 +64,16 @@ def _link_copies(public: Path, path: str, known: tuple[str, Mapping[str, int]] |
         return None
     source, copies = known
     made: dict[str, int] = {}
+    target = f"{public}/{path}"
     for encoding, size in copies.items():
         try:
-            os.link(f"{source}.{encoding}", public / f"{path}.{encoding}", follow_symlinks=False)
+            os.link(f"{source}.{encoding}", f"{target}.{encoding}", follow_symlinks=False)
             made[encoding] = size
         except FileExistsError:
             continue  # the export's own
         except OSError:
             for other in made:
-                (public / f"{path}.{other}").unlink()
+                os.unlink(f"{target}.{other}")  # noqa: PTH108 - as above
             return None
     return made
 

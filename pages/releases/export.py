@@ -53,6 +53,7 @@ class _Export:
             self._take_entry(entry)
         for link in self._links.values():
             self._make_link(link)
+        self._received.written = self._folder.written
         return self._received
 
     def _take_entry(self, entry: TarEntry) -> None:

@@ -27,6 +27,7 @@ class FolderWriter:
         self._known = known
         self._folders_left = folders_max
         self._last: tuple[str, int] | None = None
+        self.written: set[str] = set()
 
     def __enter__(self) -> FolderWriter:
         return self
@@ -42,13 +43,14 @@ class FolderWriter:
         """
         folder, name = self._folder_of(path)
         if size > _HELD_BYTES:
-            return self._write_large(folder, name, source, size)
+            return self._write_large(path, folder, source, size)
         if _is_taken(folder, name):
             raise FileExistsError(path)
         data = source.read_exactly(size)
         digest = sha256(data).hexdigest()
         if not self._link_known(folder, name, digest):
             _write_new(folder, name, data, digest)
+            self.written.add(path)
         return ReceivedFile(digest, size)
 
     def link_file(self, existing: str, path: str) -> None:
@@ -61,7 +63,8 @@ class FolderWriter:
         finally:
             os.close(source_fd)
 
-    def _write_large(self, folder: int, name: str, source: ByteSource, size: int) -> ReceivedFile:
+    def _write_large(self, path: str, folder: int, source: ByteSource, size: int) -> ReceivedFile:
+        name = path.rpartition("/")[2]
         fd = os.open(name, _NEW_FILE, 0o600, dir_fd=folder)
         try:
             digest = _copy_hashed(source, size, fd)
@@ -71,6 +74,8 @@ class FolderWriter:
         # No name of the archive begins with a dot here: parts are checked, and this one is gone at once.
         if self._link_known(folder, ".known", digest):
             os.rename(".known", name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            self.written.add(path)
         return ReceivedFile(digest, size)
 
     def _link_known(self, folder: int, name: str, digest: str) -> bool:

@@ -26,9 +26,13 @@ class Skipped:
 
 @dataclass(slots=True)
 class Received:
-    """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`."""
+    """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`.
+
+    `written`: those that are no links to files of kept releases, nor to each other.
+    """
 
     files: dict[str, ReceivedFile] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
     bytes: int = 0
     skipped: list[Skipped] = field(default_factory=list)
     skipped_count: int = 0

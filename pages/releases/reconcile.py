@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pages.releases.errors import StoreError
 from pages.releases.page_names import linked_names, name_link, name_unlink
-from pages.releases.retained import INDEX, retained_remove
+from pages.releases.retained import INDEX
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
 from vmbackend.trees import remove_tree
@@ -96,7 +96,7 @@ def _reconcile_page(store: PageStore, rows: KnownRows, page_id: str, now: float,
         if known is None:
             _remove_page(store, page_id, done)
             return
-        if retained_remove(store.paths.page(page_id), now):
+        if store.retained_trim(page_id, now):
             done.note(f"removed retained files of {page_id}")
         if not known.busy:
             _reconcile_releases(store, page_id, known, listed, done)

@@ -52,18 +52,25 @@ def retained_add(
                 _link_file(old / PUBLIC / f"{path}{ending}", page / "retained" / f"{path}{ending}")
 
 
-def retained_remove(page: Path, now: float) -> bool:
-    """Remove what is over, the files before their entries; returns whether anything was. Raises OSError."""
+def retained_remove(page: Path, now: float, longest: float) -> bool:
+    """Remove what is over, the files before their entries; returns whether anything was. Raises OSError.
+
+    `longest`: what a file is retained for. What would stay for longer was written by a clock that was ahead.
+    """
     index = retained_read(page)
-    # A clock that was set back makes some stay longer, no longer than the clock was wrong.
-    over = [path for path, retained in index.items() if retained.until <= now]
+    limited = {
+        path: RetainedFile(min(retained.until, now + longest), retained.file)
+        for path, retained in index.items()
+        if retained.until > now
+    }
+    over = index.keys() - limited.keys()
     for path in over:
         for ending in ("", *(f".{encoding}" for encoding in ENCODINGS)):
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 (page / "retained" / f"{path}{ending}").unlink()
         _remove_empty_folders(page / "retained", path)
-    if over:
-        _write_index(page, {path: retained for path, retained in index.items() if path not in set(over)})
+    if limited != index:
+        _write_index(page, limited)
     return bool(over)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,13 +21,16 @@ from pages.releases.errors import StoreError
 from pages.releases.manifest import MANIFEST, StoredFile, manifest_bytes, manifest_read
 from pages.releases.page_names import name_link, name_move, name_unlink
 from pages.releases.received import Received, Skipped
+from pages.releases.release_sync import release_sync
 from pages.releases.retained import retained_add, retained_read, retained_remove
 from pages.releases.rules_files import rules_take
+from pages.releases.steady_clock import SteadyClock
 from pages.releases.store_paths import PUBLIC, PageName, StorePaths
-from pages.releases.system_calls import file_system_sync, folder_sync
+from pages.releases.system_calls import folder_sync
 from vmbackend.trees import remove_tree
 
 DAY = 86400.0
+CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class PageStore:
         self.paths = StorePaths(root)
         self._retained_seconds = retained_seconds
         self._compress = compress
+        self.clock = SteadyClock(root / CLOCK)
         # Of the operator's user, which the edge runs as: machines have users of their own.
         root.mkdir(0o700, parents=True, exist_ok=True)
         for name in ("incoming", "by-id", "by-slug", "trash"):
@@ -72,11 +75,11 @@ class PageStore:
 
     def known_contents(self, page_id: str) -> dict[str, str]:
         """Path of a file of a kept release by digest."""
-        return {
-            file.digest: str(self.paths.release(page_id, number) / PUBLIC / path)
-            for number, files in self._manifests(page_id)
-            for path, file in files.items()
-        }
+        known: dict[str, str] = {}
+        for number, files in self._manifests(page_id):
+            public = self._public(page_id, number)
+            known.update((file.digest, f"{public}/{path}") for path, file in files.items())
+        return known
 
     def release_create(self, page_id: str, number: int, operation_id: str, received: Received) -> ReleaseFiles:
         """Make a release of what was received in `incoming_open`; it is not live. Takes seconds to minutes.
@@ -89,9 +92,9 @@ class PageStore:
         rules = rules_take(incoming, received)
         foreign_copies_remove(incoming / PUBLIC, received)
         known = self._known_copies(page_id)
-        files = release_copies(incoming / PUBLIC, received, known, self._compress)
+        files, copies = release_copies(incoming / PUBLIC, received, known, self._compress)
         (incoming / MANIFEST).write_bytes(manifest_bytes(files))
-        file_system_sync(incoming)
+        release_sync(incoming, files, [*(received.written & files.keys()), *copies])
         self._move_release(incoming, page_id, number)
         return ReleaseFiles(
             len(files),
@@ -168,7 +171,11 @@ class PageStore:
     def retained_expire(self, page_id: str, now: float) -> bool:
         """Remove retained files whose time is over (Unix time in seconds); returns whether there were any."""
         with self.page_locked(page_id):
-            return retained_remove(self.paths.page(page_id), now)
+            return self.retained_trim(page_id, now)
+
+    def retained_trim(self, page_id: str, now: float) -> bool:
+        """As `retained_expire`; the caller has the lock."""
+        return retained_remove(self.paths.page(page_id), now, self._retained_seconds)
 
     def name_add(self, page_id: str, name: PageName) -> None:
         """Serve the page under a name. Idempotent. Raises NameTaken, StoreError (the page has no files), OSError."""
@@ -246,8 +253,8 @@ class PageStore:
 
     def _retain_files(self, page_id: str, live: int, number: int) -> None:
         """A release that cannot be read any more retains nothing, and does not keep the next from going live."""
-        now, page, release = time.time(), self.paths.page(page_id), self.paths.release(page_id, live)
-        retained_remove(page, now)
+        now, page, release = self.clock.now(), self.paths.page(page_id), self.paths.release(page_id, live)
+        self.retained_trim(page_id, now)
         with suppress(FileNotFoundError, ValueError):
             before, after = manifest_read(release), manifest_read(self.paths.release(page_id, number))
             retained_add(page, release, before, after, now + self._retained_seconds)
@@ -259,9 +266,16 @@ class PageStore:
                 yield number, manifest_read(self.paths.release(page_id, number))
 
     def _known_copies(self, page_id: str) -> dict[str, tuple[str, Mapping[str, int]]]:
-        return {
-            file.digest: (str(self.paths.release(page_id, number) / PUBLIC / path), file.copies)
-            for number, files in self._manifests(page_id)
-            for path, file in files.items()
-            if file.copies is not None and is_compressed(path, file.size)
-        }
+        known: dict[str, tuple[str, Mapping[str, int]]] = {}
+        for number, files in self._manifests(page_id):
+            public = self._public(page_id, number)
+            known.update(
+                (file.digest, (f"{public}/{path}", file.copies))
+                for path, file in files.items()
+                if file.copies is not None and is_compressed(path, file.size)
+            )
+        return known
+
+    def _public(self, page_id: str, number: int) -> str:
+        """As text: of ten thousand paths the objects would take longer than the links."""
+        return str(self.paths.release(page_id, number) / PUBLIC)

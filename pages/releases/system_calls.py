@@ -28,6 +28,15 @@ def file_system_sync(path: Path) -> None:
         os.close(fd)
 
 
+def file_sync(path: Path) -> None:
+    """Flush a file."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def folder_sync(path: Path) -> None:
     """Flush the names in a folder."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -9,7 +9,7 @@
     schedule    which fault comes when, from the seed
     faults      what the faults do; `processes` finds their victims
     clients     threads that do the `operations`, each on workspaces of its own; `creation`, `streams`, `sleep`,
-                `announcements` are some
+                `announcements`, `sites` are some
     session     one account's requests; `answers` checks every answer to them
     ledger      what was asked for and acknowledged
     snapshot    what rows, host and Redis hold at a quiet point

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 
 from tests.chaos.ledger import Ledger
+from tests.chaos.page_invariants import PAGE_INVARIANTS
 from tests.chaos.snapshot import Row, Sent, Snapshot
 from tests.vm.client import IN_BETWEEN
 from tests.vm.onhost import HOLDS
@@ -212,6 +213,7 @@ INVARIANTS: dict[str, Invariant] = {
     "every delivery comes to its end": every_delivery_comes_to_its_end,
     "every acknowledged fact is announced once": every_acknowledged_fact_is_announced_once,
     "the database is intact": the_database_is_intact,
+    **PAGE_INVARIANTS,
 }
 
 

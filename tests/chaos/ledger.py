@@ -73,6 +73,25 @@ class Tracked:
 
 
 @dataclass
+class Site:
+    """A page of one client thread, by its name, which is never changed. `slug`: empty while it is in doubt.
+
+    `content`: the token that all files of its live release have.
+    """
+
+    name: str
+    word: str
+    workspace_id: str
+    slug: str = ""
+    content: Possible = field(default_factory=Possible)
+    written: str = ""  # the newest version
+    # Its creation was acknowledged; its deletion was asked for; its deletion was acknowledged.
+    made: bool = False
+    may_vanish: bool = False
+    deleted: bool = False
+
+
+@dataclass
 class Creation:
     """A create request, sent any number of times with one key."""
 
@@ -110,6 +129,7 @@ class Ledger:
         self.accounts = accounts or {}  # account id -> its word
         self.workspaces: dict[str, Tracked] = {}
         self.creations: dict[str, Creation] = {}
+        self.sites: dict[str, Site] = {}  # by name
         self.gone: set[str] = set()
         self.names: dict[str, str] = {}  # every name that was asked for -> word of the account
         self.webhooks: dict[str, str] = {}  # word -> id of the account's webhook
@@ -131,6 +151,10 @@ class Ledger:
             creation.ids.add(workspace_id)
             made = Tracked(workspace_id, creation.word, Possible(creation.name))
             return self.workspaces.setdefault(workspace_id, made)
+
+    def begin_site(self, site: Site) -> None:
+        with self._lock:
+            self.sites[site.name] = site
 
     def begin_rename(self, tracked: Tracked, name: str) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 
 from supervise import control
-from tests.chaos import verify
+from tests.chaos import sites, verify
 from tests.chaos.clients import LIGHT, MACHINE, Client, Pause
 from tests.chaos.faults import ALONE, FAULTS
 from tests.chaos.invariants import problems_of
@@ -64,6 +64,7 @@ class Run:
                 session = self._session(word, str(number))
                 clients.append(Client(session, self._pause, MACHINE, most=WORKSPACES, sleep=self._sleep))
             clients.append(Client(self._session(word, "light"), self._pause, LIGHT, most=1))
+            clients.append(Client(self._session(word, "sites"), self._pause, sites.CHOICES, most=1))
         for client in clients:
             client.start()
         try:
@@ -124,6 +125,8 @@ class Run:
             verify.delete_unwanted(session)
             verify.delete_namespaces(session)
         verify.verify_all(sessions, start_all=last)
+        verify.verify_sites(sessions, self._world.instance)
+        verify.verify_credits(self._world.instance, report)
         self._world.ledger.settle()
         self._check()
         if not last:
@@ -159,7 +162,7 @@ class Run:
 
         def at_rest() -> bool:
             snapshot[:] = [take_snapshot(self._world.instance)]
-            return not snapshot[0].live
+            return not snapshot[0].live and not snapshot[0].pages.live
 
         verify.wait_until(at_rest, SETTLE_SECONDS, "no operation is under way")
         return snapshot[0]

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import redis
 
+from tests.chaos.moments import moment
+from tests.chaos.page_snapshot import PagesState, pages_state
 from tests.chaos.processes import orphan_processes
 from tests.vm.instances import TestInstance
 from tests.vm.onhost import on_host, outward, resolvers, wanted
@@ -83,6 +85,7 @@ class Snapshot:
     sent: list[Sent] = field(default_factory=list)
     metered: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)  # account id -> how many workspaces its row says it has
+    pages: PagesState = field(default_factory=PagesState)
     held: Mapping[str, frozenset[str]] = field(default_factory=dict)
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     orphan_processes: list[str] = field(default_factory=list)
@@ -102,9 +105,10 @@ def take_snapshot(instance: TestInstance) -> Snapshot:
     made.rows = [_row(found) for found in instance.query(_ROWS)]
     made.live = [_live(found) for found in instance.query(_LIVE)]
     made.keys = [Key(*found) for found in instance.query(_KEYS)]
-    made.sent = [Sent(*found[:-1], _moment(found[-1])) for found in instance.query(_SENT)]
+    made.sent = [Sent(*found[:-1], moment(found[-1])) for found in instance.query(_SENT)]
     made.metered = frozenset(found[0] for found in instance.query("SELECT workspace_id FROM workspaces_metered"))
     made.counts = dict(instance.query("SELECT id, workspace_count FROM accounts_account"))
+    made.pages = pages_state(instance)
     made.database = _integrity(instance)
     shown = [_shown(row) for row in made.rows]
     made.wanted = wanted(shown)
@@ -139,20 +143,12 @@ def _row(found: tuple[Any, ...]) -> Row:
     networks = json.loads(egress) if isinstance(egress, str) else egress
     shown = f"{name} {text}"
     address = str(ip) if ip else None  # PostgreSQL has a type of its own
-    return Row(
-        key, account, name, status, bool(ready), address, host, shown, bool(internet), networks, _moment(started)
-    )
+    return Row(key, account, name, status, bool(ready), address, host, shown, bool(internet), networks, moment(started))
 
 
 def _live(found: tuple[Any, ...]) -> Live:
     *fields, deadline = found
-    return Live(*fields, _moment(deadline) or datetime.max.replace(tzinfo=UTC))
-
-
-def _moment(value: Any) -> datetime | None:
-    """SQLite has text, in UTC."""
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return found.replace(tzinfo=UTC) if found and not found.tzinfo else found
+    return Live(*fields, moment(deadline) or datetime.max.replace(tzinfo=UTC))
 
 
 def _shown(row: Row) -> dict[str, Any]:

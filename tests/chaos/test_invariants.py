@@ -10,6 +10,7 @@ import pytest
 
 from tests.chaos.invariants import INVARIANTS, problems_of
 from tests.chaos.ledger import WORDS, Arrived, Fact, Ledger
+from tests.chaos.planted_pages import PAGE_PLANTED, right_pages
 from tests.chaos.snapshot import Key, Live, Row, Sent, Snapshot
 from tests.vm.onhost import RUNNING, wanted
 
@@ -42,6 +43,7 @@ def right() -> tuple[Snapshot, Ledger]:
         rows=[row()],
         keys=[Key("ac_1", "key", ONE)],
         sent=[SENT],
+        pages=right_pages(ledger),
         metered=frozenset({ONE}),
         counts={"ac_1": 1, "ac_2": 0},
         held={kind: frozenset({ONE}) if kind in RUNNING else frozenset() for kind in wanted([])},
@@ -267,6 +269,7 @@ PLANTED: dict[str, list[Plant]] = {
         fact_not_asked_for,
     ],
     "the database is intact": [broken_database],
+    **PAGE_PLANTED,
 }
 
 

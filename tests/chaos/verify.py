@@ -8,9 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.chaos import operations as op
 from tests.chaos.answers import Answer
 from tests.chaos.ledger import Possible, Tracked
+from tests.chaos.report import Report
 from tests.chaos.session import Session
+from tests.chaos.sites import check_served
 from tests.chaos.sleep import SleepRequests
 from tests.vm.client import until
+from tests.vm.instances import TestInstance
 
 SERVES = "a quiet platform serves every request"
 AT_ONCE = 3
@@ -88,6 +91,23 @@ def leave_expectations(sessions: dict[str, Session], sleep: SleepRequests) -> No
     tracked = next(iter(sessions.values())).ledger.workspaces.values()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(leave, [each for each in tracked if not each.may_vanish]))
+
+
+def verify_sites(sessions: dict[str, Session], instance: TestInstance) -> None:
+    """Every page as visitors get it. What its live release holds is certain afterwards."""
+    base_url = instance.settings.base_url
+    for session in sessions.values():
+        listed = _require(session, session.call("quiet list", "GET", "/pages"))
+        for row in (listed or {}).get("pages", []):  # type: ignore[attr-defined]
+            site = session.ledger.sites.get(row["name"])
+            if site is not None and row["release"] is not None:
+                site.slug = row["slug"]
+                check_served(session, base_url, site, f"{row['slug']}.{row['domain']}", row["status"] == "active")
+
+
+def verify_credits(instance: TestInstance, report: Report) -> None:
+    done = instance.command("manage", "--", "ledger_check")
+    report.record_check("the ledger agrees", [] if done.returncode == 0 else [done.stdout[-500:] + done.stderr[-500:]])
 
 
 def _settle(value: Possible, found: str | None) -> None:

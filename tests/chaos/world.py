@@ -25,6 +25,7 @@ SETTINGS = {
     # An operation that hangs is past its deadline within the run.
     "PLATFORM_CREATE_SECONDS": "120",
     "PLATFORM_POWER_SECONDS": "60",
+    "PLATFORM_DEPLOY_SECONDS": "60",
     "PLATFORM_READY_SECONDS": "60",
     "PLATFORM_STOP_GRACE_SECONDS": "5",
     "PLATFORM_METERING_SECONDS": "10",

@@ -6,7 +6,7 @@ import io
 
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
-from pages.releases.store import PageStore, ReleaseFiles
+from pages.releases.store import CLOCK, PageStore, ReleaseFiles
 from tests.pages.archives import contents
 
 TEXT = b"".join(b"line %d of a text that compresses well\n" % number for number in range(100))
@@ -28,3 +28,9 @@ def live_files(store: PageStore, page_id: str) -> dict[str, bytes]:
 def unfinished(store: PageStore) -> list[str]:
     """What is being made or removed."""
     return [path.name for folder in ("incoming", "trash") for path in (store.root / folder).iterdir()]
+
+
+def left_files(store: PageStore) -> list[str]:
+    """Files and links of pages."""
+    found = [path for path in store.root.rglob("*") if path.is_file() or path.is_symlink()]
+    return [path.name for path in found if path.name != CLOCK]

@@ -19,6 +19,7 @@ from pages.releases.store import PageStore
 from pages.states import DeployState
 from tests.callers import Caller
 from tests.pages.conftest import Site
+from tests.pages.stores import left_files
 from tests.world import assert_error
 from workspaces.models import Workspace
 
@@ -106,7 +107,7 @@ def test_a_deleted_page_leaves_no_files_and_its_slug(site: Site, served: Served,
     assert site.api.delete("/pages/abc").json()["message"]
     assert_error(site.api.get("/pages/abc"), 404, "not_found")
     assert served("abc") is None
-    assert [path for path in store.root.rglob("*") if path.is_file() or path.is_symlink()] == []
+    assert left_files(store) == []
     assert site.create(slug="abc").status_code == 201
 
 
@@ -137,7 +138,7 @@ def test_a_refused_creation_leaves_nothing(
     (site.folder.parent / "empty").mkdir()
     assert_error(site.create(**fields), status, code)
     assert not Page.objects.exists()
-    assert [path for path in store.root.rglob("*") if path.is_file() or path.is_symlink()] == []
+    assert left_files(store) == []
     assert not Entry.objects.exists()
 
 
@@ -275,7 +276,7 @@ def test_a_deleted_page_ends_its_deploy(
     vmhost.release_tasks()
     vmhost.settle()
     assert not PageDeploy.objects.exists()
-    assert [path for path in store.root.rglob("*") if path.is_file() or path.is_symlink()] == []
+    assert left_files(store) == []
 
 
 def test_a_namespaces_pages_are_those_of_its_workspaces(site: Site, api: Caller) -> None:

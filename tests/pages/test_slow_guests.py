@@ -19,6 +19,7 @@ from pages.releases.store import PageStore
 from pages.states import DeployState
 from tests.pages.archives import END, archive_of, entry, header
 from tests.pages.conftest import Site
+from tests.pages.stores import left_files
 from tests.threads import wait_until
 from workspaces.models import Workspace
 from workspaces.power.services import workspace_sleep
@@ -113,7 +114,7 @@ def test_a_page_that_is_deleted_ends_the_export_of_a_guest_that_sends_nothing(
     begin_deploy(site, store)
     assert site.api.delete("/pages/abc").status_code == 200
     vmhost.settle()
-    assert [path for path in store.root.rglob("*") if path.is_file() or path.is_symlink()] == []
+    assert left_files(store) == []
 
 
 @pytest.mark.parametrize("route", ["stop", "pause", "sleep"])

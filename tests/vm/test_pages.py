@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import threading
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +15,7 @@ import pytest
 from tests.vm.browser import browser
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
+from tests.vm.onhost import machine_pids
 from tests.vm.site_load import visitors
 
 pytestmark = pytest.mark.vm
@@ -19,7 +23,7 @@ pytestmark = pytest.mark.vm
 FOLDER = """
 mkdir -p /srv/site/assets && cd /srv/site && echo one >index.html && head -c 3000000 /dev/urandom >assets/large.bin &&
 ln -s index.html about.html && ln -s /etc/passwd passwd && mkfifo pipe && mknod null c 1 3 && echo hidden >.env &&
-sha256sum assets/large.bin
+syslogd -O /dev/null && sleep 1 && mv /dev/log app.sock && sha256sum assets/large.bin
 """
 
 
@@ -29,7 +33,7 @@ def test_a_folder_of_a_machine_is_deployed(instance: TestInstance, api: Api) -> 
     body: dict[str, Any] = {"workspace_id": made["id"], "path": "/srv/site", "slug": "real-site"}
     answer = api.call("POST", "/pages", 201, json=body)
     left_out = {entry["path"] for entry in answer["skipped"]}
-    assert {"passwd", "pipe", "null", ".env"} <= {path.removeprefix("./") for path in left_out}
+    assert {"passwd", "pipe", "null", ".env", "app.sock"} <= {path.removeprefix("./") for path in left_out}
     public = instance.state / "pages/by-slug/pages.localhost/real-site/current/public"
     assert (public / "index.html").read_text() == (public / "about.html").read_text() == "one\n"
 
@@ -44,6 +48,37 @@ def test_a_folder_of_a_machine_is_deployed(instance: TestInstance, api: Api) -> 
     assert api.call("POST", "/pages/real-site/deploy", 409, json={})["code"] == "vm_not_running"
     api.delete(made["id"])
     assert (public / "index.html").read_text() == "one\n"
+
+
+LARGE = "mkdir -p /srv/large && cd /srv/large && for n in 1 2 3 4; do head -c 12000000 /dev/zero >$n.bin; done"
+
+
+def test_a_machine_that_is_killed_in_the_middle_of_an_export_fails_the_deploy_alone(
+    instance: TestInstance, api: Api
+) -> None:
+    made = api.create(memory_mb=256, disk_size_mb=128)["id"]
+    api.output(made, f"mkdir -p /srv/small && echo one >/srv/small/index.html && {LARGE} && cp /srv/small/* .")
+    api.call("POST", "/pages", 201, json={"workspace_id": made, "path": "/srv/small", "slug": "killed"})
+    incoming = instance.state / "pages/incoming"
+    answers: list[httpx.Response] = []
+
+    def deploy() -> None:
+        answers.append(api.http.request("POST", "/pages/killed/deploy", json={"path": "/srv/large"}))
+
+    thread = threading.Thread(target=deploy)
+    thread.start()
+    until(lambda: sum(path.stat().st_size for path in incoming.rglob("*.bin")) > 1 << 20, 30, "the export is under way")
+    os.kill(machine_pids(instance)[made], signal.SIGKILL)
+    thread.join(90)
+    answer = answers[0].json()
+    assert (answers[0].status_code, answer["code"]) in [(409, "vm_not_running"), (503, "VM_UNAVAILABLE")], answer
+    assert answer["message"]
+    page = api.call("GET", "/pages/killed")["page"]
+    assert (page["release"], page["deployment"]["state"]) == (1, "failed")
+    assert _status(instance.instance.port, str(urlsplit(page["url"]).hostname)) == 200
+    until(lambda: not list(incoming.iterdir()), 15, "what was received is removed")
+    api.call("DELETE", "/pages/killed")
+    api.delete(made)
 
 
 # As bundlers do: a program with the hash of its content in its name, and a part of it that is loaded later.

@@ -95,18 +95,19 @@ async def run_asking(
     )
 
 
-async def archive_directory(place: Path) -> AsyncGenerator[bytes, None]:
-    """The output of this host's `tar` for a directory, which is ended when no more is read."""
+async def archive_directory(place: Path, said: bytearray) -> AsyncGenerator[bytes, None]:
+    """The output of this host's `tar` for a directory, which is ended when no more is read; `said` gets its errors."""
     process = await asyncio.create_subprocess_exec(
         *("tar", "-cf", "-", "--sort=name", "."),
         cwd=place,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         while process.stdout is not None and (block := await process.stdout.read(_CHUNK)):
             yield block
+        said += await process.stderr.read() if process.stderr is not None else b""
     finally:
         with suppress(ProcessLookupError):
             process.kill()

@@ -221,12 +221,14 @@ class FakeGuestSession(GuestSession):
     async def hash_files(self, path: str, names: Sequence[str]) -> dict[str, str]:
         return trees.hash_files(self._find(path), names)
 
-    async def archive(self, path: str) -> AsyncIterator[bytes]:
+    async def archive(self, path: str, said: bytearray | None = None) -> AsyncIterator[bytes]:
         place = self._find(path)
         if not place.is_dir():
             raise GuestPathInvalid(f"{path!r} is not a directory.")
         given, begun = self._disk.with_name(ARCHIVE_FILE), self._require_ready().ready_at
-        source = archive_file(given) if given.exists() else archive_directory(place)
+        source = (
+            archive_file(given) if given.exists() else archive_directory(place, bytearray() if said is None else said)
+        )
         async with aclosing(source) as blocks:
             async for block in blocks:
                 if self._require_ready().ready_at != begun:

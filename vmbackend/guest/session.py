@@ -262,8 +262,10 @@ class GuestSession(ABC):
         """
 
     @abstractmethod
-    def archive(self, path: str) -> AsyncIterator[bytes]:
+    def archive(self, path: str, said: bytearray | None = None) -> AsyncIterator[bytes]:
         """A directory with all that it contains, as a tar archive that the guest makes while it is read.
+
+        `said` gets the first 64 KiB of what the guest's program says of what it leaves out (`left_out.py`).
 
         Names in it are relative to the directory and begin with `./`; symbolic links are not followed. What the guest
         sends may be anything: whether the archive is whole is the receiver's to check, as what cannot be read is left

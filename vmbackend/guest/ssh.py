@@ -27,6 +27,7 @@ from .held import HeldRunner
 from .hold.client import HoldClient, HoldSettings
 from .hold.command import CommandStart, NotStarted
 from .hold.transport import ssh_opener
+from .left_out import MOST_BYTES
 from .listing import check_path, make_entry
 from .replacing import move_expected
 from .running import run_answering, run_remote
@@ -205,16 +206,18 @@ class SSHGuestSession(GuestSession):
     async def _move_expected(self, expected: str, source: str, target: str) -> bool:
         return await move_expected(self._replacing_command, self._kit.busybox, source, target, expected)
 
-    async def archive(self, path: str) -> AsyncIterator[bytes]:
+    async def archive(self, path: str, said: bytearray | None = None) -> AsyncIterator[bytes]:
         if (await self.stat(path)).type != "directory":
             raise GuestPathInvalid(f"{path!r} is not a directory.")
         command = [self._kit.busybox, "tar", "-cf", "-", "."]
         remote = commands.build_command(
             self._kit, command, env=None, working_dir=path, user=None, timeout=ARCHIVE_SECONDS
         )
+        errors = BoundedBuffer(MOST_BYTES)
+        errors.data = errors.data if said is None else said
         async with (
             self._commands.channel(remote.line, once=True) as channel,
-            aclosing(read_output(channel, remote.preamble, BoundedBuffer(4096))) as blocks,
+            aclosing(read_output(channel, remote.preamble, errors)) as blocks,
         ):
             async for block in blocks:
                 yield block
