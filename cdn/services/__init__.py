@@ -1,0 +1,1 @@
+"""Changes of rows of the CDN; nothing else writes them."""
