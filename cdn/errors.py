@@ -47,3 +47,7 @@ class UploadLost(Exception):
 
 class ClaimLost(Exception):
     """The file is not processed by this claim any more: it expired, or the file was cancelled."""
+
+
+class FileNotKept(NotFound):
+    message = "There is no such file."
