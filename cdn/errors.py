@@ -51,3 +51,27 @@ class ClaimLost(Exception):
 
 class FileNotKept(NotFound):
     message = "There is no such file."
+
+
+class ProcessingFailed(DomainError):
+    """Recorded with the file; no response has it."""
+
+    code = "processing_failed"
+    status = 503
+    message = "The file could not be looked at in time; upload it again."
+
+
+class PermitExpired(DomainError):
+    """Recorded with the file."""
+
+    code = "permit_expired"
+    status = 404
+    message = "The upload did not end in time."
+
+
+class UploadCancelled(DomainError):
+    """Recorded with the file."""
+
+    code = "cancelled"
+    status = 409
+    message = "The file was deleted before it was published."

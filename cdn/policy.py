@@ -41,8 +41,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """`values`: by field, None without a limit. `sources`: from which layer each comes. `clamped`: the fields of which a
-    layer asked for more than the plan allows. `account`: the limits of the account's pool.
+    """`values`: by field, None without a limit. `sources`: from which layer each comes. `clamped`: the fields of which
+    a layer asked for more than the plan allows. `account`: the limits of the account's pool.
     """
 
     tier: str

@@ -94,8 +94,8 @@ def pools_claim(owner: Owner, change: Change, policy: EffectivePolicy, room: Roo
     """Add to both pools where both have room. Raises CdnQuotaExceeded: the caller's transaction must be rolled back, as
     the first pool may have been changed.
     """
-    _claim_pool(owner, owner.key, owner.scope, change, policy.pool, room)
-    _claim_pool(owner, owner.account_id, PoolKind.ACCOUNT, change, policy.account, room)
+    _claim_pool(owner, owner.scope, change, policy.pool, room)
+    _claim_pool(owner, PoolKind.ACCOUNT, change, policy.account, room)
 
 
 def require_room(owner: Owner, policy: EffectivePolicy, room: Room) -> None:
@@ -122,15 +122,17 @@ def _change_pool(owner: Owner, key: str, change: Change) -> None:
         _update(key, change, "", [])
 
 
-def _claim_pool(owner: Owner, key: str, scope: str, change: Change, limits: PoolLimits | None, room: Room) -> None:
+def _claim_pool(owner: Owner, scope: str, change: Change, limits: PoolLimits | None, room: Room) -> None:
+    key = owner.account_id if scope == PoolKind.ACCOUNT else owner.key
     if limits is None:
-        return _change_pool(owner, key, change)
+        _change_pool(owner, key, change)
+        return
     where, params = _conditions(change, limits, room)
     if _update(key, change, where, params):
-        return None
-    if _insert(owner, key) and _update(key, change, where, params):
-        return None
-    raise quota_exceeded(pool_of(key), scope, limits, room)
+        return
+    _insert(owner, key)
+    if not _update(key, change, where, params):
+        raise quota_exceeded(pool_of(key), scope, limits, room)
 
 
 def _update(key: str, change: Change, where: str, params: list[Any]) -> bool:
@@ -181,18 +183,17 @@ def _conditions(change: Change, limits: PoolLimits, room: Room) -> tuple[str, li
     return where, params
 
 
-def _insert(owner: Owner, key: str) -> bool:
+def _insert(owner: Owner, key: str) -> None:
     """A pool of zeros, unless there is one."""
     is_account = key == owner.account_id
-    kind = PoolKind.ACCOUNT if is_account else owner.scope
     made = Pool(
         owner=key,
-        kind=kind,
+        kind=PoolKind.ACCOUNT if is_account else owner.scope,
         account_id=owner.account_id,
         namespace_id=None if is_account else owner.namespace_id,
         month=month_of(),
     )
-    return bool(Pool.objects.bulk_create([made], ignore_conflicts=True))
+    Pool.objects.bulk_create([made], ignore_conflicts=True)
 
 
 def quota_exceeded(pool: Pool, scope: str, limits: PoolLimits, room: Room) -> CdnQuotaExceeded:
