@@ -47,3 +47,31 @@ class UploadLost(Exception):
 
 class ClaimLost(Exception):
     """The file is not processed by this claim any more: it expired, or the file was cancelled."""
+
+
+class FileNotKept(NotFound):
+    message = "There is no such file."
+
+
+class ProcessingFailed(DomainError):
+    """Recorded with the file; no response has it."""
+
+    code = "processing_failed"
+    status = 503
+    message = "The file could not be looked at in time; upload it again."
+
+
+class PermitExpired(DomainError):
+    """Recorded with the file."""
+
+    code = "permit_expired"
+    status = 404
+    message = "The upload did not end in time."
+
+
+class UploadCancelled(DomainError):
+    """Recorded with the file."""
+
+    code = "cancelled"
+    status = 409
+    message = "The file was deleted before it was published."

@@ -134,6 +134,8 @@ class File(models.Model):
     error = models.JSONField(null=True)
     delivered = models.BooleanField(default=False)
     purge = models.BooleanField(default=False)
+    # Who asked for the permit.
+    actor = models.CharField(max_length=160, blank=True, default="")
     claim = models.CharField(max_length=32, blank=True, default="")
     claim_until = models.DateTimeField(null=True)
     attempts = models.PositiveIntegerField(default=0)
@@ -188,6 +190,8 @@ class Variant(models.Model):
     """A smaller copy of a picture, made before publication."""
 
     file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="variants")
+    # Its place among those of the file, which its key in the store has.
+    index = models.PositiveSmallIntegerField()
     name = models.CharField(max_length=32)
     width = models.PositiveIntegerField()
     height = models.PositiveIntegerField()
@@ -197,7 +201,7 @@ class Variant(models.Model):
     extension = models.CharField(max_length=16)
 
     class Meta:
-        ordering = ["id"]
+        ordering = ["index"]
         constraints = [models.UniqueConstraint(fields=["file", "name"], name="cdn_variant_once")]
 
     def __str__(self) -> str:

@@ -1,1 +1,1 @@
-"""Changes of rows of the CDN; nothing else writes them."""
+"""The only writers of files, permits and limits of the CDN."""

@@ -204,7 +204,7 @@ class Env(BaseModel):
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
-    # Files of the CDN: their store, local where no bucket is named, and their uploads
+    # CDN
     cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
     cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
     cdn_s3_region: str = "us-east-1"
@@ -213,6 +213,12 @@ class Env(BaseModel):
     cdn_s3_access_key: str = ""
     cdn_s3_secret_key: str = ""
     cdn_upload_wait_seconds: int = Field(default=10, ge=0, le=600)
+    cdn_permit_seconds: int = Field(default=900, ge=1, le=_YEAR)
+    cdn_upload_seconds: int = Field(default=3600, ge=1, le=_YEAR)
+    cdn_lease_seconds: int = Field(default=30, ge=6, le=3600)
+    cdn_processing_seconds: int = Field(default=86400, ge=60, le=_YEAR)
+    cdn_rejected_seconds: int = Field(default=86400, ge=0, le=_YEAR)
+    cdn_orphan_grace_seconds: int = Field(default=3600, ge=0, le=_YEAR)
 
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
