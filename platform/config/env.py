@@ -198,6 +198,14 @@ class Env(BaseModel):
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
+    # CDN
+    cdn_permit_seconds: int = Field(default=900, ge=1, le=_YEAR)
+    cdn_upload_seconds: int = Field(default=3600, ge=1, le=_YEAR)
+    cdn_lease_seconds: int = Field(default=30, ge=6, le=3600)
+    cdn_processing_seconds: int = Field(default=86400, ge=60, le=_YEAR)
+    cdn_rejected_seconds: int = Field(default=86400, ge=0, le=_YEAR)
+    cdn_orphan_grace_seconds: int = Field(default=3600, ge=0, le=_YEAR)
+
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
     edge_addresses: Addresses = ()

@@ -1,0 +1,13 @@
+"""Removing all bytes of a file, wherever they are."""
+
+from __future__ import annotations
+
+from cdn.storage.places import part_path, work_remove
+from cdn.storage.stores import store
+
+
+def bytes_remove(file_id: str) -> None:
+    """Part file, work folder and stored bytes. Idempotent. Raises StorageUnavailable, OSError."""
+    part_path(file_id).unlink(missing_ok=True)
+    work_remove(file_id)
+    store().remove_all(file_id)
