@@ -1,7 +1,24 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.apps import AppConfig
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 
 class CdnConfig(AppConfig):
     name = "cdn"
+
+    def ready(self) -> None:
+        from edge.hooks import cdn_path
+
+        cdn_path.register(_delivery_path)
+
+
+def _delivery_path(application: WSGIApplication) -> WSGIApplication:
+    """Imported when the api starts, not by every process that loads the apps."""
+    from cdn.delivery_views.edge_path import CdnPath
+
+    return CdnPath(application)

@@ -6,16 +6,20 @@ Keys of the store are made of ids and hashes, never of names that users chose. N
 from __future__ import annotations
 
 from cdn.storage.keys import original_key, variant_key
+from cdn.storage.parts import PartFound, part_remove, parts_list
 from cdn.storage.places import part_path, work_folder, work_remove
 from cdn.storage.removal import bytes_remove
 from cdn.storage.stores import Store, StoredBytes, store
 
 __all__ = [
+    "PartFound",
     "Store",
     "StoredBytes",
     "bytes_remove",
     "original_key",
     "part_path",
+    "part_remove",
+    "parts_list",
     "store",
     "variant_key",
     "work_folder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ def local_store() -> LocalStore:
 
 
 class LocalStore:
-    """A file is stored by a link and a rename, so that no reader sees a part of it. Safe for any number of processes."""
+    """A file is stored by a link and a rename, so no reader sees a part of it. Safe for any number of processes."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -86,8 +87,19 @@ class LocalStore:
             path.unlink(missing_ok=True)
         return len(old)
 
-    def signed_url(self, key: str, seconds: int) -> str:
+    def signed_url(self, key: str, seconds: int, method: str = "GET") -> str:
         return ""
+
+    def problem(self) -> str:
+        """Parts and the store must be on one file system, as files are stored by links."""
+        try:
+            places = [cdn_folder("parts"), cdn_folder("work"), self.root]
+            if len({place.stat().st_dev for place in places}) > 1:
+                return f"{', '.join(map(str, places))} are not on one file system"
+            with tempfile.TemporaryFile(dir=self.root):
+                return ""
+        except OSError as error:
+            return f"{self.root} cannot be written: {error.strerror}"
 
 
 def _durable(path: Path, time_ns: int) -> None:

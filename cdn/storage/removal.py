@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from cdn.storage.places import part_path, work_remove
+from cdn.storage.parts import part_remove
+from cdn.storage.places import work_remove
 from cdn.storage.stores import store
 
 
 def bytes_remove(file_id: str) -> None:
     """Part file, work folder and stored bytes. Idempotent. Raises StorageUnavailable, OSError."""
-    part_path(file_id).unlink(missing_ok=True)
+    part_remove(file_id)
     work_remove(file_id)
     store().remove_all(file_id)

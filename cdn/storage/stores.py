@@ -39,8 +39,11 @@ class Store(Protocol):
     def abort_leftovers(self, grace_seconds: float) -> int:
         """Remove what interrupted `save`s left, unless it is younger. Returns how many there were."""
 
-    def signed_url(self, key: str, seconds: int) -> str:
-        """An address from which anybody can read it for this long; empty where the edge reads the disk."""
+    def signed_url(self, key: str, seconds: int, method: str = "GET") -> str:
+        """An address by which it can be read for this long, by this method; empty where the edge reads the disk."""
+
+    def problem(self) -> str:
+        """What is wrong with it, in a sentence; empty: it can be written and read."""
 
 
 def store() -> Store:

@@ -18,8 +18,10 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from cdn.types import content_types
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
+from edge.cdn_address import CdnAddress
 from edge.page_address import page_addresses
 from edge.sandbox_address import SandboxAddress
 from vmbackend.uids import default_first_uid
@@ -46,6 +48,7 @@ _EMPTY_IS_UNSET = frozenset(
             "public_url",
             "sandbox_url",
             "pages_url",
+            "cdn_url",
             "database_url",
             "redis_url",
             "libvirt_uri",
@@ -98,10 +101,13 @@ class Env(BaseModel):
     pages_url: CommaSeparated = _derived(
         "`http://{slug}.pages.localhost:PORT`", lambda data: (f"http://{{slug}}.pages.localhost:{data['port']}",)
     )
+    cdn_url: str = _derived("`http://cdn.localhost:PORT`", lambda data: f"http://cdn.localhost:{data['port']}")
     public_certificate: str = ""
     public_key: str = ""
     pages_certificate: str = ""
     pages_key: str = ""
+    cdn_certificate: str = ""
+    cdn_key: str = ""
     behind_proxy: bool = False
     allowed_hosts: CommaSeparated = Field(
         default=("localhost", _LOOPBACK, "[::1]"),
@@ -199,6 +205,14 @@ class Env(BaseModel):
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
     # CDN
+    cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
+    cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
+    cdn_s3_region: str = "us-east-1"
+    cdn_s3_addressing: Literal["path", "virtual"] = "path"
+    cdn_s3_prefix: str = Field(default="", pattern=r"^([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$")
+    cdn_s3_access_key: str = ""
+    cdn_s3_secret_key: str = ""
+    cdn_upload_wait_seconds: int = Field(default=10, ge=0, le=600)
     cdn_permit_seconds: int = Field(default=900, ge=1, le=_YEAR)
     cdn_upload_seconds: int = Field(default=3600, ge=1, le=_YEAR)
     cdn_lease_seconds: int = Field(default=30, ge=6, le=3600)
@@ -265,6 +279,11 @@ class Env(BaseModel):
         """Sockets, pid files and generated configuration, under a path short enough for sockets."""
         return self.short_state / "run"
 
+    @property
+    def cdn_types(self) -> Mapping[str, str]:
+        """The types under which files of the CDN are delivered, by extension."""
+        return content_types()
+
     def variables(self, *, derived: bool = True) -> dict[str, str]:
         """The environment from which another process reads the same settings.
 
@@ -304,6 +323,19 @@ class Env(BaseModel):
     @classmethod
     def _page_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         page_addresses(value)
+        return value
+
+    @field_validator("cdn_url")
+    @classmethod
+    def _cdn_address(cls, value: str) -> str:
+        CdnAddress.of(value)
+        return value.rstrip("/")
+
+    @field_validator("cdn_s3_endpoint")
+    @classmethod
+    def _store_address(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("cdn_s3_bucket") and not value:
+            raise ValueError("Give the address of the store, as PLATFORM_CDN_S3_BUCKET is set.")
         return value
 
     @field_validator("sandbox_url")
