@@ -63,7 +63,6 @@ def _rows(listed: dict[str, str], *, is_inline: bool) -> list[FileType]:
 
 
 TYPES = {row.content_type: row for row in [*_rows(_INLINE, is_inline=True), *_rows(_ATTACHED, is_inline=False)]}
-TYPE_BY_EXTENSION = {row.extension: row.content_type for row in TYPES.values()}
 _MAJOR_KINDS = {"image": IMAGE, "video": VIDEO, "audio": AUDIO, "text": DOCUMENT}
 
 
@@ -73,6 +72,11 @@ def file_type(content_type: str) -> FileType:
         return TYPES[content_type]
     kind = _MAJOR_KINDS.get(content_type.partition("/")[0], OTHER)
     return FileType(UNKNOWN_TYPE, kind, UNKNOWN_EXTENSION, is_inline=False)
+
+
+def content_types() -> dict[str, str]:
+    """The type of each extension."""
+    return {row.extension: row.content_type for row in TYPES.values()}
 
 
 def claimed_kind(content_type: str) -> str:

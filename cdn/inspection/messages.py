@@ -10,7 +10,14 @@ from typing import Any
 PIXELS_MAX = 50_000_000
 FRAMES_MAX = 60
 # Reasons why a file could not be looked at to its end.
-DAMAGED, UNSUPPORTED, PIXELS, FRAMES = "damaged", "unsupported", "pixels", "frames"
+DAMAGED, UNSUPPORTED, PIXELS, FRAMES, LIMITS, RESOURCES = (
+    "damaged",
+    "unsupported",
+    "pixels",
+    "frames",
+    "limits",
+    "resources",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,31 @@
+"""What the confined process may use; it sets these limits itself, before it reads a byte of the file."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+MEMORY_BYTES = 512 << 20
+CPU_SECONDS = 20
+VARIANT_BYTES = 64 << 20
+
+
+def limits_set() -> None:
+    """Memory, processor time, size of written files; no core dumps. Raises OSError."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (VARIANT_BYTES, VARIANT_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(5)
+
+
+def descriptors_close() -> None:
+    """No descriptor is made after this: neither a file nor a socket can be opened."""
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    for descriptor in range(highest + 1):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open("/dev/null", os.O_RDONLY)  # the lowest free one, which is this
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))

@@ -1,0 +1,60 @@
+"""Variants of a picture: upright, sRGB, without metadata, never larger than the original."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyvips
+
+from cdn.inspection.messages import Found, MadeVariant, VariantOrder
+
+# As an option of the loader: libvips ignores `fail_on` of thumbnails that are not made of a named file.
+FAILING = "fail_on=truncated"
+_SAVERS: dict[str, Callable[[pyvips.Image, pyvips.Target, int | None], None]] = {
+    "jpeg": lambda image, target, quality: image.jpegsave_target(target, Q=quality or 82, keep="none"),
+    "png": lambda image, target, quality: image.pngsave_target(target, keep="none"),
+    "webp": lambda image, target, quality: image.webpsave_target(target, Q=quality or 80, keep="none"),
+    # The encoder's own default effort takes ten times as long.
+    "avif": lambda image, target, quality: image.heifsave_target(
+        target, Q=quality or 60, compression="av1", bitdepth=8, effort=2, keep="none"
+    ),
+}
+_WHITE = [255.0]
+
+
+def variant_write(source: pyvips.Source, target: pyvips.Target, order: VariantOrder, found: Found) -> MadeVariant:
+    """Make a variant of the first frame, and write it. Raises pyvips.Error."""
+    box = variant_box(order, found)
+    crop: dict[str, Any] = {"crop": "centre"} if order.fit == "cover" else {}
+    image = pyvips.Image.thumbnail_source(
+        source,
+        box[0],
+        height=box[1],
+        size="force" if order.fit == "fill" else "down",
+        output_profile="srgb",
+        option_string=f"[{FAILING}]",
+        **crop,
+    )
+    image = _plain(image, with_alpha=order.format != "jpeg")
+    _SAVERS[order.format](image, target, order.quality)
+    return MadeVariant(image.width, image.height)
+
+
+def variant_box(order: VariantOrder, found: Found) -> tuple[int, int]:
+    """The box that is asked for, no side above the original's; `cover` keeps the box's proportions."""
+    assert found.width is not None  # noqa: S101 - a header was read
+    assert found.height is not None  # noqa: S101
+    width, height = order.width or found.width, order.height or found.height
+    if order.fit == "cover" and order.width and order.height:
+        share = min(1.0, found.width / width, found.height / height)
+        return max(1, round(width * share)), max(1, round(height * share))
+    return min(width, found.width), min(height, found.height)
+
+
+def _plain(image: pyvips.Image, *, with_alpha: bool) -> pyvips.Image:
+    """8 bits a channel, grey or sRGB."""
+    if image.hasalpha() and not with_alpha:
+        image = image.flatten(background=_WHITE)
+    space = "b-w" if image.interpretation in ("b-w", "grey16") else "srgb"
+    return image if image.interpretation == space else image.colourspace(space)
