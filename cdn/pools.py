@@ -90,6 +90,11 @@ def pools_change(owner: Owner, change: Change) -> None:
     _change_pool(owner, owner.account_id, change)
 
 
+def owner_pool_change(owner: Owner, change: Change) -> None:
+    """Add to the namespace's (or personal) pool alone: what moves within the account."""
+    _change_pool(owner, owner.key, change)
+
+
 def pools_claim(owner: Owner, change: Change, policy: EffectivePolicy, room: Room) -> None:
     """Add to both pools where both have room. Raises CdnQuotaExceeded: the caller's transaction must be rolled back, as
     the first pool may have been changed.

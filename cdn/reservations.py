@@ -1,7 +1,7 @@
 """How much room a permit reserves: the file, and an upper bound of its variants.
 
-A variant reserves 64 KiB and four bytes for each of its pixels, at most 64 KiB and twice the file; where one side is not
-given, it counts as long as the other. What turns out larger is asked for at publication, and refused without room.
+A variant reserves 64 KiB and four bytes for each of its pixels, at most 64 KiB and twice the file; where one side is
+not given, it counts as long as the other. What turns out larger is asked for at publication, and refused without room.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from accounts.models import Account
-from cdn.errors import ClaimLost, FileNotKept, ProcessingFailed
+from cdn.errors import CdnPolicyViolation, CdnQuotaExceeded, ClaimLost, FileNotKept, ProcessingFailed
 from cdn.facts import FileFacts, VariantFacts
 from cdn.models import File, Permit, Variant
 from cdn.policy import EffectivePolicy, effective_policy
@@ -26,7 +26,7 @@ from cdn.services.payments import hold_end
 from cdn.services.rejection import file_reject
 from cdn.services.rows import account_of, lock_file, owner_of, write_file
 from cdn.states import FileStatus, PermitState
-from common.errors import DomainError
+from common.errors import Conflict, DomainError
 from namespaces.models import Namespace
 
 CLAIM_FOR = timedelta(seconds=60)
@@ -101,13 +101,14 @@ def processing_release(claim: ClaimedFile) -> None:
 
 def processing_publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:
     """Publish a file whose bytes and variants lie in the store, in one transaction: policy and quota of this moment are
-    checked against what they really are; reserved bytes become stored ones and count for the month; credits are settled.
+    checked against what they really are; reserved bytes become stored ones and count for the month; credits are
+    settled.
 
     What is not allowed any more, or has no room, is rejected: the file that is returned says so. Raises ClaimLost.
     """
     try:
         return _publish(claim, facts, variants)
-    except DomainError as error:
+    except (CdnPolicyViolation, CdnQuotaExceeded, Conflict) as error:
         return processing_reject(claim, error)
 
 
