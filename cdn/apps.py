@@ -12,9 +12,12 @@ class CdnConfig(AppConfig):
     name = "cdn"
 
     def ready(self) -> None:
+        from cdn.services import moves
         from edge.hooks import cdn_path
+        from namespaces import hooks
 
         cdn_path.register(_delivery_path)
+        hooks.contents_move.register(moves.files_move)
 
 
 def _delivery_path(application: WSGIApplication) -> WSGIApplication:
