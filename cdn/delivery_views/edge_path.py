@@ -14,9 +14,8 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, close_old_connections
 
 from cdn.delivery.addresses import Address, address_of
-from cdn.delivery_views.deliver import file_deliver
 from cdn.delivery_views.signed import signed_answer
-from cdn.errors import FileNotKept
+from cdn.services.deliveries import file_deliver
 from cdn.storage.errors import StorageUnavailable
 from common.edge_header import VARIABLE, edge_facts
 from common.errors import QuotaExceeded
@@ -54,8 +53,6 @@ def _answer_of(environ: WSGIEnvironment) -> Answer:
         return 404, []
     try:
         return _delivery(address, environ)
-    except FileNotKept:
-        return 404, []
     except QuotaExceeded:
         return 402, []
     except (DatabaseError, InterfaceError, StorageUnavailable, OSError):
@@ -71,6 +68,8 @@ def _is_own_host(host: str) -> bool:
 
 def _delivery(address: Address, environ: WSGIEnvironment) -> Answer:
     key = file_deliver(address)
+    if not key:
+        return 404, []
     if not settings.ENV.cdn_s3_bucket:
         return 200, []
     return signed_answer(key, environ)

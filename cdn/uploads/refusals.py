@@ -10,13 +10,14 @@ from cdn.errors import (
     UploadCancelled,
 )
 from cdn.models import File
-from common.errors import DomainError, InvalidState, QuotaExceeded
+from common.errors import Conflict, DomainError, InvalidState, QuotaExceeded
 
 _KINDS: tuple[type[DomainError], ...] = (
     CdnPolicyViolation,
     CdnQuotaExceeded,
     PermitExpired,
     ProcessingFailed,
+    Conflict,
     QuotaExceeded,
     UploadCancelled,
 )

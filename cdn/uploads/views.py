@@ -55,6 +55,15 @@ SHOWN = [
 ]
 
 
+ACTIONS = {
+    "put": "send_file",
+    "patch": "send_part",
+    "head": "show_status",
+    "options": "describe",
+    "post": "override",
+}
+
+
 class UploadViewSet(AsyncViewSet):
     """Public: the address carries the permit, and needs no other credential."""
 
