@@ -84,10 +84,13 @@ class _Handler(BaseHTTPRequestHandler):
             "Content-Type": self.bucket.types[key], "Accept-Ranges": "bytes", "ETag": '"of-the-store"',
             "Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT", "x-amz-request-id": "1", "Cache-Control": "no-cache",
         }  # fmt: skip
-        found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if not found:
             return self._send(200, data, headers)
-        first, last = int(found[1]), min(int(found[2] or len(data)), len(data) - 1)
+        if found[1]:
+            first, last = int(found[1]), min(int(found[2] or len(data)), len(data) - 1)
+        else:
+            first, last = len(data) - int(found[2]), len(data) - 1
         if first >= len(data):
             return self._send(416, b"<Error><Code>InvalidRange</Code></Error>")
         return self._send(206, data[first : last + 1], headers | {"Content-Range": f"bytes {first}-{last}/{len(data)}"})
@@ -126,6 +129,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _abort(self, key: str, query: dict[str, str], body: bytes) -> None:
         self.bucket.uploads.pop(query["uploadId"], None)
+        self._send(204, b"")
+
+    def _delete(self, key: str, query: dict[str, str], body: bytes) -> None:
+        self.bucket.objects.pop(key, None)
         self._send(204, b"")
 
     def _uploads(self, key: str, query: dict[str, str], body: bytes) -> None:
@@ -209,7 +216,7 @@ def _kind(method: str, query: dict[str, str]) -> str:
     if method == "PUT":
         return "piece" if "partNumber" in query else "put"
     if method == "DELETE":
-        return "abort"
+        return "abort" if "uploadId" in query else "delete"
     if method == "HEAD":
         return "head"
     return "uploads" if "uploads" in query else "list" if "list-type" in query else "get"
