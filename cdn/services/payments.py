@@ -6,6 +6,7 @@ a namespace may be deleted while a hold is open, and the ledger outlives it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
@@ -15,24 +16,38 @@ from cdn.models import File, Permit
 from credits.amounts import MAX_CREDITS, PLACES
 from credits.entries import Purpose
 from credits.holds import credits_hold, hold_settle, hold_void
-from credits.models import Service, Unit
-from credits.services import Rates
+from credits.models import Rate, Service, Unit
 from namespaces.models import Namespace
 
 BYTES_PER_GB = 10**9
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Credits that a permit sets aside."""
+
+    payer: Namespace
+    key: str
+    amount: Decimal
+    until: datetime
+
+
 def price_of(size: int, at: datetime) -> Decimal:
-    """By the rate at that time, to 8 places."""
-    price = Decimal(size) / BYTES_PER_GB * Rates.load().credits(Unit.CDN_GB, at)
-    return min(price, MAX_CREDITS).quantize(PLACES)
+    """By the rate at that time, to 8 places. One query."""
+    rates = Rate.objects.filter(unit=Unit.CDN_GB, effective_from__lte=at).order_by("-effective_from")
+    rate = rates.values_list("credits", flat=True).first() or Decimal(0)
+    return min(Decimal(size) / BYTES_PER_GB * rate, MAX_CREDITS).quantize(PLACES)
 
 
-def hold_begin(permit: Permit, payer: Namespace, until: datetime) -> None:
-    """Hold the price of what is reserved, in the permit's transaction. Raises QuotaExceeded."""
+def hold_of(permit: Permit, payer: Namespace, until: datetime) -> Held:
+    """The price of what the permit reserves; noted in it."""
     permit.payer_id, permit.hold_key = payer.pk, f"cdn:{permit.file_id}"
-    amount = price_of(permit.reserved_bytes, timezone.now())
-    credits_hold(namespace=payer, service=Service.CDN, amount=amount, key=permit.hold_key, until=until)
+    return Held(payer, permit.hold_key, price_of(permit.reserved_bytes, timezone.now()), until)
+
+
+def hold_begin(held: Held) -> None:
+    """In the permit's transaction. Raises QuotaExceeded."""
+    credits_hold(namespace=held.payer, service=Service.CDN, amount=held.amount, key=held.key, until=held.until)
 
 
 def hold_end(permit: Permit, file: File) -> None:
