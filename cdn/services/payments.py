@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from cdn.models import File, Permit
+from common.compiled_query import CompiledQuery
 from credits.amounts import MAX_CREDITS, PLACES
 from credits.entries import Purpose
 from credits.holds import credits_hold, hold_settle, hold_void
@@ -20,6 +21,13 @@ from credits.models import Rate, Service, Unit
 from namespaces.models import Namespace
 
 BYTES_PER_GB = 10**9
+_RATE = CompiledQuery(
+    lambda values: (
+        Rate.objects.filter(unit=values[0], effective_from__lte=Now())
+        .order_by("-effective_from")
+        .values_list("credits")
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +40,17 @@ class Held:
     until: datetime
 
 
-def price_of(size: int, at: datetime) -> Decimal:
-    """By the rate at that time, to 8 places. One query."""
-    rates = Rate.objects.filter(unit=Unit.CDN_GB, effective_from__lte=at).order_by("-effective_from")
-    rate = rates.values_list("credits", flat=True).first() or Decimal(0)
+def price_of(size: int) -> Decimal:
+    """By the rate of now, to 8 places. One query."""
+    row = _RATE.first_row([Unit.CDN_GB])
+    rate = Decimal(0) if row is None else row[0]
     return min(Decimal(size) / BYTES_PER_GB * rate, MAX_CREDITS).quantize(PLACES)
 
 
 def hold_of(permit: Permit, payer: Namespace, until: datetime) -> Held:
     """The price of what the permit reserves; noted in it."""
     permit.payer_id, permit.hold_key = payer.pk, f"cdn:{permit.file_id}"
-    return Held(payer, permit.hold_key, price_of(permit.reserved_bytes, timezone.now()), until)
+    return Held(payer, permit.hold_key, price_of(permit.reserved_bytes), until)
 
 
 def hold_begin(held: Held) -> None:
@@ -53,7 +61,7 @@ def hold_begin(held: Held) -> None:
 def hold_end(permit: Permit, file: File) -> None:
     """Charge what was published, in its transaction."""
     purpose = Purpose(description=f"CDN: {file.pk}")
-    amount = price_of(file.footprint, timezone.now())
+    amount = price_of(file.footprint)
     hold_settle(
         namespace=_payer(permit, file), service=Service.CDN, key=permit.hold_key, amount=amount, purpose=purpose
     )

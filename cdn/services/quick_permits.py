@@ -19,7 +19,7 @@ from cdn.services.payments import Held
 from credits.amounts import stored_amount
 from credits.holds import hold_entry_key
 
-_SQL = f"SELECT cdn_permit_take({', '.join(['%s'] * 15)})"
+_SQL = f"SELECT cdn_permit_take({', '.join(['%s'] * 5)}, %s::bigint[], %s::bigint[], {', '.join(['%s'] * 8)})"
 
 
 def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> bool:
@@ -50,10 +50,12 @@ def _one_statement() -> AbstractContextManager[Any]:
     return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
-def _limits(limits: PoolLimits | None) -> list[int | None]:
+def _limits(limits: PoolLimits | None) -> str:
+    """As the text of an array: the driver takes longer to find the type of one."""
     if limits is None:
-        return [None] * 4
-    return [limits.max_bytes[1], limits.monthly_bytes[1], limits.max_files, limits.max_uploads]
+        return "{NULL,NULL,NULL,NULL}"
+    given = [limits.max_bytes[1], limits.monthly_bytes[1], limits.max_files, limits.max_uploads]
+    return f"{{{','.join('NULL' if each is None else str(each) for each in given)}}}"
 
 
 def _row(instance: Model) -> str:
