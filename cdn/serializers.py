@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework import serializers as s
 
 from cdn.delivery import file_url, variant_url
@@ -131,9 +129,6 @@ class CdnQuotaObject(ResponseSerializer):
     cdn_monthly_bytes = s.IntegerField(allow_null=True)
     policy = s.DictField(allow_null=True)
 
-    def read_policy(self, layer: Any) -> dict[str, Any] | None:
-        return layer.policy or None
-
 
 class CdnQuotaResponse(Success):
     data = CdnQuotaObject()
@@ -184,7 +179,7 @@ class CdnPolicyObject(ResponseSerializer):
     namespace = s.CharField(allow_null=True)
     effective = CdnEffectiveObject()
     override = CdnQuotaObject(allow_null=True)
-    account = CdnQuotaObject(allow_null=True, help_text="The template, as it was set.")
+    account = CdnQuotaObject(help_text="The template, as it was set.")
     plan = CdnPlanObject()
 
 
