@@ -12,9 +12,12 @@ class CdnConfig(AppConfig):
     name = "cdn"
 
     def ready(self) -> None:
+        from cdn.hooks import file_received
+        from cdn.media.notifications import worker_notify
         from edge.hooks import cdn_path
 
         cdn_path.register(_delivery_path)
+        file_received.register(worker_notify)
 
 
 def _delivery_path(application: WSGIApplication) -> WSGIApplication:
