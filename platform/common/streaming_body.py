@@ -26,6 +26,9 @@ DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
 _FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files|/s/[^/]+/files/(create|edit|upload)")
 _RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
+# By any method, and of any type: each address has a limit of its own.
+_UPLOADS = re.compile(r"/cdn/uploads/[^/]+")
+_UNLIMITED = 1 << 62
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
 _REFUSED = "common.streaming_body.refused"
@@ -53,6 +56,7 @@ class StreamingBody:
 
     def __init__(self, receive: Receive, *, complete: bool = False) -> None:
         self._receive = receive
+        self.begun = False
         self._complete = asyncio.Event()
         if complete:
             self._complete.set()
@@ -62,11 +66,17 @@ class StreamingBody:
     async def chunks(self) -> AsyncIterator[bytes]:
         """Chunks of about CHUNK_BYTES. Raises ClientDisconnected, RequestStalled."""
         buffer = bytearray()
-        while (found := await self._next(STALL_SECONDS)) is not None:
-            buffer += found
-            if len(buffer) >= CHUNK_BYTES:
+        try:
+            while (found := await self._next(STALL_SECONDS)) is not None:
+                buffer += found
+                if len(buffer) >= CHUNK_BYTES:
+                    yield bytes(buffer)
+                    buffer.clear()
+        except (ClientDisconnected, RequestStalled):
+            # An upload that can be resumed keeps all that has come.
+            if buffer:
                 yield bytes(buffer)
-                buffer.clear()
+            raise
         if buffer:
             yield bytes(buffer)
 
@@ -92,6 +102,7 @@ class StreamingBody:
                 raise ClientDisconnected
             if self._complete.is_set():
                 return None
+            self.begun = True
             try:
                 async with asyncio.timeout(seconds):
                     message = await self._receive()
@@ -141,6 +152,7 @@ class _HandledRequest:
         elif _REFUSED in scope:
             self._stream = StreamingBody(receive)
         self._sent_empty = self._stream is None
+        self._expects_question = _header(scope, b"expect").lower() == "100-continue"
 
     async def receive(self) -> Message:
         if not self._sent_empty:
@@ -158,7 +170,8 @@ class _HandledRequest:
         return _EMPTY_BODY
 
     async def drain(self) -> None:
-        if self._stream is not None:
+        """A client that waits to be asked for its body does not send it any more."""
+        if self._stream is not None and (self._stream.begun or not self._expects_question):
             await self._stream.drain()
 
     async def drop(self, limit: int) -> None:
@@ -196,13 +209,15 @@ def is_raw(content_type: str) -> bool:
 
 def is_streamed(method: str, path: str, content_type: str) -> bool:
     """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
+    if _UPLOADS.fullmatch(path) is not None:
+        return method not in ("GET", "HEAD", "OPTIONS")
     return method == "POST" and _RAW_WRITES.fullmatch(path) is not None and is_raw(content_type)
 
 
 def body_limit(method: str, path: str, content_type: str = "") -> int:
     """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
     if is_streamed(method, path, content_type):
-        return settings.FILE_STREAM_LIMIT
+        return settings.FILE_STREAM_LIMIT if _RAW_WRITES.fullmatch(path) else _UNLIMITED
     if _is_file_write(method, path):
         return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
     return settings.BODY_LIMIT
