@@ -8,6 +8,10 @@ from typing import Any
 
 import av
 import av.error
+
+# PyAV imports them at the first stream of subtitles, when no file can be opened any more.
+import av.subtitles.codeccontext
+import av.subtitles.stream
 from av.container import InputContainer
 from av.stream import Disposition
 
@@ -27,7 +31,16 @@ _WITH_PICTURES = {
     "audio/x-matroska": "video/x-matroska",
     "audio/ogg": "video/ogg",
 }
+
+
+def _refuse(url: str, flags: int, options: Any) -> Any:
+    """No file names another one."""
+    raise PermissionError(url)
+
+
 _OPTIONS = {"protocol_whitelist": "file", "enable_drefs": "0"}
+# Names and titles are not looked at.
+_OPENED: dict[str, Any] = {"io_open": _refuse, "metadata_errors": "ignore"}
 _MICROSECONDS = 1_000_000
 
 
@@ -38,15 +51,10 @@ def container_inspect(order: InspectionOrder) -> Found:
     file = os.fdopen(0, "rb", closefd=False)
     descriptors_close()
     try:
-        with av.open(file, format=CONTAINERS[order.content_type], options=_OPTIONS, io_open=_refuse) as container:
+        with av.open(file, format=CONTAINERS[order.content_type], options=_OPTIONS, **_OPENED) as container:
             return _container_read(order, container)
     except (av.error.FFmpegError, ValueError, OSError):
         return Found(order.content_type, reason=DAMAGED)
-
-
-def _refuse(url: str, flags: int, options: Any) -> Any:
-    """No file names another one."""
-    raise PermissionError(url)
 
 
 def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
