@@ -60,7 +60,7 @@ def _move_to_trash(stored: File) -> None:
 
 @transaction.atomic
 def file_restore(*, file: File, actor: str, origin: RequestOrigin = NO_ORIGIN) -> File:
-    """Take a file out of the trash. Idempotent. The trash counts as stored, so there is room unless a quota was lowered.
+    """Take a file out of the trash. Idempotent. The trash counts as stored: there is room unless a quota was lowered.
 
     Raises RestoreWithoutRoom, InvalidState (it is not in the trash), FileNotKept; nothing has changed then.
     """

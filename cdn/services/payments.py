@@ -16,7 +16,7 @@ from credits.amounts import MAX_CREDITS, PLACES
 from credits.entries import Purpose
 from credits.holds import credits_hold, hold_settle, hold_void
 from credits.models import Service, Unit
-from credits.prices import Rates
+from credits.services import Rates
 from namespaces.models import Namespace
 
 BYTES_PER_GB = 10**9

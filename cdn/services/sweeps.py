@@ -22,6 +22,7 @@ from cdn.states import UPLOADABLE, FileStatus, PermitState
 
 BATCH = 200
 PURGE_ROUNDS = 20
+PRUNED = 5000
 # Of an upload that has ended: a client whose last answer was lost asks how far it is.
 CLOSED_FOR = timedelta(days=1)
 
