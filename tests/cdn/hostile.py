@@ -180,3 +180,18 @@ def forged_duration(data: bytes, seconds: int) -> bytes:
         struct.pack_into(">I", made, at + 20, struct.unpack_from(">I", made, at + 16)[0] * seconds)
         at = data.find(b"mdhd", at + 4)
     return bytes(made)
+
+
+def movie_elsewhere(url: str) -> bytes:
+    """An MP4 that says that its samples lie in another file (`dref` with a URL), not in this one."""
+    data = bytearray(movie("mp4"))
+    at = data.index(b"dref") - 4
+    old = struct.unpack_from(">I", data, at)[0]
+    place = b"\0\0\0\0" + url.encode() + b"\0"
+    entry = struct.pack(">I", 8 + len(place)) + b"url " + place
+    made = struct.pack(">I", 16 + len(entry)) + b"dref" + bytes(4) + struct.pack(">I", 1) + entry
+    data[at : at + old] = made
+    for name in (b"dinf", b"minf", b"mdia", b"trak", b"moov"):
+        where = data.index(name) - 4
+        struct.pack_into(">I", data, where, struct.unpack_from(">I", data, where)[0] + len(made) - old)
+    return bytes(data)

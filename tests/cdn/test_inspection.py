@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,8 +55,8 @@ class Looking:
 
 
 @pytest.fixture
-def looking(tmp_path: Path) -> Iterator[Looking]:
-    yield Looking(tmp_path)
+def looking(tmp_path: Path) -> Looking:
+    return Looking(tmp_path)
 
 
 @pytest.mark.parametrize("suffix", PICTURES)
@@ -159,7 +158,9 @@ def test_variants_have_no_exif_place_profile_or_comment(looking: Looking, form: 
 
 
 def test_transparent_pictures_become_white_in_jpeg(looking: Looking) -> None:
-    clear = (pyvips.Image.black(40, 40, bands=4) + [10, 20, 30, 0]).cast("uchar").copy(interpretation="srgb")
+    clear = (
+        pyvips.Image.black(40, 40, bands=4).linear([1] * 4, [10, 20, 30, 0]).cast("uchar").copy(interpretation="srgb")
+    )
     png, jpeg = looking.variants(clear.write_to_buffer(".png"), order(20, 20), order(20, 20, form="jpeg"))
     assert png.hasalpha()
     assert jpeg(5, 5) == [255.0, 255.0, 255.0]
@@ -223,11 +224,11 @@ def test_the_process_is_not_believed() -> None:
     good = '["image/png", 1, 1, 1, null, [], ""]'
     assert found_of(good.encode()).width == 1
     for bad in (
-        "", "[]", "{}", "null", '["image/png"]', good.replace("1, 1, 1", '"1", 1, 1'), good.replace("1, 1, 1", "-1, 1, 1"),
-        good.replace("1, 1, 1", "99999999999, 1, 1"), good.replace("null", "-1"), good.replace("null", "NaN"),
+        "", "[]", "{}", "null", '["image/png"]', good.replace("1, 1, 1", '"1", 1, 1'),
+        good.replace("1, 1, 1", "-1, 1, 1"), good.replace("1, 1, 1", "99999999999, 1, 1"), good.replace("null", "-1"), good.replace("null", "NaN"),
         good.replace("null", "Infinity"), good.replace("[]", "[[0, 1]]"), good.replace("[]", "[[1]]"),
         good.replace("[]", "[1]"), good.replace('""', '"no reason"'), good.replace("image/png", "x" * 200),
         good.replace("1, 1, 1", "true, 1, 1"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="no |Expecting"):
+        with pytest.raises(ValueError, match=r"^(no |Expecting)"):
             found_of(bad.encode())
