@@ -225,7 +225,8 @@ def test_the_process_is_not_believed() -> None:
     assert found_of(good.encode()).width == 1
     for bad in (
         "", "[]", "{}", "null", '["image/png"]', good.replace("1, 1, 1", '"1", 1, 1'),
-        good.replace("1, 1, 1", "-1, 1, 1"), good.replace("1, 1, 1", "99999999999, 1, 1"), good.replace("null", "-1"), good.replace("null", "NaN"),
+        good.replace("1, 1, 1", "-1, 1, 1"), good.replace("1, 1, 1", "99999999999, 1, 1"), good.replace("null", "-1"),
+        good.replace("null", "NaN"),
         good.replace("null", "Infinity"), good.replace("[]", "[[0, 1]]"), good.replace("[]", "[[1]]"),
         good.replace("[]", "[1]"), good.replace('""', '"no reason"'), good.replace("image/png", "x" * 200),
         good.replace("1, 1, 1", "true, 1, 1"),
