@@ -13,10 +13,11 @@ from django.utils import timezone
 from accounts.models import Account
 from accounts.services import account_lock
 from cdn.models import File, Permit
-from cdn.policy import effective_policy
+from cdn.policy import EffectivePolicy, effective_policy
 from cdn.pools import Change, Owner, Room, pools_claim
 from cdn.reservations import reserved_for
-from cdn.services.payments import hold_begin
+from cdn.services.payments import Held, hold_begin, hold_of
+from cdn.services.quick_permits import permit_take
 from cdn.types import UNKNOWN_TYPE, claimed_kind
 from common.errors import NotFound
 from common.secrets_at_rest import keyed_hash, new_secret
@@ -67,20 +68,26 @@ def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit
     token = new_secret(TOKEN_PREFIX)
     permit = _new_permit(file, new, token)
     until = permit.expires_at + timedelta(seconds=settings.ENV.cdn_upload_seconds + settings.ENV.cdn_processing_seconds)
-    with transaction.atomic():
-        account_lock(account)
-        _require_namespace(new.namespace)
-        pools_claim(
-            Owner(account.pk, file.namespace_id),
-            Change(reserved_bytes=permit.reserved_bytes, reserved_files=1, open_permits=1),
-            policy,
-            Room(permit.reserved_bytes, 1, uploads=True),
-        )
-        file.save(force_insert=True)
-        permit.save(force_insert=True)
-        hold_begin(permit, payer, until + HOLD_MARGIN)
-        Permit.objects.filter(pk=file.pk).update(payer_id=permit.payer_id, hold_key=permit.hold_key)
+    held = hold_of(permit, payer, until + HOLD_MARGIN)
+    if not permit_take(file, permit, policy, held):
+        _permit_take_by_steps(file, permit, policy, held)
     return IssuedPermit(file, permit, token)
+
+
+@transaction.atomic
+def _permit_take_by_steps(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
+    """In one transaction, with an error that says what is missing."""
+    account_lock(file.account)
+    _require_namespace(file.namespace)
+    pools_claim(
+        Owner(file.account_id, file.namespace_id),
+        Change(reserved_bytes=permit.reserved_bytes, reserved_files=1, open_permits=1),
+        policy,
+        Room(permit.reserved_bytes, 1, uploads=True),
+    )
+    file.save(force_insert=True)
+    permit.save(force_insert=True)
+    hold_begin(held)
 
 
 def kind_of_claim(content_type: str) -> str | None:
