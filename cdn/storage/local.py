@@ -62,6 +62,10 @@ class LocalStore:
         fd = os.open(self.path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return os.fdopen(fd, "rb")
 
+    def remove(self, key: str) -> None:
+        with storage_errors():
+            self.path(key).unlink(missing_ok=True)
+
     def remove_all(self, file_id: str) -> None:
         folder = self.root / file_folder(file_id)
         with storage_errors():

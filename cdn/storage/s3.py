@@ -76,6 +76,11 @@ class S3Store:
         copy.seek(0)
         return copy
 
+    def remove(self, key: str) -> None:
+        checked_key(key)
+        with _store_errors():
+            self._files.delete(key)
+
     def remove_all(self, file_id: str) -> None:
         with _store_errors():
             names = [row["Key"] for row in self._rows(f"{file_folder(file_id)}/")]

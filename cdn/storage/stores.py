@@ -30,6 +30,9 @@ class Store(Protocol):
     def open_local(self, key: str) -> BinaryIO:
         """Its bytes, for reading. Raises FileNotFoundError."""
 
+    def remove(self, key: str) -> None:
+        """One stored file, such as that of an earlier attempt. Idempotent."""
+
     def remove_all(self, file_id: str) -> None:
         """Everything that is stored of a file."""
 

@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, InterfaceError
@@ -26,12 +27,21 @@ from common.errors import PayloadTooLarge, ValidationError
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """`offset`: how many bytes of the file are there. `complete`: all of them; it is looked at next."""
+
+    file_id: str
+    offset: int
+    complete: bool
+
+
 CHECKPOINT_SECONDS = 2.0
 
 
-async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> int:
-    """Receive a body: a whole file, or with an offset what goes on from there. Returns how many bytes of the file there
-    are; where they are all, its processing has begun.
+async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> Received:
+    """Receive a body: a whole file, or with an offset what goes on from there.
 
     To be run to its end. Raises what `upload_begin` does, StorageUnavailable, ClientDisconnected, RequestStalled,
     PayloadTooLarge (more came than was announced), ValidationError (an empty file).
@@ -86,12 +96,12 @@ class _Upload:
         self._writer = writer
         self._whole = whole
 
-    async def run(self, body: AsyncIterator[bytes]) -> int:
+    async def run(self, body: AsyncIterator[bytes]) -> Received:
         """As `body_receive`."""
         try:
             digest = await self._with_lease(self._received(body))
             if not digest:
-                return await self._paused()
+                return Received(self._grant.file_id, await self._paused(), complete=False)
             await in_pool_thread(upload_complete, self._grant, self._writer.written, digest)
         except UploadLost:
             raise UploadUnknown from None
@@ -101,7 +111,7 @@ class _Upload:
         except BaseException:
             await self._paused()
             raise
-        return self._writer.written
+        return Received(self._grant.file_id, self._writer.written, complete=True)
 
     async def _paused(self) -> int:
         """Give the lease back with what was stored."""
@@ -137,7 +147,7 @@ class _Upload:
         finally:
             for task in (doing, renewing):
                 task.cancel()
-            await asyncio.wait({doing, renewing})
+            await asyncio.gather(doing, renewing, return_exceptions=True)
 
     async def _renew(self) -> None:
         """Ends with an error only. A database that cannot be reached is asked again, until the lease has run out."""
