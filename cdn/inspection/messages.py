@@ -80,8 +80,9 @@ def order_dumped(order: InspectionOrder) -> str:
 
 def order_of(text: str) -> InspectionOrder:
     """The order of `order_dumped`."""
-    *given, variants = json.loads(text)
-    return InspectionOrder(*given, tuple(VariantOrder(*entry) for entry in variants))
+    content_type, max_width, max_height, to_the_end, variants = json.loads(text)
+    orders = tuple(VariantOrder(*entry) for entry in variants)
+    return InspectionOrder(content_type, max_width, max_height, to_the_end, orders)
 
 
 def found_dumped(found: Found) -> str:

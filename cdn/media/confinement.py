@@ -8,14 +8,11 @@ made either, the limits that the process sets itself remain; among them, that it
 from __future__ import annotations
 
 import enum
-import logging
 import os
-import py_compile
 import shutil
 import sys
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,9 +21,7 @@ from cdn.inspection.limits import MEMORY_BYTES
 from vmbackend.errors import BackendUnavailable
 from vmbackend.tool_confinement import PROGRAMS, ToolConfinement, confined_command
 
-logger = logging.getLogger(__name__)
-
-_ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
 _PYTHON = Path(sys.executable).resolve()
 _SYSTEM = Path("/usr")
 _ENVIRONMENT = {
@@ -64,7 +59,7 @@ def inspection_confined(level: Level, order: str) -> Iterator[Confined]:
             yield Confined(tuple(command), tuple(descriptors), _environment("/", "/packages"))
     else:
         packages = str(_packages_folder())
-        yield Confined((*_wrapper(level), *_argv(order)), (), _environment(str(_ROOT), packages))
+        yield Confined((*_wrapper(level), *_argv(order)), (), _environment(str(ROOT), packages))
 
 
 def levels() -> Iterator[Level]:
@@ -95,7 +90,7 @@ def _packages_folder() -> Path:
 def _confinement() -> ToolConfinement:
     python = () if _PYTHON.is_relative_to(_SYSTEM) else (Path(sys.base_prefix).resolve(),)
     return ToolConfinement(
-        readable=((_packages_folder(), "/packages"), (_ROOT / "cdn", "/cdn")),
+        readable=((_packages_folder(), "/packages"), (ROOT / "cdn", "/cdn")),
         readable_if_present=python,
         memory_bytes=MEMORY_BYTES,
     )
@@ -108,40 +103,3 @@ def _wrapper(level: Level) -> tuple[str, ...]:
         return end
     user = () if os.geteuid() == 0 else ("--user",)
     return (*end, "unshare", "--net", *user, "--")
-
-
-class LevelFound:
-    """The strictest level with which a process of this host has answered; found once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._level: Level | None = None
-
-    def level(self) -> Level:
-        """Tries them. Raises BackendUnavailable where no process can be started at all."""
-        with self._lock:
-            if self._level is None:
-                self._level = _level_tried()
-                logger.info("files are looked at by a process confined %s", self._level.value)
-            return self._level
-
-
-def _level_tried() -> Level:
-    from cdn.media.runner import is_answering
-
-    _inspection_compile()
-    for level in levels():
-        if is_answering(level):
-            return level
-        logger.warning("files cannot be looked at by a process confined %s", level.value)
-    raise BackendUnavailable("No process that looks at files can be started; run the doctor command.")
-
-
-def _inspection_compile() -> None:
-    """The confined process, which can write no files, would compile its modules each time."""
-    for path in (_ROOT / "cdn" / "inspection").glob("*.py"):
-        with suppress(OSError, py_compile.PyCompileError):
-            py_compile.compile(str(path), doraise=True)
-
-
-found_level = LevelFound()

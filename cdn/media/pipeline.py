@@ -22,7 +22,8 @@ from cdn.inspection.limits import VARIANT_BYTES
 from cdn.inspection.messages import UNSUPPORTED, Found, InspectionOrder
 from cdn.media.claims import HeldClaim, claim_held
 from cdn.media.findings import facts_of, require_verified
-from cdn.media.runner import InspectionUnavailable, inspection_run
+from cdn.media.inspections import inspection_run
+from cdn.media.runner import InspectionUnavailable
 from cdn.media.variant_plan import PlannedVariant, variants_planned
 from cdn.policy import EffectivePolicy
 from cdn.services import processing

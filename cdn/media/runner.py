@@ -21,8 +21,7 @@ from cdn.inspection.messages import (
     found_of,
     order_dumped,
 )
-from cdn.media.confinement import Confined, Level, found_level, inspection_confined
-from vmbackend.errors import BackendUnavailable
+from cdn.media.confinement import Confined, Level, inspection_confined
 
 logger = logging.getLogger(__name__)
 
@@ -32,44 +31,19 @@ _ANSWER_BYTES = 16 << 10
 _END_SECONDS = 5.0
 # By its signal, and as bubblewrap reports it.
 _OUT_OF_TIME = (-signal.SIGXCPU, 128 + signal.SIGXCPU)
-_PICTURE = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000001000000010800000000"
-    "3a7e9b550000000a49444154789c63600000000200014865a4ea0000000049454e44ae426082"
-)
 
 
 class InspectionUnavailable(Exception):
     """The process could not be started: nothing is known of the file."""
 
 
-def inspection_run(file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]) -> Found:
-    """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
-
-    No process outlives the call. Raises InspectionUnavailable, OSError.
-    """
-    try:
-        return _run_at(found_level.level(), file, order, outputs, tick)
-    except BackendUnavailable as error:
-        raise InspectionUnavailable(str(error)) from error
-
-
-def is_answering(level: Level) -> bool:
-    """Whether a process that is confined so looks at a picture of one pixel."""
-    file = os.memfd_create("picture", os.MFD_CLOEXEC)
-    try:
-        os.write(file, _PICTURE)
-        found = _run_at(level, file, InspectionOrder("image/png"), (), lambda: None)
-        return (found.width, found.reason) == (1, "")
-    except (BackendUnavailable, InspectionUnavailable, OSError) as error:
-        logger.warning("the inspection process: %s", error)
-        return False
-    finally:
-        os.close(file)
-
-
-def _run_at(
+def inspection_execute(
     level: Level, file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]
 ) -> Found:
+    """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
+
+    No process outlives the call. Raises InspectionUnavailable, BackendUnavailable, OSError.
+    """
     targets: list[int] = []
     try:
         for path in outputs:

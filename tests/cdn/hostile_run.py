@@ -48,7 +48,7 @@ def main() -> None:
     with path.open("rb") as file, tempfile.TemporaryDirectory() as folder:
         order = InspectionOrder(file_sniff(file).content_type, to_the_end=True, variants=variants)
         outputs = [Path(folder, str(number)) for number, _ in enumerate(variants)]
-        found = runner._run_at(level, file.fileno(), order, outputs, lambda: None)
+        found = runner.inspection_execute(level, file.fileno(), order, outputs, lambda: None)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     taken = [used.ru_maxrss * 1024, used.ru_utime + used.ru_stime]
     sys.stdout.write(json.dumps([found.content_type, found.reason, found.width, *taken]) + "\n")

@@ -16,7 +16,7 @@ import pytest
 
 from cdn.inspection.limits import CPU_SECONDS, MEMORY_BYTES
 from cdn.inspection.messages import Found, InspectionOrder
-from cdn.media import confinement, runner
+from cdn.media import confinement, inspections, runner
 from cdn.media.confinement import Level, inspection_confined, levels
 from tests.callers import Caller
 from tests.cdn import hostile
@@ -209,7 +209,7 @@ def run_code(level: Level, monkeypatch: pytest.MonkeyPatch, code: str) -> Found:
     _replace(monkeypatch, code)
     file = os.memfd_create("file")
     try:
-        return runner._run_at(level, file, InspectionOrder("image/png"), (), lambda: None)
+        return runner.inspection_execute(level, file, InspectionOrder("image/png"), (), lambda: None)
     finally:
         os.close(file)
 
@@ -222,18 +222,18 @@ def _replace(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_level_looks_at_a_picture(level: Level) -> None:
-    assert runner.is_answering(level)
+    assert inspections.is_answering(level)
 
 
 def test_the_strictest_level_that_answers_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert confinement.LevelFound().level() is LEVELS[0]
+    assert inspections.LevelFound().level() is LEVELS[0]
     argv: Any = confinement._argv
 
     def refuse(*_: Any) -> None:
         raise BackendUnavailable("the host cannot")
 
     monkeypatch.setattr(confinement, "confined_command", refuse)
-    assert confinement.LevelFound().level() is LEVELS[1]
+    assert inspections.LevelFound().level() is LEVELS[1]
     monkeypatch.setattr(confinement, "_argv", lambda order: ["/bin/false", *argv(order)])
     with pytest.raises(BackendUnavailable):
-        confinement.LevelFound().level()
+        inspections.LevelFound().level()

@@ -9,7 +9,7 @@ import pytest
 import pyvips
 
 from cdn.inspection.messages import Found, InspectionOrder, VariantOrder, found_of
-from cdn.media.runner import inspection_run
+from cdn.media.inspections import inspection_run
 from cdn.sniffing import type_sniff
 from tests.cdn import hostile
 
