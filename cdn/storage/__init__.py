@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cdn.storage.keys import original_key, variant_key
 from cdn.storage.parts import PartFound, part_remove, parts_list
-from cdn.storage.places import part_path, work_folder, work_remove
+from cdn.storage.places import part_path, work_folder, work_list, work_remove
 from cdn.storage.removal import bytes_remove
 from cdn.storage.stores import Store, StoredBytes, store
 
@@ -23,5 +23,6 @@ __all__ = [
     "store",
     "variant_key",
     "work_folder",
+    "work_list",
     "work_remove",
 ]
