@@ -39,7 +39,11 @@ def host_line(base_url: str, cdn_url: str) -> Line:
 
 def store_line() -> Line:
     """The disk, or the bucket."""
-    problem, bucket = store().problem(), settings.ENV.cdn_s3_bucket
+    bucket = settings.ENV.cdn_s3_bucket
+    try:
+        problem = store().problem()
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}"
     if problem:
         fix = "check PLATFORM_CDN_S3_*" if bucket else "make STATE/cdn one folder of a disk that can be written"
         return STORE, False, problem, fix
