@@ -28,4 +28,14 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 3600.0,
             "options": {"expires": 3000},
         },
+        "process-cdn-files": {
+            "task": "cdn.tasks.process_due",
+            "schedule": 5.0,
+            "options": {"expires": 4, "queue": "media"},
+        },
+        "remove-cdn-leftovers": {
+            "task": "cdn.tasks.remove_leftovers",
+            "schedule": 60.0,
+            "options": {"expires": 50, "queue": "media"},
+        },
     }

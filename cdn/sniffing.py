@@ -7,9 +7,10 @@ from typing import BinaryIO
 
 import magic
 
-from cdn.types import TYPES, FileType, file_type
+from cdn.types import TYPES, UNKNOWN_TYPE, FileType, file_type
 
 HEAD_BYTES = 64 << 10
+_PACKET_BYTES, _SYNC_BYTE = 188, 0x47
 
 # What libmagic calls it -> the type of cdn/types.py.
 _SAME = {
@@ -66,13 +67,19 @@ def type_sniff(head: bytes) -> FileType:
     head = head[:HEAD_BYTES]
     if not head:
         return file_type("text/plain")
-    return file_type(_known_name(_database().from_buffer(head)))
+    name = _known_name(_database().from_buffer(head))
+    return file_type("video/mp2t" if name == UNKNOWN_TYPE and _is_transport_stream(head) else name)
 
 
 def file_sniff(file: BinaryIO) -> FileType:
     """The type of an open file, which is read from its beginning. Raises OSError."""
     file.seek(0)
     return type_sniff(file.read(HEAD_BYTES))
+
+
+def _is_transport_stream(head: bytes) -> bool:
+    """Packets of 188 bytes; libmagic knows few of their kinds."""
+    return len(head) >= 4 * _PACKET_BYTES and all(head[number * _PACKET_BYTES] == _SYNC_BYTE for number in range(4))
 
 
 def _known_name(found: str) -> str:

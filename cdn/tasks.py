@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from cdn import audit
+from cdn.media import pipeline, sweep
 from cdn.services import processing, storage_check, sweeps
 
 
@@ -30,3 +31,21 @@ def prune_rows() -> int:
 def remove_orphans() -> int:
     """Celery beat: bytes that belong to no row."""
     return storage_check.orphans_remove()
+
+
+@shared_task
+def process_file(file_id: str) -> bool:
+    """On the queue `media`: a file's bytes have arrived. Whether there is anything to do, the row says."""
+    return pipeline.file_process(file_id)
+
+
+@shared_task
+def process_due() -> int:
+    """Celery beat, on the queue `media`: files that no process looks at."""
+    return sweep.due_process()
+
+
+@shared_task
+def remove_leftovers() -> int:
+    """Celery beat, on the queue `media`: what killed attempts left beside the store."""
+    return sweep.leftovers_remove()

@@ -1,6 +1,6 @@
 """python -m cdn.inspection <order in JSON>
 
-The file is the standard input; the answer is one line of JSON.
+The file is the standard input; the answer is one line `ready` and one of JSON.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from cdn.inspection.limits import limits_set
-from cdn.inspection.messages import DAMAGED, Found, InspectionOrder, order_of
+from cdn.inspection.messages import DAMAGED, READY, Found, InspectionOrder, found_dumped, order_of
 
 
 def main() -> None:
@@ -19,8 +19,7 @@ def main() -> None:
         found = _inspect(order)
     except MemoryError:
         found = Found(order.content_type, reason=DAMAGED)
-    sys.stdout.write(found.dumped() + "\n")
-    sys.stdout.flush()
+    _write_line(found_dumped(found))
 
 
 def _inspect(order: InspectionOrder) -> Found:
@@ -28,10 +27,17 @@ def _inspect(order: InspectionOrder) -> Found:
     if order.content_type.startswith("image/"):
         from cdn.inspection.pictures import picture_inspect
 
+        _write_line(READY)
         return picture_inspect(order)
     from cdn.inspection.containers import container_inspect
 
+    _write_line(READY)
     return container_inspect(order)
+
+
+def _write_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -8,28 +8,17 @@ from typing import Any
 
 import av
 import av.error
+
+# PyAV imports them at the first stream of subtitles, when no file can be opened any more.
+import av.subtitles.codeccontext
+import av.subtitles.stream
 from av.container import InputContainer
 from av.stream import Disposition
 
+from cdn.inspection.formats import CONTAINERS
 from cdn.inspection.limits import descriptors_close
 from cdn.inspection.messages import DAMAGED, LIMITS, PIXELS, PIXELS_MAX, UNSUPPORTED, Found, InspectionOrder
 
-# type -> name of the demuxer: never a playlist (hls, concat, dash), which names other files
-FORMATS = {
-    **dict.fromkeys(("video/mp4", "video/quicktime", "video/3gpp", "audio/mp4"), "mov"),
-    **dict.fromkeys(("video/webm", "video/x-matroska", "audio/webm", "audio/x-matroska"), "matroska"),
-    **dict.fromkeys(("video/ogg", "audio/ogg"), "ogg"),
-    "audio/mpeg": "mp3",
-    "audio/wav": "wav",
-    "audio/flac": "flac",
-    "audio/aac": "aac",
-    "audio/x-aiff": "aiff",
-    "audio/amr": "amr",
-    "video/x-msvideo": "avi",
-    "video/x-flv": "flv",
-    "video/mp2t": "mpegts",
-    "video/mpeg": "mpeg",
-}
 _WITHOUT_PICTURES = {
     **dict.fromkeys(("video/mp4", "video/quicktime", "video/3gpp"), "audio/mp4"),
     "video/webm": "audio/webm",
@@ -42,26 +31,30 @@ _WITH_PICTURES = {
     "audio/x-matroska": "video/x-matroska",
     "audio/ogg": "video/ogg",
 }
-_OPTIONS = {"protocol_whitelist": "file", "enable_drefs": "0"}
-_MICROSECONDS = 1_000_000
-
-
-def container_inspect(order: InspectionOrder) -> Found:
-    """What cannot be read to its end is `damaged`."""
-    if order.content_type not in FORMATS:
-        return Found(order.content_type, reason=UNSUPPORTED)
-    file = os.fdopen(0, "rb", closefd=False)
-    descriptors_close()
-    try:
-        with av.open(file, format=FORMATS[order.content_type], options=_OPTIONS, io_open=_refuse) as container:
-            return _container_read(order, container)
-    except (av.error.FFmpegError, ValueError, OSError):
-        return Found(order.content_type, reason=DAMAGED)
 
 
 def _refuse(url: str, flags: int, options: Any) -> Any:
     """No file names another one."""
     raise PermissionError(url)
+
+
+_OPTIONS = {"protocol_whitelist": "file", "enable_drefs": "0"}
+# Names and titles are not looked at.
+_OPENED: dict[str, Any] = {"io_open": _refuse, "metadata_errors": "ignore"}
+_MICROSECONDS = 1_000_000
+
+
+def container_inspect(order: InspectionOrder) -> Found:
+    """What cannot be read to its end is `damaged`."""
+    if order.content_type not in CONTAINERS:
+        return Found(order.content_type, reason=UNSUPPORTED)
+    file = os.fdopen(0, "rb", closefd=False)
+    descriptors_close()
+    try:
+        with av.open(file, format=CONTAINERS[order.content_type], options=_OPTIONS, **_OPENED) as container:
+            return _container_read(order, container)
+    except (av.error.FFmpegError, ValueError, OSError):
+        return Found(order.content_type, reason=DAMAGED)
 
 
 def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
@@ -73,7 +66,7 @@ def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
     width = max((stream.width for stream in pictures), default=None)
     height = max((stream.height for stream in pictures), default=None)
     reason = _too_large(order, width, height)
-    if not reason and pictures and (order.max_width or order.max_height):
+    if not reason and pictures and (order.max_width, order.max_height) != (None, None):
         width, height = _decoded_size(container, width, height)
         reason = _too_large(order, width, height)
     duration = None if reason else _duration(order, container)
@@ -83,7 +76,7 @@ def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
 def _too_large(order: InspectionOrder, width: int | None, height: int | None) -> str:
     if width is None or height is None:
         return ""
-    if width > (order.max_width or width) or height > (order.max_height or height):
+    if not order.allows(width, height):
         return LIMITS
     return PIXELS if width * height > PIXELS_MAX else ""
 

@@ -16,10 +16,10 @@ from cdn.inspection.messages import (
     LIMITS,
     PIXELS,
     PIXELS_MAX,
+    RESOURCES,
     UNSUPPORTED,
     Found,
     InspectionOrder,
-    MadeVariant,
 )
 from cdn.inspection.variants import FAILING, variant_write
 
@@ -31,7 +31,6 @@ _LOADERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "image/gif": ("VipsForeignLoadNsgif", pyvips.Image.gifload_source),
     "image/avif": ("VipsForeignLoadHeif", pyvips.Image.heifload_source),
 }
-PICTURE_TYPES = frozenset(_LOADERS)
 _ANIMATED = ("image/gif", "image/webp")
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 _CHECK_SIDE = 64
@@ -42,25 +41,35 @@ def picture_inspect(order: InspectionOrder) -> Found:
     if order.content_type not in _LOADERS:
         return Found(order.content_type, reason=UNSUPPORTED)
     _loader_allow(order.content_type)
-    content = _content()
+    try:
+        content = mmap.mmap(0, 0, prot=mmap.PROT_READ)
+    except (OSError, ValueError):
+        return Found(order.content_type, reason=RESOURCES)
     targets = [pyvips.Target.new_to_descriptor(variant.descriptor) for variant in order.variants]
     descriptors_close()
     try:
-        found = _header(order, content)
+        image = _LOADERS[order.content_type][1](pyvips.Source.new_from_memory(content))
+        found = _header(order, image)
     except pyvips.Error:
         return Found(order.content_type, reason=DAMAGED)
-    if found.reason:
-        return found
+    return found if found.reason else _pixels(order, content, targets, found, image)
+
+
+def _pixels(
+    order: InspectionOrder, content: mmap.mmap, targets: list[pyvips.Target], found: Found, image: pyvips.Image
+) -> Found:
+    """Make the variants, and decode everything at least once."""
+    has_profile = image.get_typeof("icc-profile-data") != 0
     try:
         made = tuple(
-            variant_write(pyvips.Source.new_from_memory(content), target, variant, found)
+            variant_write(pyvips.Source.new_from_memory(content), target, variant, found, has_profile=has_profile)
             for variant, target in zip(order.variants, targets, strict=True)
         )
         if not any(_reads_all(variant.fit, found) for variant in order.variants):
             _decode(order.content_type, content)
     except pyvips.Error:
-        return _with(found, reason=DAMAGED)
-    return _with(found, variants=made)
+        return found._replace(reason=DAMAGED)
+    return found._replace(variants=made)
 
 
 def _loader_allow(content_type: str) -> None:
@@ -70,14 +79,8 @@ def _loader_allow(content_type: str) -> None:
     pyvips.cache_set_max(0)
 
 
-def _content() -> mmap.mmap:
-    """The file, which is read where it is touched: libvips needs no descriptor of it. Raises OSError, ValueError."""
-    return mmap.mmap(0, 0, prot=mmap.PROT_READ)
-
-
-def _header(order: InspectionOrder, content: mmap.mmap) -> Found:
+def _header(order: InspectionOrder, image: pyvips.Image) -> Found:
     """Upright width and height. Raises pyvips.Error."""
-    image = _LOADERS[order.content_type][1](pyvips.Source.new_from_memory(content))
     frames = _field(image, "n-pages", 1) if order.content_type in _ANIMATED else 1
     width, height = image.width, image.height
     if _field(image, "orientation", 1) in _SIDEWAYS:
@@ -89,7 +92,7 @@ def _header(order: InspectionOrder, content: mmap.mmap) -> Found:
 
 
 def _too_large(order: InspectionOrder, width: int, height: int, frames: int) -> str:
-    if width > (order.max_width or width) or height > (order.max_height or height):
+    if not order.allows(width, height):
         return LIMITS
     if frames > FRAMES_MAX:
         return FRAMES
@@ -116,7 +119,3 @@ def _decode(content_type: str, content: mmap.mmap) -> None:
 
 def _field(image: pyvips.Image, name: str, default: int) -> int:
     return int(image.get(name)) if image.get_typeof(name) else default
-
-
-def _with(found: Found, *, reason: str = "", variants: tuple[MadeVariant, ...] = ()) -> Found:
-    return Found(found.content_type, found.width, found.height, found.frames, variants=variants, reason=reason)

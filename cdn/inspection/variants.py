@@ -23,18 +23,20 @@ _SAVERS: dict[str, Callable[[pyvips.Image, pyvips.Target, int | None], None]] = 
 _WHITE = [255.0]
 
 
-def variant_write(source: pyvips.Source, target: pyvips.Target, order: VariantOrder, found: Found) -> MadeVariant:
+def variant_write(
+    source: pyvips.Source, target: pyvips.Target, order: VariantOrder, found: Found, *, has_profile: bool
+) -> MadeVariant:
     """Make a variant of the first frame, and write it. Raises pyvips.Error."""
     box = variant_box(order, found)
-    crop: dict[str, Any] = {"crop": "centre"} if order.fit == "cover" else {}
+    options: dict[str, Any] = {"crop": "centre"} if order.fit == "cover" else {}
+    options |= {"output_profile": "srgb"} if has_profile else {}
     image = pyvips.Image.thumbnail_source(
         source,
         box[0],
         height=box[1],
         size="force" if order.fit == "fill" else "down",
-        output_profile="srgb",
         option_string=f"[{FAILING}]",
-        **crop,
+        **options,
     )
     image = _plain(image, with_alpha=order.format != "jpeg")
     _SAVERS[order.format](image, target, order.quality)

@@ -41,8 +41,8 @@ def file_deliver(address: Address) -> str:
 
 
 def _active(file_id: str, *, lock: bool = False) -> File | None:
-    rows = File.objects.select_for_update() if lock else File.objects
-    return rows.filter(pk=file_id, status=FileStatus.ACTIVE).first()
+    rows = File.objects.select_for_update(of=("self",)) if lock else File.objects
+    return rows.filter(pk=file_id, status=FileStatus.ACTIVE, purge=False).first()
 
 
 def _key(file: File | None, address: Address) -> str:

@@ -93,10 +93,13 @@ def processing_heartbeat(claim: ClaimedFile) -> None:
         raise ClaimLost
 
 
-def processing_release(claim: ClaimedFile) -> None:
-    """Give the claim back, so that the next attempt need not wait for its end."""
+def processing_release(claim: ClaimedFile, *, is_counted: bool = False) -> None:
+    """Give the claim back, so that the next attempt need not wait for its end. `is_counted`: it stays one of the
+    attempts that failed with the file, and not with the host's disk or network.
+    """
     held = File.objects.filter(pk=claim.file_id, status=FileStatus.PROCESSING, claim=claim.claim)
-    held.update(claim="", claim_until=timezone.now() + DUE_AFTER)
+    attempts = F("attempts") if is_counted else F("attempts") - 1
+    held.update(claim="", claim_until=timezone.now() + DUE_AFTER, attempts=attempts)
 
 
 def processing_publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:

@@ -16,9 +16,9 @@ from typing import BinaryIO
 from django.core.files.storage import FileSystemStorage
 
 from cdn.storage.errors import StorageUnavailable
+from cdn.storage.interface import StoredBytes
 from cdn.storage.keys import checked_key, file_folder
 from cdn.storage.places import FILE_MODE, FOLDER_MODE, cdn_folder
-from cdn.storage.stores import StoredBytes
 from common.content_times import content_time_ns
 
 # Beside the name that it gets; no digest begins with a dot.
@@ -61,6 +61,10 @@ class LocalStore:
     def open_local(self, key: str) -> BinaryIO:
         fd = os.open(self.path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return os.fdopen(fd, "rb")
+
+    def remove(self, key: str) -> None:
+        with storage_errors():
+            self.path(key).unlink(missing_ok=True)
 
     def remove_all(self, file_id: str) -> None:
         folder = self.root / file_folder(file_id)

@@ -47,3 +47,8 @@ def work_remove(file_id: str) -> None:
     path = cdn_folder("work") / checked_id(file_id)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
+
+
+def work_list() -> list[str]:
+    """The ids of the files that have a work folder."""
+    return [path.name for path in cdn_folder("work").iterdir()]

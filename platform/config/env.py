@@ -133,6 +133,7 @@ class Env(BaseModel):
     vmhost_threads: int = Field(default=32, ge=1, le=4096)
     webhook_threads: int = Field(default=128, ge=4, le=4096)
     pages_threads: int = Field(default=4, ge=1, le=256)
+    cdn_media_processes: int = Field(default=2, ge=1, le=256)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
@@ -208,7 +209,7 @@ class Env(BaseModel):
     cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
     cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
     cdn_s3_region: str = "us-east-1"
-    cdn_s3_addressing: Literal["path", "virtual"] = "path"
+    cdn_s3_addressing: str = Field(default="path", pattern=r"^(path|virtual)$")
     cdn_s3_prefix: str = Field(default="", pattern=r"^([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$")
     cdn_s3_access_key: str = ""
     cdn_s3_secret_key: str = ""

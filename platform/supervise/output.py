@@ -19,6 +19,7 @@ _COLOURS = {
     "worker": 33,
     "hooks": 34,
     "pages": 95,
+    "media": 96,
     "vmhost": 94,
     "beat": 90,
     "redis": 31,

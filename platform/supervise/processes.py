@@ -55,6 +55,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _worker(settings),
         _hooks(),
         _pages(settings),
+        _media(settings),
         _vmhost(settings),
         _beat(),
         _edge(instance),
@@ -137,6 +138,12 @@ def _pages(settings: Env) -> Process:
     # moment. What is stopped in a deploy leaves it to its successor.
     pool = ("--pool", "threads", "-c", str(settings.pages_threads * 4 + 2))
     return Process("pages", _celery_worker("pages", "pages", *pool), stop_seconds=30, start_seconds=4)
+
+
+def _media(settings: Env) -> Process:
+    pool = ("--pool", "threads", "-c", str(settings.cdn_media_processes))
+    # Looking at a file takes 30 s at most; what is stored after it is left to the next attempt.
+    return Process("media", _celery_worker("media", "media", *pool), stop_seconds=40, start_seconds=4)
 
 
 def _vmhost(settings: Env) -> Process:

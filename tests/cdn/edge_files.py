@@ -1,4 +1,4 @@
-"""An edge that delivers files: a real Caddy in front of the api's own answer to its questions, requests byte by byte."""
+"""An edge that delivers files: a real Caddy in front of what answers its questions, requests byte by byte."""
 
 from __future__ import annotations
 
