@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
@@ -67,8 +67,8 @@ class CdnNamespaceViewSet(GenericViewSet):
         page = self.paginate_queryset(listed_namespaces(request.user, query["search"])) or []
         shown = [namespace_body(use) for use in uses_of(request.user, page)]
         defaults = quota_body(template_layer(request.user.account.pk))
-        rows = bodies.CdnNamespaceObject(shown, many=True).data
-        return self.paginator.get_paginated_response(rows, defaults=defaults)  # type: ignore[union-attr]
+        rows = [bodies.CdnNamespaceObject(each).data for each in shown]
+        return cast(NamespacesPagination, self.paginator).get_paginated_response(rows, defaults=defaults)
 
     @extend_schema(request=bodies.NamespaceQuotaRequest, responses=bodies.CdnNamespaceQuotaResponse)
     def set_quota(self, request: ApiRequest) -> Response:

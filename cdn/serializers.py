@@ -131,7 +131,7 @@ class CdnQuotaObject(ResponseSerializer):
 
 
 class CdnQuotaResponse(Success):
-    data = CdnQuotaObject()
+    data = CdnQuotaObject()  # type: ignore[assignment]
 
 
 class CdnNamespaceQuotaObject(CdnQuotaObject):
@@ -139,7 +139,7 @@ class CdnNamespaceQuotaObject(CdnQuotaObject):
 
 
 class CdnNamespaceQuotaResponse(Success):
-    data = CdnNamespaceQuotaObject()
+    data = CdnNamespaceQuotaObject()  # type: ignore[assignment]
 
 
 class CdnLimitsObject(ResponseSerializer):
@@ -184,7 +184,7 @@ class CdnPolicyObject(ResponseSerializer):
 
 
 class CdnPolicyResponse(Success):
-    data = CdnPolicyObject()
+    data = CdnPolicyObject()  # type: ignore[assignment]
 
 
 class CdnCountsObject(ResponseSerializer):
@@ -203,4 +203,4 @@ class CdnUsageObject(ResponseSerializer):
 
 
 class CdnUsageResponse(Success):
-    data = CdnUsageObject()
+    data = CdnUsageObject()  # type: ignore[assignment]
