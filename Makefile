@@ -145,4 +145,5 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.hooks
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.page_deploys
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.pages
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.cdn_thumbnails
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.tls

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
 import pyvips
 
+from cdn.inspection.loading import picture_load
 from cdn.inspection.messages import Found, MadeVariant, VariantOrder
 
-# As an option of the loader: libvips ignores `fail_on` of thumbnails that are not made of a named file.
-FAILING = "fail_on=truncated"
 _SAVERS: dict[str, Callable[[pyvips.Image, pyvips.Target, int | None], None]] = {
     "jpeg": lambda image, target, quality: image.jpegsave_target(target, Q=quality or 82, keep="none"),
     "png": lambda image, target, quality: image.pngsave_target(target, keep="none"),
@@ -24,20 +24,15 @@ _WHITE = [255.0]
 
 
 def variant_write(
-    source: pyvips.Source, target: pyvips.Target, order: VariantOrder, found: Found, *, has_profile: bool
+    content: mmap.mmap, target: pyvips.Target, order: VariantOrder, found: Found, *, has_profile: bool
 ) -> MadeVariant:
     """Make a variant of the first frame, and write it. Raises pyvips.Error."""
     box = variant_box(order, found)
     options: dict[str, Any] = {"crop": "centre"} if order.fit == "cover" else {}
     options |= {"output_profile": "srgb"} if has_profile else {}
-    image = pyvips.Image.thumbnail_source(
-        source,
-        box[0],
-        height=box[1],
-        size="force" if order.fit == "fill" else "down",
-        option_string=f"[{FAILING}]",
-        **options,
-    )
+    loaded = picture_load(found.content_type, content, shrink=_shrink_of_loader(box, order.fit, found))
+    size = "force" if order.fit == "fill" else "down"
+    image = loaded.thumbnail_image(box[0], height=box[1], size=size, **options)
     image = _plain(image, with_alpha=order.format != "jpeg")
     _SAVERS[order.format](image, target, order.quality)
     return MadeVariant(image.width, image.height)
@@ -52,6 +47,13 @@ def variant_box(order: VariantOrder, found: Found) -> tuple[int, int]:
         share = min(1.0, found.width / width, found.height / height)
         return max(1, round(width * share)), max(1, round(height * share))
     return min(width, found.width), min(height, found.height)
+
+
+def _shrink_of_loader(box: tuple[int, int], fit: str, found: Found) -> int:
+    """At most half of what the picture is to be shrunk by: the rest is done with a better filter."""
+    sides = ((found.width or 0) / box[0], (found.height or 0) / box[1])
+    shrink = max(sides) if fit == "contain" else min(sides)
+    return 8 if shrink >= 16 else 4 if shrink >= 8 else 2 if shrink >= 4 else 1
 
 
 def _plain(image: pyvips.Image, *, with_alpha: bool) -> pyvips.Image:

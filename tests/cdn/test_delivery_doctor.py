@@ -1,4 +1,4 @@
-"""What `make doctor` says of the CDN."""
+"""What `make doctor` says of the host and the store of the CDN."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from django.conf import settings
 
-from cdn.doctor import doctor_lines, host_line
+from cdn.delivery_doctor import delivery_lines, host_line
 from config.env import Env
 
 
@@ -30,19 +30,19 @@ def test_a_name_that_something_else_has_is_a_finding(platform: str, cdn: str, is
 
 
 def test_the_default_settings_are_no_finding() -> None:
-    assert [found for _, found, _, _ in doctor_lines()] == [True, True]
+    assert [found for _, found, _, _ in delivery_lines()] == [True, True]
 
 
 def test_a_store_that_cannot_be_written_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "cdn").mkdir()
     (tmp_path / "cdn/store").write_bytes(b"no folder")
     with patch.object(settings, "STATE", tmp_path):
-        _, found, message, fix = list(doctor_lines())[1]
+        _, found, message, fix = list(delivery_lines())[1]
     assert (found, "exists" in message, "STATE/cdn" in fix) == (False, True, True)
     given = {"PLATFORM_CDN_S3_BUCKET": "files", "PLATFORM_CDN_S3_ENDPOINT": "http://127.0.0.1:9"}
     env = Env.from_environment(settings.ENV.variables() | given)
     with patch.object(settings, "ENV", env), patch("cdn.storage.s3._ATTEMPTS", 1):
-        _, found, message, fix = list(doctor_lines())[1]
+        _, found, message, fix = list(delivery_lines())[1]
     assert (found, "PLATFORM_CDN_S3" in fix, "files cannot be read" in message) == (False, True, True)
 
 
