@@ -19,7 +19,16 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
-from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
+from config.env_types import (
+    EMPTY_IS_UNSET,
+    AbsolutePath,
+    Addresses,
+    CommaSeparated,
+    HostName,
+    Networks,
+    Places,
+    Resolvers,
+)
 from edge.address import PublicAddress
 from edge.cdn_address import CdnAddress
 from edge.page_address import page_addresses
@@ -38,25 +47,6 @@ _WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 _YEAR = 366 * 86400
 _MANY = 100_000
 _EXBIBYTE_MB = 1 << 40
-# Empty, they would be the current folder, every address of the host, no name at all.
-_EMPTY_IS_UNSET = frozenset(
-    {
-        *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
-        *(
-            "bind",
-            "base_url",
-            "public_url",
-            "sandbox_url",
-            "pages_url",
-            "cdn_url",
-            "database_url",
-            "redis_url",
-            "libvirt_uri",
-            "host_name",
-        ),
-        *("default_image", "edge_host"),
-    }
-)
 
 
 def variable(field: str) -> str:
@@ -299,7 +289,7 @@ class Env(BaseModel):
     def _empty_values_are_unset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        return {name: value for name, value in values.items() if value != "" or name not in _EMPTY_IS_UNSET}
+        return {name: value for name, value in values.items() if value != "" or name not in EMPTY_IS_UNSET}
 
     @field_validator("base_url")
     @classmethod

@@ -54,3 +54,23 @@ Addresses = Annotated[CommaSeparated, AfterValidator(_addresses)]
 Resolvers = Annotated[CommaSeparated, AfterValidator(_resolvers)]
 HostName = Annotated[str, AfterValidator(_host_name)]
 AbsolutePath = Annotated[Path, AfterValidator(Path.resolve)]
+
+# Empty, they would be the current folder, every address of the host, no name at all.
+EMPTY_IS_UNSET = frozenset(
+    {
+        *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
+        *(
+            "bind",
+            "base_url",
+            "public_url",
+            "sandbox_url",
+            "pages_url",
+            "cdn_url",
+            "database_url",
+            "redis_url",
+            "libvirt_uri",
+            "host_name",
+        ),
+        *("default_image", "edge_host"),
+    }
+)
