@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError
 from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
 from cdn.services.uploads import UploadGrant, upload_begin, upload_complete, upload_pause, upload_progress
 from cdn.storage.errors import StorageUnavailable
-from cdn.storage.parts import PartFile, PartBusy
+from cdn.storage.parts import PartBusy, PartFile
 from cdn.uploads.part_writer import PartWriter, in_upload_thread
 from common.async_views import in_pool_thread
 from common.errors import PayloadTooLarge, ValidationError

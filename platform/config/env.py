@@ -7,8 +7,6 @@ process with a message; values that contradict each other are found by the syste
 from __future__ import annotations
 
 import os
-import re
-import socket
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -21,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from cdn.types import content_types
 from config.env_types import (
     EMPTY_IS_UNSET,
+    LOOPBACK,
     AbsolutePath,
     Addresses,
     CommaSeparated,
@@ -28,6 +27,8 @@ from config.env_types import (
     Networks,
     Places,
     Resolvers,
+    base_url_of,
+    host_name_of,
 )
 from edge.address import PublicAddress
 from edge.cdn_address import CdnAddress
@@ -41,8 +42,6 @@ RENAMED = {
     "leftover_grace_seconds": "orphan_grace_seconds",
     "leftover_removals_per_hour": "orphan_removals_per_hour",
 }
-_LOOPBACK = "127.0.0.1"
-_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 # Upper bounds: far above what is of use, and below what the arithmetic of times, of limits and of columns can hold.
 _YEAR = 366 * 86400
 _MANY = 100_000
@@ -59,16 +58,6 @@ def _derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: An
     return Field(default_factory=factory, json_schema_extra={"default": shown}, **options)
 
 
-def _host_name(_: dict[str, Any]) -> str:
-    name = socket.gethostname().split(".")[0].lower()
-    return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
-
-
-def _base_url(data: dict[str, Any]) -> str:
-    name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
-    return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
-
-
 class Env(BaseModel):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
@@ -81,9 +70,9 @@ class Env(BaseModel):
     secret_key: str = ""
     secret_key_fallbacks: CommaSeparated = ()
     debug: bool = False
-    bind: str = _LOOPBACK
+    bind: str = LOOPBACK
     port: int = Field(default=8000, gt=0, lt=65536)
-    base_url: str = _derived("`http://BIND:PORT`", _base_url)
+    base_url: str = _derived("`http://BIND:PORT`", base_url_of)
     public_url: str = _derived(
         "`http://{hash}.localhost:PORT`", lambda data: f"http://{{hash}}.localhost:{data['port']}"
     )
@@ -100,7 +89,7 @@ class Env(BaseModel):
     cdn_key: str = ""
     behind_proxy: bool = False
     allowed_hosts: CommaSeparated = Field(
-        default=("localhost", _LOOPBACK, "[::1]"),
+        default=("localhost", LOOPBACK, "[::1]"),
         validate_default=True,
         json_schema_extra={"default": "`localhost,127.0.0.1,[::1]`"},
     )
@@ -136,7 +125,7 @@ class Env(BaseModel):
     sandbox_output_bytes: int = Field(default=256 * 1024, ge=256 * 1024, le=16 << 20)
 
     # The host that this machine is
-    host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
+    host_name: str = _derived("the machine's name", host_name_of, pattern=r"^[a-z0-9-]{1,40}$")
     vm_backend: Literal["libvirt", "fake"] = "libvirt"
     libvirt_uri: str = _derived(
         "`qemu:///embed?root=STATE/libvirt`", lambda data: f"qemu:///embed?root={data['short_state']}/libvirt"

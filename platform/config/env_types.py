@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -74,3 +76,18 @@ EMPTY_IS_UNSET = frozenset(
         *("default_image", "edge_host"),
     }
 )
+
+LOOPBACK = "127.0.0.1"
+_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
+
+
+def host_name_of(_: dict[str, Any]) -> str:
+    """The machine's name, as a default."""
+    name = socket.gethostname().split(".")[0].lower()
+    return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
+
+
+def base_url_of(data: dict[str, Any]) -> str:
+    """The default of the base URL: bind and port."""
+    name = LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
+    return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"

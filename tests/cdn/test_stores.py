@@ -19,7 +19,7 @@ from cdn.storage import bytes_remove, original_key, part_path, store, variant_ke
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.interface import Store
 from cdn.storage.local import LocalStore
-from cdn.storage.parts import PartFile, PartBusy, part_remove, parts_list
+from cdn.storage.parts import PartBusy, PartFile, part_remove, parts_list
 from cdn.storage.s3 import PIECE, s3_store
 from common.ids import new_id
 from config.env import Env
