@@ -7,6 +7,8 @@ process with a message; values that contradict each other are found by the syste
 from __future__ import annotations
 
 import os
+import re
+import socket
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -14,22 +16,11 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
-from config.env_types import (
-    EMPTY_IS_UNSET,
-    LOOPBACK,
-    AbsolutePath,
-    Addresses,
-    CommaSeparated,
-    HostName,
-    Networks,
-    Places,
-    Resolvers,
-    base_url_of,
-    host_name_of,
-)
+from config.env_cdn import CdnSettings
+from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
 from edge.cdn_address import CdnAddress
 from edge.page_address import page_addresses
@@ -42,10 +33,31 @@ RENAMED = {
     "leftover_grace_seconds": "orphan_grace_seconds",
     "leftover_removals_per_hour": "orphan_removals_per_hour",
 }
+_LOOPBACK = "127.0.0.1"
+_WILDCARDS = {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 # Upper bounds: far above what is of use, and below what the arithmetic of times, of limits and of columns can hold.
 _YEAR = 366 * 86400
 _MANY = 100_000
 _EXBIBYTE_MB = 1 << 40
+# Empty, they would be the current folder, every address of the host, no name at all.
+_EMPTY_IS_UNSET = frozenset(
+    {
+        *("state", "short_state", "machines_dir", "cache_dir", "kit_dir", "images_dir", "registry_auth_file", "faults"),
+        *(
+            "bind",
+            "base_url",
+            "public_url",
+            "sandbox_url",
+            "pages_url",
+            "cdn_url",
+            "database_url",
+            "redis_url",
+            "libvirt_uri",
+            "host_name",
+        ),
+        *("default_image", "edge_host"),
+    }
+)
 
 
 def variable(field: str) -> str:
@@ -58,7 +70,17 @@ def _derived(shown: str, factory: Callable[[dict[str, Any]], Any], **options: An
     return Field(default_factory=factory, json_schema_extra={"default": shown}, **options)
 
 
-class Env(BaseModel):
+def _host_name(_: dict[str, Any]) -> str:
+    name = socket.gethostname().split(".")[0].lower()
+    return re.sub(r"[^a-z0-9-]", "-", name)[:40] or "host"
+
+
+def _base_url(data: dict[str, Any]) -> str:
+    name = _LOOPBACK if data["bind"] in _WILDCARDS else data["bind"]
+    return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
+
+
+class Env(CdnSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
@@ -70,9 +92,9 @@ class Env(BaseModel):
     secret_key: str = ""
     secret_key_fallbacks: CommaSeparated = ()
     debug: bool = False
-    bind: str = LOOPBACK
+    bind: str = _LOOPBACK
     port: int = Field(default=8000, gt=0, lt=65536)
-    base_url: str = _derived("`http://BIND:PORT`", base_url_of)
+    base_url: str = _derived("`http://BIND:PORT`", _base_url)
     public_url: str = _derived(
         "`http://{hash}.localhost:PORT`", lambda data: f"http://{{hash}}.localhost:{data['port']}"
     )
@@ -89,7 +111,7 @@ class Env(BaseModel):
     cdn_key: str = ""
     behind_proxy: bool = False
     allowed_hosts: CommaSeparated = Field(
-        default=("localhost", LOOPBACK, "[::1]"),
+        default=("localhost", _LOOPBACK, "[::1]"),
         validate_default=True,
         json_schema_extra={"default": "`localhost,127.0.0.1,[::1]`"},
     )
@@ -125,7 +147,7 @@ class Env(BaseModel):
     sandbox_output_bytes: int = Field(default=256 * 1024, ge=256 * 1024, le=16 << 20)
 
     # The host that this machine is
-    host_name: str = _derived("the machine's name", host_name_of, pattern=r"^[a-z0-9-]{1,40}$")
+    host_name: str = _derived("the machine's name", _host_name, pattern=r"^[a-z0-9-]{1,40}$")
     vm_backend: Literal["libvirt", "fake"] = "libvirt"
     libvirt_uri: str = _derived(
         "`qemu:///embed?root=STATE/libvirt`", lambda data: f"qemu:///embed?root={data['short_state']}/libvirt"
@@ -183,22 +205,6 @@ class Env(BaseModel):
     page_path_max_bytes: int = Field(default=1024, ge=1, le=4096)
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
-
-    # CDN
-    cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
-    cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
-    cdn_s3_region: str = "us-east-1"
-    cdn_s3_addressing: str = Field(default="path", pattern=r"^(path|virtual)$")
-    cdn_s3_prefix: str = Field(default="", pattern=r"^([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$")
-    cdn_s3_access_key: str = ""
-    cdn_s3_secret_key: str = ""
-    cdn_upload_wait_seconds: int = Field(default=10, ge=0, le=600)
-    cdn_permit_seconds: int = Field(default=900, ge=1, le=_YEAR)
-    cdn_upload_seconds: int = Field(default=3600, ge=1, le=_YEAR)
-    cdn_lease_seconds: int = Field(default=30, ge=6, le=3600)
-    cdn_processing_seconds: int = Field(default=86400, ge=60, le=_YEAR)
-    cdn_rejected_seconds: int = Field(default=86400, ge=0, le=_YEAR)
-    cdn_orphan_grace_seconds: int = Field(default=3600, ge=0, le=_YEAR)
 
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
@@ -278,7 +284,7 @@ class Env(BaseModel):
     def _empty_values_are_unset(cls, values: Any) -> Any:
         if not isinstance(values, dict):
             return values
-        return {name: value for name, value in values.items() if value != "" or name not in EMPTY_IS_UNSET}
+        return {name: value for name, value in values.items() if value != "" or name not in _EMPTY_IS_UNSET}
 
     @field_validator("base_url")
     @classmethod
@@ -310,13 +316,6 @@ class Env(BaseModel):
     def _cdn_address(cls, value: str) -> str:
         CdnAddress.of(value)
         return value.rstrip("/")
-
-    @field_validator("cdn_s3_endpoint")
-    @classmethod
-    def _store_address(cls, value: str, info: ValidationInfo) -> str:
-        if info.data.get("cdn_s3_bucket") and not value:
-            raise ValueError("Give the address of the store, as PLATFORM_CDN_S3_BUCKET is set.")
-        return value
 
     @field_validator("sandbox_url")
     @classmethod
