@@ -23,10 +23,12 @@ def limits_body(limits: PoolLimits) -> dict[str, Any]:
 
 
 def namespace_quota_body(slug: str, layer: Layer) -> dict[str, Any]:
-    return {"namespace": slug, **_quota(layer)}
+    return {"namespace": slug, **quota_body(layer)}
 
 
-def _quota(layer: Layer) -> dict[str, Any]:
+def quota_body(layer: Layer | None) -> dict[str, Any]:
+    """What one place states; None: it states nothing."""
+    layer = layer or NOTHING_SET
     return {**{name: layer.value(name) for name in QUOTA_FIELDS}, "policy": layer.policy or None}
 
 
@@ -39,7 +41,7 @@ def namespace_body(use: NamespaceUse) -> dict[str, Any]:
         "active_bytes": use.pool.stored_bytes,
         "month_bytes": use.pool.month_bytes,
         "limits": limits_body(use.policy.pool or use.policy.account),
-        "override": override,
+        "override": None if override is None else quota_body(override),
         "has_override": override is not None,
     }
 
@@ -60,13 +62,9 @@ def policy_body(slug: str | None, policy: EffectivePolicy) -> dict[str, Any]:
             "sources": policy.sources,
             "clamped": list(policy.clamped),
         },
-        "override": override if override is not None and states_anything(override) else None,
-        "account": policy.layer("account"),
-        "plan": {
-            "code": policy.tier,
-            **{name: plan.value(name) for name in QUOTA_FIELDS},
-            "policy": plan.policy or None,
-        },
+        "override": quota_body(override) if override is not None and states_anything(override) else None,
+        "account": quota_body(policy.layer("account")),
+        "plan": {"code": policy.tier, **quota_body(plan)},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
@@ -12,7 +12,7 @@ from accounts.authentication import ApiRequest
 from accounts.permissions import ACCOUNT_ONLY, NAMESPACE_SCOPES
 from accounts.scopes import Scope
 from cdn import serializers as bodies
-from cdn.bodies import NOTHING_SET, namespace_body, namespace_quota_body, policy_body, usage_body
+from cdn.bodies import namespace_body, namespace_quota_body, policy_body, quota_body, usage_body
 from cdn.pagination import NamespacesPagination
 from cdn.policy import effective_policy, template_layer
 from cdn.selectors import listed_namespaces, part_of, uses_of
@@ -35,8 +35,7 @@ class QuotaDefaultsViewSet(ViewSet):
     @extend_schema(responses=bodies.CdnQuotaResponse)
     def retrieve(self, request: ApiRequest) -> Response:
         """The template as it was set; null: the plan's."""
-        layer = template_layer(request.user.account.pk) or NOTHING_SET
-        return respond(bodies.CdnQuotaResponse, data=layer)
+        return respond(bodies.CdnQuotaResponse, data=quota_body(template_layer(request.user.account.pk)))
 
     @extend_schema(request=bodies.QuotaRequest, responses=bodies.CdnQuotaResponse)
     def update(self, request: ApiRequest) -> Response:
@@ -49,7 +48,7 @@ class QuotaDefaultsViewSet(ViewSet):
             actor=request.user.label,
             origin=request_origin(request._request),
         )
-        return respond(bodies.CdnQuotaResponse, data=layer)
+        return respond(bodies.CdnQuotaResponse, data=quota_body(layer))
 
 
 class CdnNamespaceViewSet(GenericViewSet):
@@ -67,10 +66,9 @@ class CdnNamespaceViewSet(GenericViewSet):
         query = validated_query(bodies.CdnNamespacesQuery, request)
         page = self.paginate_queryset(listed_namespaces(request.user, query["search"])) or []
         shown = [namespace_body(use) for use in uses_of(request.user, page)]
-        defaults = template_layer(request.user.account.pk) or NOTHING_SET
-        return self.get_paginated_response(
-            bodies.CdnNamespaceObject(shown, many=True).data, defaults=bodies.CdnQuotaObject(defaults).data
-        )
+        defaults = quota_body(template_layer(request.user.account.pk))
+        rows = [bodies.CdnNamespaceObject(each).data for each in shown]
+        return cast(NamespacesPagination, self.paginator).get_paginated_response(rows, defaults=defaults)
 
     @extend_schema(request=bodies.NamespaceQuotaRequest, responses=bodies.CdnNamespaceQuotaResponse)
     def set_quota(self, request: ApiRequest) -> Response:

@@ -19,8 +19,8 @@ def reserved_for(size: int, variants: dict[str, dict[str, Any]]) -> int:
 
 
 def _variant_bound(size: int, variant: dict[str, Any]) -> int:
-    width, height = variant.get("width"), variant.get("height")
+    sides: list[int] = [variant[side] for side in ("width", "height") if side in variant]
     most = FILE_FACTOR * size
-    if width or height:
-        most = min(most, BYTES_PER_PIXEL * (width or height) * (height or width))
+    if sides:
+        most = min(most, BYTES_PER_PIXEL * sides[0] * sides[-1])
     return VARIANT_OVERHEAD + most

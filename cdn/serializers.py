@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rest_framework import serializers as s
 
 from cdn.delivery import file_url, variant_url
@@ -131,12 +129,9 @@ class CdnQuotaObject(ResponseSerializer):
     cdn_monthly_bytes = s.IntegerField(allow_null=True)
     policy = s.DictField(allow_null=True)
 
-    def read_policy(self, layer: Any) -> dict[str, Any] | None:
-        return layer.policy or None
-
 
 class CdnQuotaResponse(Success):
-    data = CdnQuotaObject()
+    data = CdnQuotaObject()  # type: ignore[assignment]
 
 
 class CdnNamespaceQuotaObject(CdnQuotaObject):
@@ -144,7 +139,7 @@ class CdnNamespaceQuotaObject(CdnQuotaObject):
 
 
 class CdnNamespaceQuotaResponse(Success):
-    data = CdnNamespaceQuotaObject()
+    data = CdnNamespaceQuotaObject()  # type: ignore[assignment]
 
 
 class CdnLimitsObject(ResponseSerializer):
@@ -184,12 +179,12 @@ class CdnPolicyObject(ResponseSerializer):
     namespace = s.CharField(allow_null=True)
     effective = CdnEffectiveObject()
     override = CdnQuotaObject(allow_null=True)
-    account = CdnQuotaObject(allow_null=True, help_text="The template, as it was set.")
+    account = CdnQuotaObject(help_text="The template, as it was set.")
     plan = CdnPlanObject()
 
 
 class CdnPolicyResponse(Success):
-    data = CdnPolicyObject()
+    data = CdnPolicyObject()  # type: ignore[assignment]
 
 
 class CdnCountsObject(ResponseSerializer):
@@ -208,4 +203,4 @@ class CdnUsageObject(ResponseSerializer):
 
 
 class CdnUsageResponse(Success):
-    data = CdnUsageObject()
+    data = CdnUsageObject()  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from drf_spectacular.utils import extend_schema
@@ -87,7 +87,7 @@ class FileViewSet(GenericViewSet):
         query = validated_query(bodies.CdnFilesQuery, request)
         part = part_of(request.user, query.get("namespace"), personal="scope" in query)
         status = query.get("status")
-        self.paginator.total_of = lambda: files_count(part, status)  # type: ignore[union-attr]
+        cast(FilesPagination, self.paginator).total_of = lambda: files_count(part, status)
         page = self.paginate_queryset(listed_files(part, status))
         return self.get_paginated_response(bodies.CdnFileObject(page, many=True).data)
 

@@ -10,11 +10,12 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import JSONField, Model
 from django.utils import timezone
 
+from cdn import pools
 from cdn.models import File, Permit
 from cdn.permit_function import NOT_DONE
 from cdn.policy import EffectivePolicy
 from cdn.pool_limits import PoolLimits
-from cdn.pools import Owner, month_of
+from cdn.pools import Owner
 from cdn.services.payments import Held
 from credits.amounts import stored_amount
 from credits.holds import hold_entry_key
@@ -30,7 +31,7 @@ def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held)
         return False
     owner = Owner(file.account_id, file.namespace_id)
     parameters = [
-        *(owner.account_id, owner.namespace_id, owner.key, month_of(), permit.reserved_bytes),
+        *(owner.account_id, owner.namespace_id, owner.key, pools.month_of(), permit.reserved_bytes),
         *(_limits(policy.pool), _limits(policy.account), _row(file), _row(permit)),
         *(held.payer.pk, stored_amount(held.amount), held.key, hold_entry_key(held.key), held.until, timezone.now()),
     ]

@@ -5,11 +5,12 @@ Keys of the store are made of ids and hashes, never of names that users chose. N
 
 from __future__ import annotations
 
+from cdn.storage.interface import Store, StoredBytes
 from cdn.storage.keys import original_key, variant_key
 from cdn.storage.parts import PartFound, part_remove, parts_list
 from cdn.storage.places import part_path, work_folder, work_list, work_remove
 from cdn.storage.removal import bytes_remove
-from cdn.storage.stores import Store, StoredBytes, store
+from cdn.storage.stores import store
 
 __all__ = [
     "PartFound",

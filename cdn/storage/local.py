@@ -16,9 +16,9 @@ from typing import BinaryIO
 from django.core.files.storage import FileSystemStorage
 
 from cdn.storage.errors import StorageUnavailable
+from cdn.storage.interface import StoredBytes
 from cdn.storage.keys import checked_key, file_folder
 from cdn.storage.places import FILE_MODE, FOLDER_MODE, cdn_folder
-from cdn.storage.stores import StoredBytes
 from common.content_times import content_time_ns
 
 # Beside the name that it gets; no digest begins with a dot.

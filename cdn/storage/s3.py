@@ -19,8 +19,8 @@ from django.core.files import File
 from storages.backends.s3 import S3Storage
 
 from cdn.storage.errors import StorageUnavailable
+from cdn.storage.interface import StoredBytes
 from cdn.storage.keys import checked_key, file_folder
-from cdn.storage.stores import StoredBytes
 
 PIECE = 8 << 20
 _CONNECT_SECONDS, _READ_SECONDS, _ATTEMPTS = 5, 60, 4
@@ -140,7 +140,7 @@ class S3Store:
             yield from page.get("Contents", ())
 
 
-class _Content(File):  # type: ignore[type-arg]
+class _Content(File):
     """No type of its own: the edge says what a file is, and only by the path under which it is delivered."""
 
     content_type = "application/octet-stream"

@@ -23,6 +23,7 @@ from cdn.storage.parts import Part, PartBusy
 from cdn.uploads.part_writer import PartWriter, in_upload_thread
 from common.async_views import in_pool_thread
 from common.errors import PayloadTooLarge, ValidationError
+from common.server_stop import cancelled_at_stop
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,6 +47,11 @@ async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | 
     To be run to its end. Raises what `upload_begin` does, StorageUnavailable, ClientDisconnected, RequestStalled,
     PayloadTooLarge (more came than was announced), ValidationError (an empty file).
     """
+    with cancelled_at_stop():
+        return await _receive(body, token, length, offset)
+
+
+async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> Received:
     owner = secrets.token_hex(16)
     grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
     try:

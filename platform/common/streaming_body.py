@@ -56,7 +56,6 @@ class StreamingBody:
 
     def __init__(self, receive: Receive, *, complete: bool = False) -> None:
         self._receive = receive
-        self.begun = False
         self._complete = asyncio.Event()
         if complete:
             self._complete.set()
@@ -102,7 +101,6 @@ class StreamingBody:
                 raise ClientDisconnected
             if self._complete.is_set():
                 return None
-            self.begun = True
             try:
                 async with asyncio.timeout(seconds):
                     message = await self._receive()
@@ -152,7 +150,6 @@ class _HandledRequest:
         elif _REFUSED in scope:
             self._stream = StreamingBody(receive)
         self._sent_empty = self._stream is None
-        self._expects_question = _header(scope, b"expect").lower() == "100-continue"
 
     async def receive(self) -> Message:
         if not self._sent_empty:
@@ -170,8 +167,7 @@ class _HandledRequest:
         return _EMPTY_BODY
 
     async def drain(self) -> None:
-        """A client that waits to be asked for its body does not send it any more."""
-        if self._stream is not None and (self._stream.begun or not self._expects_question):
+        if self._stream is not None:
             await self._stream.drain()
 
     async def drop(self, limit: int) -> None:

@@ -209,7 +209,7 @@ class Env(BaseModel):
     cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
     cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
     cdn_s3_region: str = "us-east-1"
-    cdn_s3_addressing: Literal["path", "virtual"] = "path"
+    cdn_s3_addressing: str = Field(default="path", pattern=r"^(path|virtual)$")
     cdn_s3_prefix: str = Field(default="", pattern=r"^([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$")
     cdn_s3_access_key: str = ""
     cdn_s3_secret_key: str = ""

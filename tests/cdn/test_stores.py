@@ -17,10 +17,10 @@ from django.conf import settings
 
 from cdn.storage import bytes_remove, original_key, part_path, store, variant_key, work_folder, work_remove
 from cdn.storage.errors import StorageUnavailable
+from cdn.storage.interface import Store
 from cdn.storage.local import LocalStore
 from cdn.storage.parts import Part, PartBusy, part_remove, parts_list
 from cdn.storage.s3 import PIECE, s3_store
-from cdn.storage.stores import Store
 from common.ids import new_id
 from config.env import Env
 from tests.cdn.edge_files import files_clear
