@@ -1,10 +1,10 @@
-"""Files of the CDN through the real processes: uploads beside a bare ASGI application that writes a file, behind the same
-edge; downloads beside nginx with the same files and cores.
+"""Files of the CDN through the real processes: uploads beside a bare ASGI application that writes a file, behind such
+an edge; downloads beside nginx with the same files and cores.
 
     .venv/bin/python -m benchmarks.cdn_transfer [--rounds 3] [--mebibytes 1024] [--seconds 4] [--connections 16]
 
-Needs no instance: it starts one with the fake driver, and removes it. Sides take turns. Anonymous memory of every process
-of the instance is sampled while an upload runs.
+Needs no instance: it starts one with the fake driver, and removes it. Sides take turns. While an upload runs, anonymous
+memory of every process of the instance is sampled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -160,7 +159,7 @@ def bare(folder: Path) -> Iterator[str]:
             )
             stack.callback(process.wait)
             stack.callback(process.terminate)
-        until(lambda: (instance.run_dir / "streams.sock").exists(), 30, "the bare application listens")
+        until((instance.run_dir / "streams.sock").exists, 30, "the bare application listens")
         until(lambda: answers(settings.base_url), 30, "its edge answers")
         yield f"{settings.base_url}/cdn/uploads/x"
 
@@ -185,7 +184,7 @@ def uploads(served: TestInstance, folder: Path, options: argparse.Namespace) -> 
             made = permit(client, path.stat().st_size)
             with growth.sampled():
                 ours = sent(path, made["uploadUrl"])
-            until(lambda: is_settled(client, made["fileId"]), 300, "the file is looked at")
+            wait_until_settled(client, made["fileId"])
             client.call("DELETE", f"/cdn/files/{made['fileId']}")
             client.http.request("DELETE", "/cdn/trash", json={})
             theirs = sent(path, beside)
@@ -201,6 +200,10 @@ def uploads(served: TestInstance, folder: Path, options: argparse.Namespace) -> 
     show(f"upload of {options.mebibytes} MiB", *rates, unit="MiB/s", bar="of the bare application's rate; at least 0.6")
     grown = ", ".join(f"{role} {most:.1f}" for role, most in sorted(growth.most.items()) if most >= 1)
     print(f"  growth of each process in MiB, at most: {grown or 'below 1'} (below {GROWTH_BAR_MIB})")
+
+
+def wait_until_settled(client: Api, file_id: str) -> None:
+    until(lambda: is_settled(client, file_id), 300, "the file is looked at")
 
 
 def is_settled(client: Api, file_id: str) -> bool:
@@ -222,9 +225,9 @@ def nginx(folder: Path, cores: int) -> Iterator[int]:
         process.wait()
 
 
-def loaded(port: int, host: str, path: str, options: argparse.Namespace) -> float:
+def loaded(port: int, host: str, path: str, connections: int, seconds: int) -> float:
     """Requests a second. Ends the benchmark at an error."""
-    command = ["wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s", "-H", f"Host: {host}"]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "60s", "-H", f"Host: {host}"]
     out = subprocess.run(
         [*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True
     ).stdout
@@ -240,19 +243,22 @@ def downloads(served: TestInstance, folder: Path, options: argparse.Namespace) -
     files.mkdir()
     host = urlsplit(served.settings.cdn_url).hostname or ""
     with nginx(folder, max(1, len(os.sched_getaffinity(0)) // 2)) as port:
-        for title, size, bar in (("20 kB", SMALL, 0.5), ("100 MiB", LARGE, 0.8)):
+        for title, size, bar, connections, seconds in (
+            ("20 kB", SMALL, 0.5, options.connections, options.seconds),
+            ("100 MiB", LARGE, 0.8, 2, 2 * options.seconds),
+        ):
             path = files / f"{size}.png"
             path.write_bytes(b"\x89PNG\r\n\x1a\n" + os.urandom(size - 8))
             made = permit(client, size)
             sent(path, made["uploadUrl"])
-            until(lambda: is_settled(client, made["fileId"]), 120, "the file is looked at")
+            wait_until_settled(client, made["fileId"])
             url = client.call("GET", f"/cdn/files/{made['fileId']}")["file"]["url"]
             place = urlsplit(url).path
             rates: list[list[float]] = [[], []]
             for number in range(options.rounds + 1):
                 found = (
-                    loaded(served.instance.port, host, place, options),
-                    loaded(port, "localhost", f"/{path.name}", options),
+                    loaded(served.instance.port, host, place, connections, seconds),
+                    loaded(port, "localhost", f"/{path.name}", connections, seconds),
                 )
                 print(f"  {number}: edge {found[0]:.1f} req/s, nginx {found[1]:.1f} req/s", flush=True)
                 if number:
@@ -271,8 +277,8 @@ def main() -> None:
     settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_CDN_UPLOAD_WAIT_SECONDS": "0"}
     with tempfile.TemporaryDirectory(prefix="mvb-") as name, new_instance(images=False, **settings) as served:
         served.start()
-        downloads(served, Path(name), options)
         uploads(served, Path(name), options)
+        downloads(served, Path(name), options)
 
 
 if __name__ == "__main__":

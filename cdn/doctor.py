@@ -1,49 +1,32 @@
-"""What `manage.py doctor` says of the CDN: its host, where files are stored, who looks at them."""
+"""What `manage.py doctor` says of the CDN: its host and its store (`delivery_doctor.py`), and how strictly this host confines
+the process that looks at files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
-from django.conf import settings
-
-from cdn.media.confinement_report import confinement_line
+from cdn.delivery_doctor import delivery_lines
+from cdn.media.confinement import Level
 from cdn.media.inspections import LevelFound
-from cdn.storage.stores import store
-from edge.address import public_address
-from edge.cdn_address import cdn_address
-from edge.page_address import page_addresses
+from vmbackend.errors import BackendUnavailable
 
+NAME = "confinement of CDN files"
+FIX = "run the platform as root, and install what `make packages` names (docs/operations.md, CDN)"
 Line = tuple[str, bool, str, str]
-HOST = "host of the CDN"
-STORE = "store of the CDN"
 
 
 def doctor_lines() -> Iterator[Line]:
-    """Each: name, whether it is as it should be, message, fix."""
-    yield host_line(settings.BASE_URL, settings.ENV.cdn_url)
-    yield store_line()
+    """Each: name, whether it is as it should be, message, fix. Looks at a picture of one pixel."""
+    yield from delivery_lines()
     yield confinement_line(LevelFound())
 
 
-def host_line(base_url: str, cdn_url: str) -> Line:
-    """Nothing else may be served under the name of the host, and it may be no name that users get."""
-    host, env = cdn_address(cdn_url).host, settings.ENV
-    if host == urlsplit(base_url).hostname:
-        return HOST, False, f"{host} is the platform's own", "choose another name for PLATFORM_CDN_URL"
-    label, _, domain = host.partition(".")
-    if domain in page_addresses(env.pages_url) and label != "cdn":
-        fix = "name it cdn, which no page can have, or choose another domain"
-        return HOST, False, f"{host} is a name that a page can have", fix
-    if public_address(env.public_url).label_of(host):
-        return HOST, False, f"{host} is a name that a port can have", "choose another name for PLATFORM_CDN_URL"
-    return HOST, True, f"{host}, a name of its own", ""
-
-
-def store_line() -> Line:
-    """The disk, or the bucket."""
-    problem, bucket = store().problem(), settings.ENV.cdn_s3_bucket
-    if problem:
-        fix = "check PLATFORM_CDN_S3_*" if bucket else "make STATE/cdn one folder of a disk that can be written"
-        return STORE, False, problem, fix
-    return STORE, True, f"the bucket {bucket}" if bucket else "the local disk", ""
+def confinement_line(found: LevelFound) -> Line:
+    """Starts one process for each level that does not answer."""
+    try:
+        level = found.level()
+    except BackendUnavailable as error:
+        return NAME, False, str(error), FIX
+    message = f"uploaded files are looked at {level.value}"
+    return NAME, level is Level.OWN_USER, message, "" if level is Level.OWN_USER else FIX

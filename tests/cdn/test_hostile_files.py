@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from cdn.doctor import confinement_line
 from cdn.inspection.limits import CPU_SECONDS, MEMORY_BYTES
 from cdn.inspection.messages import Found, InspectionOrder
 from cdn.media import confinement, inspections, runner
 from cdn.media.confinement import Level, inspection_confined, levels
-from cdn.media.confinement_report import confinement_line
 from tests.callers import Caller
 from tests.cdn import hostile
 from tests.cdn.hostile_run import hostile_run

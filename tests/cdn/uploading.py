@@ -105,3 +105,12 @@ def stored_part(file_id: str) -> bytes | None:
     """What is in the part file."""
     path = part_path(file_id)
     return path.read_bytes() if path.exists() else None
+
+
+async def until(condition: Any, seconds: float = 20.0) -> None:
+    """Wait for what another task or thread does."""
+    for _ in range(int(seconds / 0.05)):
+        if condition():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not happen")
