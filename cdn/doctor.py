@@ -1,6 +1,4 @@
-"""What `manage.py doctor` says of the CDN: its host and its store (`delivery_doctor.py`), and how strictly this host confines
-the process that looks at files.
-"""
+"""What `manage.py doctor` says of the CDN: its host, its store, and how its files are looked at."""
 
 from __future__ import annotations
 
