@@ -1,4 +1,4 @@
-"""What `manage.py doctor` says of the CDN: its host and its store (`delivery_doctor.py`), and how strictly this host confines
+"""What `manage.py doctor` says of the CDN: host and store (`delivery_doctor.py`), and how strictly this host confines
 the process that looks at files.
 """
 

@@ -32,7 +32,9 @@ def picture_load(content_type: str, content: mmap.mmap, *, shrink: int = 1, all_
     where the format can be decoded so. Raises pyvips.Error.
     """
     options: dict[str, Any] = {"n": -1} if all_frames and content_type in ANIMATED else {}
-    if shrink > 1:
-        options |= {"image/jpeg": {"shrink": shrink}, "image/webp": {"scale": 1 / shrink}}.get(content_type, {})
+    if shrink > 1 and content_type == "image/jpeg":
+        options["shrink"] = shrink
+    elif shrink > 1 and content_type == "image/webp":
+        options["scale"] = 1 / shrink
     source = pyvips.Source.new_from_memory(content)
     return _LOADERS[content_type][1](source, access="sequential", fail_on="truncated", **options)

@@ -55,7 +55,7 @@ def stored_now() -> StoredNow:
 def orphans_remove(found: StoredNow | None = None) -> int:
     """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many."""
     found = stored_now() if found is None else found
-    removed = store().abort_leftovers(settings.ENV.cdn_orphan_grace_seconds)
+    removed = store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
     old = (found.files | found.parts) - found.young
     for file_id in sorted(old - _ids_in(old, (*UNFINISHED, *PUBLISHED))):
         removed += _removed(file_id)
