@@ -152,4 +152,5 @@ bench: setup-bench ## measure beside baselines: boot, wake, power, files, edge, 
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.push
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.page_deploys
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.pages
+	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.cdn_thumbnails
 	PYTHONPATH=.:platform $(PYTHON) -m benchmarks.tls

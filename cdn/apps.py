@@ -1,7 +1,30 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.apps import AppConfig
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
 
 
 class CdnConfig(AppConfig):
     name = "cdn"
+
+    def ready(self) -> None:
+        from cdn.hooks import file_received
+        from cdn.media.notifications import worker_notify
+        from cdn.services import moves
+        from edge.hooks import cdn_path
+        from namespaces import hooks
+
+        cdn_path.register(_delivery_path)
+        file_received.register(worker_notify)
+        hooks.contents_move.register(moves.files_move)
+
+
+def _delivery_path(application: WSGIApplication) -> WSGIApplication:
+    """Imported when the api starts, not by every process that loads the apps."""
+    from cdn.delivery_views.edge_path import CdnPath
+
+    return CdnPath(application)

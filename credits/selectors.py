@@ -8,14 +8,20 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models import QuerySet
 
 from accounts.actors import Actor
+from common.compiled_query import CompiledQuery
 from credits.models import Balance, Entry, Service, Spending
 from namespaces.models import Namespace
 from namespaces.selectors import visible_namespaces
 
 RECENT_ENTRIES = 50
+_COLUMNS = [field.attname for field in Balance._meta.concrete_fields]
+_BALANCE = CompiledQuery(
+    lambda values: Balance.objects.filter(namespace_id=values[0], service=values[1]).values_list(*_COLUMNS)
+)
 
 
 def today() -> date:
@@ -89,4 +95,5 @@ def recent_entries(namespace: Namespace) -> list[Entry]:
 
 def balance_for(namespace_id: str, service: Service) -> Balance | None:
     """The balance of a service; None where nothing was spent and no quota was set."""
-    return Balance.objects.filter(namespace_id=namespace_id, service=service).first()
+    row = _BALANCE.first_row([namespace_id, service])
+    return None if row is None else Balance.from_db(DEFAULT_DB_ALIAS, _COLUMNS, row)

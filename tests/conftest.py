@@ -23,12 +23,13 @@ import outbound.names
 from accounts.models import Account, Plan
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
+from cdn.models import PlanLimits
 from credits.ledger_triggers import SQLITE
 from credits.models import Entry, Rate
 from tests.callers import Caller
 from tests.world import World
 
-MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate)
+MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
 
 
 def pytest_configure() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import brotli
 import zstandard
 
-from pages.releases.content_times import content_time_ns
+from common.content_times import content_time_ns
 from pages.releases.manifest import ENCODINGS
 
 _PIECE = 1 << 18

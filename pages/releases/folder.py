@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 
+from common.content_times import content_time_ns
 from pages.releases.byte_source import PIECE, ByteSource
-from pages.releases.content_times import content_time_ns
 from pages.releases.errors import ExportLimit
 from pages.releases.received import ReceivedFile
 

@@ -29,6 +29,9 @@ _RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 # Code assistance: what a model can read is less.
 _SMALL = re.compile(r"/v1/blurs(/|$)")
 SMALL_LIMIT = 1024 * 1024
+# By any method, and of any type: each address has a limit of its own.
+_UPLOADS = re.compile(r"/cdn/uploads/[^/]+")
+_UNLIMITED = 1 << 62
 _SCOPE_KEY = "common.streaming_body"
 _TOO_LARGE = "common.streaming_body.too_large"
 _REFUSED = "common.streaming_body.refused"
@@ -65,11 +68,17 @@ class StreamingBody:
     async def chunks(self) -> AsyncIterator[bytes]:
         """Chunks of about CHUNK_BYTES. Raises ClientDisconnected, RequestStalled."""
         buffer = bytearray()
-        while (found := await self._next(STALL_SECONDS)) is not None:
-            buffer += found
-            if len(buffer) >= CHUNK_BYTES:
+        try:
+            while (found := await self._next(STALL_SECONDS)) is not None:
+                buffer += found
+                if len(buffer) >= CHUNK_BYTES:
+                    yield bytes(buffer)
+                    buffer.clear()
+        except (ClientDisconnected, RequestStalled):
+            # An upload that can be resumed keeps all that has come.
+            if buffer:
                 yield bytes(buffer)
-                buffer.clear()
+            raise
         if buffer:
             yield bytes(buffer)
 
@@ -199,13 +208,15 @@ def is_raw(content_type: str) -> bool:
 
 def is_streamed(method: str, path: str, content_type: str) -> bool:
     """Whether the view reads this body piece by piece; every other one is stored before its sender is known."""
+    if _UPLOADS.fullmatch(path) is not None:
+        return method not in ("GET", "HEAD", "OPTIONS")
     return method == "POST" and _RAW_WRITES.fullmatch(path) is not None and is_raw(content_type)
 
 
 def body_limit(method: str, path: str, content_type: str = "") -> int:
     """Bytes accepted in a body: file writes carry base64 inside JSON, so theirs is a third above the file's."""
     if is_streamed(method, path, content_type):
-        return settings.FILE_STREAM_LIMIT
+        return settings.FILE_STREAM_LIMIT if _RAW_WRITES.fullmatch(path) else _UNLIMITED
     if _is_file_write(method, path):
         return settings.FILE_WRITE_LIMIT * 4 // 3 + 64 * 1024
     if _SMALL.match(path):

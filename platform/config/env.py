@@ -16,19 +16,23 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from cdn.types import content_types
+from config.env_assist import AssistSettings
+from config.env_cdn import CdnSettings
+from config.env_notifications import NotificationSettings
 from config.env_types import (
     AbsolutePath,
     Addresses,
     CommaSeparated,
     HostName,
-    ModelAddress,
     Networks,
     Places,
     Resolvers,
 )
 from edge.address import PublicAddress
+from edge.cdn_address import CdnAddress
 from edge.page_address import page_addresses
 from edge.sandbox_address import SandboxAddress
 from vmbackend.uids import default_first_uid
@@ -55,6 +59,7 @@ _EMPTY_IS_UNSET = frozenset(
             "public_url",
             "sandbox_url",
             "pages_url",
+            "cdn_url",
             "database_url",
             "redis_url",
             "libvirt_uri",
@@ -85,7 +90,7 @@ def _base_url(data: dict[str, Any]) -> str:
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
-class Env(BaseModel):
+class Env(AssistSettings, CdnSettings, NotificationSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
@@ -107,10 +112,13 @@ class Env(BaseModel):
     pages_url: CommaSeparated = _derived(
         "`http://{slug}.pages.localhost:PORT`", lambda data: (f"http://{{slug}}.pages.localhost:{data['port']}",)
     )
+    cdn_url: str = _derived("`http://cdn.localhost:PORT`", lambda data: f"http://cdn.localhost:{data['port']}")
     public_certificate: str = ""
     public_key: str = ""
     pages_certificate: str = ""
     pages_key: str = ""
+    cdn_certificate: str = ""
+    cdn_key: str = ""
     behind_proxy: bool = False
     allowed_hosts: CommaSeparated = Field(
         default=("localhost", _LOOPBACK, "[::1]"),
@@ -137,6 +145,7 @@ class Env(BaseModel):
     webhook_threads: int = Field(default=128, ge=4, le=4096)
     pages_threads: int = Field(default=4, ge=1, le=256)
     push_threads: int = Field(default=128, ge=2, le=4096)
+    cdn_media_processes: int = Field(default=2, ge=1, le=256)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)
@@ -208,24 +217,6 @@ class Env(BaseModel):
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
-    # Notifications
-    fcm_credentials: Path | None = None
-    push_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
-    sends_per_minute: int = Field(default=60, ge=1, le=_MANY)
-
-    # The model of code assistance
-    assist_url: ModelAddress = ""
-    assist_model: str = ""
-    assist_key: str = ""
-    assist_format: Literal["json_schema", "json_object", "none"] = "json_schema"
-    assist_output_tokens: int = Field(default=2048, ge=1, le=_MANY)
-    assist_connect_seconds: float = Field(default=5.0, gt=0, le=600)
-    assist_seconds: float = Field(default=60.0, gt=0, le=3600)
-    assist_concurrency: int = Field(default=4, ge=1, le=4096)
-    assist_queue: int = Field(default=16, ge=0, le=4096)
-    assist_queue_seconds: float = Field(default=10.0, ge=0, le=600)
-    assist_calls_per_minute: int = Field(default=60, ge=1, le=_MANY)
-
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
     edge_addresses: Addresses = ()
@@ -285,6 +276,11 @@ class Env(BaseModel):
         """Sockets, pid files and generated configuration, under a path short enough for sockets."""
         return self.short_state / "run"
 
+    @property
+    def cdn_types(self) -> Mapping[str, str]:
+        """The types under which files of the CDN are delivered, by extension."""
+        return content_types()
+
     def variables(self, *, derived: bool = True) -> dict[str, str]:
         """The environment from which another process reads the same settings.
 
@@ -325,6 +321,12 @@ class Env(BaseModel):
     def _page_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         page_addresses(value)
         return value
+
+    @field_validator("cdn_url")
+    @classmethod
+    def _cdn_address(cls, value: str) -> str:
+        CdnAddress.of(value)
+        return value.rstrip("/")
 
     @field_validator("sandbox_url")
     @classmethod

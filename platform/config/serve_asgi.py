@@ -16,11 +16,14 @@ import uvicorn
 from django.core.signals import request_started
 from django.db import close_old_connections, reset_queries
 
+from common.server_stop import cancel_tasks
 from config.socket_protocol import SocketProtocol
 
 TARGET = "config.asgi:application"
 # From the last accept to the end of connections without a request: the edge sends one as soon as it is connected.
 DRAIN_SECONDS = 0.5
+# For uploads that store how far they are.
+STORE_SECONDS = 2.0
 # WebSockets: bytes of a message, and how often and how long a client is asked whether it is there. One that reads
 # slowly answers after all output that is on its way.
 MAX_MESSAGE = 2 << 20
@@ -36,6 +39,8 @@ class StreamsServer(uvicorn.Server):
             server.close()
         await asyncio.sleep(DRAIN_SECONDS)
         await super().shutdown(sockets)
+        # The process ends right after this, by the signal.
+        await cancel_tasks(STORE_SECONDS)
 
 
 def streams_server(arguments: Sequence[str] | None = None) -> StreamsServer:

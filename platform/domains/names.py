@@ -13,6 +13,7 @@ from publicsuffixlist import PublicSuffixList
 
 from domains.models import NAME_LENGTH, WWW
 from edge.address import public_address
+from edge.cdn_address import cdn_address
 from edge.page_address import page_addresses
 from edge.sandbox_address import sandbox_address
 
@@ -79,6 +80,7 @@ def _own_names() -> list[str]:
     hosts = [
         urlsplit(settings.BASE_URL).hostname,
         env.edge_host,
+        cdn_address(env.cdn_url).host,
         *settings.ALLOWED_HOSTS,
         *page_addresses(env.pages_url),
     ]

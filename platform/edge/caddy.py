@@ -7,6 +7,7 @@ The configuration is static on purpose: any change would cut every proxied WebSo
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import Protocol
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from common.edge_header import edge_secret
 from edge.address import PublicAddress
+from edge.cdn_site import cdn_site, upload_snippets
 from edge.certificate_sites import certificate_options, certificate_sites, challenge_snippet
 from edge.custom_sites import custom_plain_site, custom_snippets
 from edge.page_sites import page_sites, page_snippets
@@ -63,6 +65,12 @@ class EdgeSettings(Protocol):
     pages_url: tuple[str, ...]
     pages_certificate: str
     pages_key: str
+    cdn_url: str
+    cdn_certificate: str
+    cdn_key: str
+    cdn_s3_bucket: str
+    cdn_s3_endpoint: str
+    cdn_s3_addressing: str
     domains_http_port: int
     domains_https_port: int
     domains_keys_port: int
@@ -70,11 +78,15 @@ class EdgeSettings(Protocol):
     body_limit_bytes: int
     secret_key: str
 
+    @property
+    def cdn_types(self) -> Mapping[str, str]:
+        """Content types of the CDN's files by extension."""
+
 
 def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
     """The Caddyfile of an instance; the upstream sockets are in `run_dir`. It contains a secret.
 
-    Raises ValueError where the public URL or an address of pages cannot be served.
+    Raises ValueError where the public URL, an address of pages or that of the CDN cannot be served.
     """
     public = PublicAddress.of(settings.public_url)
     made = Template(TEMPLATE.read_text()).substitute(
@@ -91,7 +103,9 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         bind=settings.bind,
         base_host=urlsplit(settings.base_url).hostname,
         secret=edge_secret(settings.secret_key),
-        snippets=page_snippets(run_dir) + challenge_snippet(settings) + custom_snippets(settings),
+        snippets="".join(
+            (page_snippets(run_dir), challenge_snippet(settings), custom_snippets(settings), upload_snippets())
+        ),
         own_domains="" if _https(settings) else OWN_DOMAINS,
         own_domain_errors="" if _https(settings) else OWN_DOMAIN_ERRORS,
         certificate_options=certificate_options(settings),
@@ -108,7 +122,7 @@ def caddyfile(settings: EdgeSettings, run_dir: Path) -> str:
         closed_page=page("Nothing answers on this port", CLOSED),
     )
     plain = custom_plain_site(settings, api_by_http=not _https(settings))
-    return made + page_sites(settings) + plain + certificate_sites(settings, run_dir)
+    return made + page_sites(settings) + cdn_site(settings, run_dir) + plain + certificate_sites(settings, run_dir)
 
 
 def _https(settings: EdgeSettings) -> bool:

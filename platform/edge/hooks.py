@@ -16,3 +16,5 @@ auth_fast_path: Hook[[WSGIApplication], WSGIApplication] = Hook("auth_fast_path"
 page_rules: Hook[[WSGIApplication], WSGIApplication] = Hook("page_rules")
 # Likewise for the certificates of names that users bring.
 certificate_path: Hook[[WSGIApplication], WSGIApplication] = Hook("certificate_path")
+# Likewise for files of the CDN that the edge has no link of.
+cdn_path: Hook[[WSGIApplication], WSGIApplication] = Hook("cdn_path")

@@ -20,6 +20,7 @@ _COLOURS = {
     "hooks": 34,
     "pages": 95,
     "push": 96,
+    "media": 92,
     "vmhost": 94,
     "beat": 90,
     "redis": 31,

@@ -56,6 +56,7 @@ def processes(instance: Instance, settings: Env) -> list[Process]:
         _hooks(),
         _pages(settings),
         _push(),
+        _media(settings),
         _vmhost(settings),
         _beat(),
         _edge(instance),
@@ -145,6 +146,12 @@ def _push() -> Process:
     command = _celery_worker("push", "push", "--pool", "threads", "-c", "1")
     # An attempt of 10 s, what is written after it, and the end of Celery.
     return Process("push", command, stop_seconds=30, start_seconds=4)
+
+
+def _media(settings: Env) -> Process:
+    pool = ("--pool", "threads", "-c", str(settings.cdn_media_processes))
+    # Looking at a file takes 30 s at most; what is stored after it is left to the next attempt.
+    return Process("media", _celery_worker("media", "media", *pool), stop_seconds=40, start_seconds=4)
 
 
 def _vmhost(settings: Env) -> Process:

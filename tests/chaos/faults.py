@@ -170,7 +170,7 @@ def truncate(path: Path) -> None:
 
 # The lists
 
-ROLES = ("redis", "api", "streams", "worker", "hooks", "pages", "push", "vmhost", "beat", "edge")
+ROLES = ("redis", "api", "streams", "worker", "hooks", "pages", "push", "media", "vmhost", "beat", "edge")
 # They start the instance again, so no other fault is under way.
 ALONE: dict[str, Fault] = {
     "kill supervisord": kill_supervisor,

@@ -48,6 +48,7 @@ def test_what_is_no_domain_of_anybody_is_refused(given: str) -> None:
     "given",
     [
         "vm.platform.example", "a.vm.platform.example", "edge.platform.example", "x.edge.platform.example",
+        "cdn.platform.example", "x.cdn.platform.example",
         "apps.example.net", "aaaaaaaaaaaaaaaaaaaa.apps.example.net", "pages.example.net", "mine.pages.example.net",
         "sbx-aaaaaaaaaaaaaaaa.boxes.example.net", "PAGES.example.net.", "other.example.net",
     ],
@@ -58,6 +59,7 @@ def test_names_of_the_platform_are_refused(given: str, env: Any, settings: Any) 
         pages_url=("https://{slug}.pages.example.net",),
         sandbox_url="https://{id}.boxes.example.net",
         edge_host="edge.platform.example",
+        cdn_url="https://cdn.platform.example",
     )
     settings.BASE_URL = "https://vm.platform.example"
     settings.ALLOWED_HOSTS = ["other.example.net", "*"]

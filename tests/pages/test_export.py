@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pages.releases.content_times import content_time_ns
+from common.content_times import content_time_ns
 from pages.releases.errors import ExportDamaged, ExportLimit
 from pages.releases.limits import ExportLimits
 from tests.pages.archives import END, archive_of, contents, entry, header, long_name, padded, pax, receive, record

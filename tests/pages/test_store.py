@@ -13,8 +13,8 @@ import brotli
 import pytest
 import zstandard
 
+from common.content_times import content_time_ns
 from pages.releases.content_names import name_has_content_hash
-from pages.releases.content_times import content_time_ns
 from pages.releases.errors import ExportDamaged, NameTaken, StoreError
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits

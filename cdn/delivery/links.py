@@ -1,0 +1,59 @@
+"""The links below `STATE/cdn/live`: what has one is delivered by the edge without a process of ours.
+
+`<f|a>/<file_id>/<name>` leads to the file in the local store. With a store that speaks S3 there are none.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdn.delivery.addresses import ATTACHMENT, INLINE, Address
+from cdn.storage.keys import checked_id
+from cdn.storage.places import FOLDER_MODE, cdn_folder
+
+if TYPE_CHECKING:
+    from cdn.models import File
+
+
+def link_make(address: Address, target: Path) -> None:
+    """Deliver a file of the local store. The row is locked and active: `links_withdraw` comes before this or after it.
+
+    Idempotent: a link that is there is replaced. Raises OSError.
+    """
+    folder = cdn_folder("live") / address.kind / checked_id(address.file_id)
+    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    # No name of a file begins with a dot.
+    beside = folder / f".{secrets.token_hex(8)}"
+    beside.symlink_to(os.path.relpath(target, folder))
+    beside.replace(folder / address.name)
+
+
+def links_withdraw(file: File) -> None:
+    """Remove the links of a file and its variants: the edge's next request asks the api, which refuses it.
+
+    Called with the row locked, in its new state, before the commit. Idempotent. Raises OSError.
+    """
+    links_remove(file.pk)
+
+
+def links_remove(file_id: str) -> None:
+    """As `links_withdraw`, of a file whose row may be gone."""
+    for kind in (INLINE, ATTACHMENT):
+        folder = cdn_folder("live") / kind / checked_id(file_id)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+
+def links_list() -> Iterator[str]:
+    """The ids of the files that have links."""
+    found = set()
+    for kind in (INLINE, ATTACHMENT):
+        with suppress(FileNotFoundError):
+            found.update(os.listdir(cdn_folder("live") / kind))  # noqa: PTH208 - names alone
+    return iter(sorted(found))

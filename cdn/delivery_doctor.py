@@ -1,0 +1,50 @@
+"""Whether the CDN's host is one of its own, and whether files can be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from cdn.storage.stores import file_store
+from edge.address import public_address
+from edge.cdn_address import cdn_address
+from edge.page_address import page_addresses
+
+Line = tuple[str, bool, str, str]
+HOST = "host of the CDN"
+STORE = "store of the CDN"
+
+
+def delivery_lines() -> Iterator[Line]:
+    """Each: name, whether it is as it should be, message, fix."""
+    yield host_line(settings.BASE_URL, settings.ENV.cdn_url)
+    yield store_line()
+
+
+def host_line(base_url: str, cdn_url: str) -> Line:
+    """Nothing else may be served under the name of the host, and it may be no name that users get."""
+    host, env = cdn_address(cdn_url).host, settings.ENV
+    if host == urlsplit(base_url).hostname:
+        return HOST, False, f"{host} is the platform's own", "choose another name for PLATFORM_CDN_URL"
+    label, _, domain = host.partition(".")
+    if domain in page_addresses(env.pages_url) and label != "cdn":
+        fix = "name it cdn, which no page can have, or choose another domain"
+        return HOST, False, f"{host} is a name that a page can have", fix
+    if public_address(env.public_url).label_of(host):
+        return HOST, False, f"{host} is a name that a port can have", "choose another name for PLATFORM_CDN_URL"
+    return HOST, True, f"{host}, a name of its own", ""
+
+
+def store_line() -> Line:
+    """The disk, or the bucket."""
+    bucket = settings.ENV.cdn_s3_bucket
+    try:
+        problem = file_store().problem()
+    except OSError as error:
+        problem = f"{error.filename}: {error.strerror}"
+    if problem:
+        fix = "check PLATFORM_CDN_S3_*" if bucket else "make STATE/cdn one folder of a disk that can be written"
+        return STORE, False, problem, fix
+    return STORE, True, f"the bucket {bucket}" if bucket else "the local disk", ""

@@ -1,0 +1,1 @@
+"""The edge's questions about files that it has no link of."""

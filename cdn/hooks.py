@@ -1,0 +1,8 @@
+"""Hooks by which higher modules of the CDN act on what the services do (docs/architecture.md, Layers)."""
+
+from __future__ import annotations
+
+from common.hooks import Hook
+
+# (file id): all bytes have arrived; called after the commit. A call that is lost is made up for by a sweep.
+file_received: Hook[[str], None] = Hook("cdn.file_received")

@@ -1,0 +1,108 @@
+"""Video and audio: streams and duration, by PyAV's demuxers. The container's format is that of the sniffed type."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import av
+import av.error
+
+# PyAV imports them at the first stream of subtitles, when no file can be opened any more.
+import av.subtitles.codeccontext
+import av.subtitles.stream
+from av.container import InputContainer
+from av.stream import Disposition
+
+from cdn.inspection.formats import CONTAINERS
+from cdn.inspection.limits import descriptors_close
+from cdn.inspection.messages import DAMAGED, LIMITS, PIXELS, PIXELS_MAX, UNSUPPORTED, Found, InspectionOrder
+
+_WITHOUT_PICTURES = {
+    **dict.fromkeys(("video/mp4", "video/quicktime", "video/3gpp"), "audio/mp4"),
+    "video/webm": "audio/webm",
+    "video/x-matroska": "audio/x-matroska",
+    "video/ogg": "audio/ogg",
+}
+_WITH_PICTURES = {
+    "audio/mp4": "video/mp4",
+    "audio/webm": "video/webm",
+    "audio/x-matroska": "video/x-matroska",
+    "audio/ogg": "video/ogg",
+}
+
+
+def _refuse(url: str, flags: int, options: Any) -> Any:
+    """No file names another one."""
+    raise PermissionError(url)
+
+
+_OPTIONS = {"protocol_whitelist": "file", "enable_drefs": "0"}
+# Names and titles are not looked at.
+_OPENED: dict[str, Any] = {"io_open": _refuse, "metadata_errors": "ignore"}
+_MICROSECONDS = 1_000_000
+
+
+def container_inspect(order: InspectionOrder) -> Found:
+    """What cannot be read to its end is `damaged`."""
+    if order.content_type not in CONTAINERS:
+        return Found(order.content_type, reason=UNSUPPORTED)
+    file = os.fdopen(0, "rb", closefd=False)
+    descriptors_close()
+    try:
+        with av.open(file, format=CONTAINERS[order.content_type], options=_OPTIONS, **_OPENED) as container:
+            return _container_read(order, container)
+    except (av.error.FFmpegError, ValueError, OSError):
+        return Found(order.content_type, reason=DAMAGED)
+
+
+def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
+    pictures = [stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic]
+    if not pictures and not container.streams.audio:
+        return Found(order.content_type, reason=DAMAGED)
+    names = _WITH_PICTURES if pictures else _WITHOUT_PICTURES
+    content_type = names.get(order.content_type, order.content_type)
+    width = max((stream.width for stream in pictures), default=None)
+    height = max((stream.height for stream in pictures), default=None)
+    reason = _too_large(order, width, height)
+    if not reason and pictures and (order.max_width, order.max_height) != (None, None):
+        width, height = _decoded_size(container, width, height)
+        reason = _too_large(order, width, height)
+    duration = None if reason else _duration(order, container)
+    return Found(content_type, width=width or None, height=height or None, duration_seconds=duration, reason=reason)
+
+
+def _too_large(order: InspectionOrder, width: int | None, height: int | None) -> str:
+    if width is None or height is None:
+        return ""
+    if not order.allows(width, height):
+        return LIMITS
+    return PIXELS if width * height > PIXELS_MAX else ""
+
+
+def _decoded_size(container: InputContainer, width: int | None, height: int | None) -> tuple[int, int]:
+    """Of the first frame that decodes, or of the header where that is more. Raises ValueError without a frame."""
+    for frame in container.decode(video=0):
+        container.seek(0)
+        return max(frame.width, width or 0), max(frame.height, height or 0)
+    raise ValueError("no frame")
+
+
+def _duration(order: InspectionOrder, container: InputContainer) -> float | None:
+    if order.to_the_end:
+        return _duration_of_packets(container)
+    seconds = (container.duration or 0) / _MICROSECONDS
+    return seconds if math.isfinite(seconds) and seconds > 0 else None
+
+
+def _duration_of_packets(container: InputContainer) -> float | None:
+    """From the first to the last packet of all streams; nothing is decoded."""
+    first, last = math.inf, -math.inf
+    for packet in container.demux():
+        time = packet.pts if packet.pts is not None else packet.dts
+        if time is None or packet.time_base is None:
+            continue
+        first = min(first, float(time * packet.time_base))
+        last = max(last, float((time + (packet.duration or 0)) * packet.time_base))
+    return last - first if last > first else None

@@ -1,0 +1,22 @@
+"""`manage.py cdn_check`: whether counters, rows and stored bytes of the CDN agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from cdn.services.check_run import cdn_check
+
+
+class Command(BaseCommand):
+    help = (
+        "Compare the CDN's counters with its rows, and the rows with what is stored; remove bytes that belong to no "
+        "row after PLATFORM_CDN_ORPHAN_GRACE_SECONDS; print what differs and exit 1 if anything does."
+    )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        differences = cdn_check(self.stdout.write)
+        if differences:
+            raise CommandError(f"{differences} differences.")
+        self.stdout.write("Counters, rows and stored bytes agree.")

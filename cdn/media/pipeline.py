@@ -1,0 +1,175 @@
+"""One file from its received bytes to its publication, or its refusal.
+
+Every step may be repeated: a process that dies here leaves a claim that expires, and the next attempt begins with an
+empty work folder. Bytes in the store have names made of their hashes, so that two attempts write the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from hashlib import file_digest
+from pathlib import Path
+
+from django.db import DatabaseError
+
+from cdn import storage
+from cdn.errors import ClaimLost, ProcessingFailed
+from cdn.facts import FileFacts, VariantFacts
+from cdn.inspection.formats import PICTURES, is_inspectable
+from cdn.inspection.limits import VARIANT_BYTES
+from cdn.inspection.messages import UNSUPPORTED, Found, InspectionOrder
+from cdn.media.claims import HeldClaim, claim_held
+from cdn.media.findings import facts_of, require_verified
+from cdn.media.inspections import inspection_run
+from cdn.media.runner import InspectionUnavailable
+from cdn.media.variant_plan import PlannedVariant, variants_planned
+from cdn.policy import EffectivePolicy
+from cdn.services import processing
+from cdn.sniffing import HEAD_BYTES, type_sniff
+from cdn.states import FileStatus
+from cdn.storage.errors import StorageUnavailable
+from common.errors import DomainError
+
+logger = logging.getLogger(__name__)
+
+OWNER = "media"
+# Of attempts whose process died: a file that ends its process must not do so for a day.
+ATTEMPTS_MAX = 5
+# What says nothing about the file: another attempt follows, until the file's deadline.
+_RETRIED = (StorageUnavailable, InspectionUnavailable, OSError, DatabaseError)
+
+
+def file_process(file_id: str) -> bool:
+    """Publish or reject a file that was received. False: another process has it, or it needs nothing any more."""
+    claimed = processing.processing_claim(file_id, OWNER)
+    if claimed is None:
+        return False
+    with claim_held(claimed) as held:
+        try:
+            _attempt(held)
+        except ClaimLost:
+            logger.info("%s is not processed by this process any more", file_id)
+        except DatabaseError as exc:
+            logger.warning("%s is left to another attempt: %s", file_id, exc)
+    return True
+
+
+def _attempt(held: HeldClaim) -> None:
+    """Raises ClaimLost, DatabaseError."""
+    try:
+        if held.file.attempt > ATTEMPTS_MAX:
+            raise ProcessingFailed
+        _publish(held)
+    except ClaimLost:
+        raise
+    except _RETRIED as exc:
+        logger.warning("%s is left to another attempt: %s", held.file.file_id, exc)
+        processing.processing_release(held.file)
+    except DomainError as exc:
+        processing.processing_reject(held.file, exc)
+    except Exception:
+        logger.exception("%s could not be processed", held.file.file_id)
+        processing.processing_release(held.file, is_counted=True)
+
+
+def _publish(held: HeldClaim) -> None:
+    """Raises CdnPolicyViolation, ProcessingFailed, ClaimLost, and what is tried again."""
+    claimed = held.file
+    work = storage.work_folder(claimed.file_id)
+    part = storage.part_path(claimed.file_id)
+    file = _part_open(part, claimed.received)
+    try:
+        found, planned = _looked_at(held, file, work)
+    finally:
+        os.close(file)
+    facts = facts_of(claimed, found)
+    variants = _variants_made(found, planned, work)
+    processing.processing_policy(claimed).check_found(facts, variants=len(variants))
+    _store(held, part, facts, variants, work)
+    published = processing.processing_publish(claimed, facts, variants)
+    if published.status == FileStatus.ACTIVE:
+        storage.part_remove(claimed.file_id)
+    storage.work_remove(claimed.file_id)
+
+
+def _part_open(part: Path, size: int) -> int:
+    """The received bytes. Raises ProcessingFailed where they are not there (any more)."""
+    try:
+        file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as exc:
+        raise ProcessingFailed("The bytes of the file were lost; upload it again.") from exc
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        os.close(file)
+        raise ProcessingFailed("The bytes of the file were damaged; upload it again.")
+    return file
+
+
+def _looked_at(held: HeldClaim, file: int, work: Path) -> tuple[Found, list[PlannedVariant]]:
+    """What the policy refuses by kind and size alone is not looked at further."""
+    claimed = held.file
+    known = type_sniff(os.pread(file, HEAD_BYTES, 0))
+    policy = processing.processing_policy(claimed)
+    policy.check_claim(kind=known.kind, size=claimed.received, variants=len(claimed.variants_wanted))
+    planned = variants_planned(claimed.variants_wanted, known.content_type)
+    order = _order(known.content_type, policy, planned)
+    found = Found(known.content_type, reason=UNSUPPORTED)
+    if is_inspectable(known.content_type):
+        found = _inspected(held, file, order, work)
+    require_verified(claimed, found, policy)
+    return found, planned
+
+
+def _order(content_type: str, policy: EffectivePolicy, planned: list[PlannedVariant]) -> InspectionOrder:
+    return InspectionOrder(
+        content_type,
+        policy.values["maxWidth"],
+        policy.values["maxHeight"],
+        policy.values["maxDurationSeconds"] is not None,
+        tuple(variant.order for variant in planned) if content_type in PICTURES else (),
+    )
+
+
+def _inspected(held: HeldClaim, file: int, order: InspectionOrder, work: Path) -> Found:
+    """Raises StorageUnavailable where the disk may have been too full for the variants."""
+    outputs = [_output(work, index) for index, _ in enumerate(order.variants)]
+    found = inspection_run(file, order, outputs, held.require_held)
+    if found.reason and outputs and _free_bytes(work) < VARIANT_BYTES:
+        raise StorageUnavailable
+    return found
+
+
+def _output(work: Path, index: int) -> Path:
+    return work / f"{index}"
+
+
+def _free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def _variants_made(found: Found, planned: list[PlannedVariant], work: Path) -> list[VariantFacts]:
+    """Their hashes and sizes are those of the files, whatever the process said."""
+    return [
+        _variant_facts(variant, made.width, made.height, _output(work, index))
+        for index, (variant, made) in enumerate(zip(planned, found.variants, strict=False))
+    ]
+
+
+def _variant_facts(variant: PlannedVariant, width: int, height: int, path: Path) -> VariantFacts:
+    with path.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+        size = os.fstat(file.fileno()).st_size
+    return VariantFacts(variant.name, width, height, size, digest, variant.type.content_type, variant.type.extension)
+
+
+def _store(held: HeldClaim, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
+    """Raises StorageUnavailable, ClaimLost."""
+    file_id, store = held.file.file_id, storage.store()
+    held.require_held()
+    store.save(part, storage.original_key(file_id, facts.sha256))
+    for index, variant in enumerate(variants):
+        held.require_held()
+        store.save(_output(work, index), storage.variant_key(file_id, index, variant.sha256))

@@ -1,0 +1,133 @@
+"""Runs the confined process for one file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cdn.inspection.messages import (
+    DAMAGED,
+    READY,
+    RESOURCES,
+    Found,
+    InspectionOrder,
+    VariantOrder,
+    found_of,
+    order_dumped,
+)
+from cdn.media.confinement import Confined, Level, inspection_confined
+
+logger = logging.getLogger(__name__)
+
+SECONDS = 30.0
+_TICK_SECONDS = 0.5
+_ANSWER_BYTES = 16 << 10
+_END_SECONDS = 5.0
+# By its signal, and as bubblewrap reports it.
+_OUT_OF_TIME = (-signal.SIGXCPU, 128 + signal.SIGXCPU)
+
+
+class InspectionUnavailable(Exception):
+    """The process could not be started: nothing is known of the file."""
+
+
+def inspection_execute(
+    level: Level, file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]
+) -> Found:
+    """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
+
+    No process outlives the call. Raises InspectionUnavailable, BackendUnavailable, OSError.
+    """
+    targets: list[int] = []
+    try:
+        for path in outputs:
+            targets.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        given = order._replace(variants=_with_descriptors(order.variants, targets))
+        os.lseek(file, 0, os.SEEK_SET)
+        with inspection_confined(level, order_dumped(given)) as confined:
+            return _answer(order, *_execute(confined, file, targets, tick))
+    finally:
+        for target in targets:
+            os.close(target)
+
+
+def _with_descriptors(variants: Sequence[VariantOrder], targets: Sequence[int]) -> tuple[VariantOrder, ...]:
+    return tuple(variant._replace(descriptor=target) for variant, target in zip(variants, targets, strict=True))
+
+
+def _execute(confined: Confined, file: int, targets: list[int], tick: Callable[[], None]) -> tuple[bytes, int | None]:
+    """What it wrote, and its exit code; None: it was killed, as its time was over or its answer too long."""
+    process = subprocess.Popen(
+        confined.command,
+        stdin=file,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=confined.environment,
+        pass_fds=(*confined.descriptors, *targets),
+        start_new_session=True,
+        cwd="/",
+    )
+    assert process.stdout is not None  # noqa: S101 - PIPE was requested
+    output = process.stdout.fileno()
+    try:
+        answer = _read_answer(output, tick)
+        if answer is not None:
+            return answer, process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        _end(process, output)
+    return b"", None
+
+
+def _read_answer(output: int, tick: Callable[[], None]) -> bytes | None:
+    """Everything up to the end of the output; None where it does not end in time."""
+    answer = b""
+    deadline = time.monotonic() + SECONDS
+    waiting = select.poll()
+    waiting.register(output, select.POLLIN | select.POLLHUP)
+    while time.monotonic() < deadline and len(answer) <= _ANSWER_BYTES:
+        tick()
+        if waiting.poll(_TICK_SECONDS * 1000):
+            piece = os.read(output, _ANSWER_BYTES)
+            if not piece:
+                return answer
+            answer += piece
+    return None
+
+
+def _end(process: subprocess.Popen[bytes], output: int) -> None:
+    """Kill it. A process of another namespace is killed by the kernel just after it: its output says when."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+    waiting = select.poll()
+    waiting.register(output, select.POLLIN | select.POLLHUP)
+    deadline = time.monotonic() + _END_SECONDS
+    while time.monotonic() < deadline and waiting.poll(_END_SECONDS * 1000) and os.read(output, _ANSWER_BYTES):
+        pass
+    assert process.stdout is not None  # noqa: S101
+    process.stdout.close()
+
+
+def _answer(order: InspectionOrder, output: bytes, code: int | None) -> Found:
+    """Raises InspectionUnavailable where the process did not come to look at the file."""
+    ready, _, rest = output.partition(b"\n")
+    if code is None or code in _OUT_OF_TIME:
+        logger.warning("looking at a file of the type %s took too long", order.content_type)
+        return Found(order.content_type, reason=RESOURCES)
+    if ready != READY.encode():
+        raise InspectionUnavailable(f"The process ended with {code} before it could look at the file.")
+    try:
+        found = found_of(rest)
+    except ValueError:
+        logger.warning("looking at a file of the type %s ended with %s", order.content_type, code)
+        return Found(order.content_type, reason=DAMAGED)
+    complete = not found.reason and len(found.variants) != len(order.variants)
+    return found._replace(reason=DAMAGED) if complete else found

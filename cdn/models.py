@@ -1,0 +1,264 @@
+"""Files of the CDN, their permits, the limits that they are checked against, and the counters of their bytes.
+
+Written by `cdn.services` and `cdn.pools` only.
+"""
+
+from __future__ import annotations
+
+from django.core.validators import MaxValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts.models import Account, Plan
+from cdn.states import FileStatus, Kind, PermitState, PoolKind
+from common.ids import new_id
+from namespaces.models import Namespace
+
+# Every client of JSON reads whole numbers up to here exactly; sums of some thousand fit into a column.
+MAX_BYTES = 2**53 - 1
+
+
+def new_file_id() -> str:
+    return new_id("file")
+
+
+class BytesField(models.PositiveBigIntegerField):
+    """A number of bytes."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("validators", [MaxValueValidator(MAX_BYTES)])
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+    def deconstruct(self) -> tuple[str, str, list[object], dict[str, object]]:
+        """Migrations need no validators."""
+        name, path, args, kwargs = super().deconstruct()
+        kwargs.pop("validators", None)
+        return name, path, list(args), kwargs
+
+
+class PlanLimits(models.Model):
+    """The ceiling of each account with a plan. `policy`: see `cdn.policy`; a field that is absent has no ceiling."""
+
+    plan = models.OneToOneField(Plan, on_delete=models.CASCADE, primary_key=True, related_name="cdn_limits")
+    max_bytes = BytesField(help_text="Stored bytes: files, their variants, and the trash.")
+    monthly_bytes = BytesField(help_text="Bytes published in a calendar month (UTC).")
+    policy = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        verbose_name_plural = "plan limits"
+
+    def __str__(self) -> str:
+        return f"CDN limits of {self.plan_id}"
+
+
+class Template(models.Model):
+    """What each namespace of an account inherits (`/cdn/quota-defaults`). Null: the plan's."""
+
+    account = models.OneToOneField(Account, on_delete=models.CASCADE, primary_key=True, related_name="cdn_template")
+    cdn_max_bytes = BytesField(null=True)
+    cdn_monthly_bytes = BytesField(null=True)
+    policy = models.JSONField(null=True)
+
+    def __str__(self) -> str:
+        return f"CDN template of {self.account_id}"
+
+
+class NamespaceQuota(models.Model):
+    """What a namespace has instead of the account's template. Null: the template's."""
+
+    namespace = models.OneToOneField(Namespace, on_delete=models.CASCADE, primary_key=True, related_name="cdn_quota")
+    cdn_max_bytes = BytesField(null=True)
+    cdn_monthly_bytes = BytesField(null=True)
+    policy = models.JSONField(null=True)
+
+    def __str__(self) -> str:
+        return f"CDN quota of {self.namespace_id}"
+
+
+class Pool(models.Model):
+    """Counters of one account, one namespace, or an account's files without one.
+
+    `owner`: the account's or the namespace's id, or `personal_` and the account's id. An account's pool is the sum of
+    its others. `stored_*` is what is active, `reserved_*` what is not published yet. `month`: to which `month_*`, what
+    was published, belong; in a later month they are 0. `open_permits`: those that take bytes.
+    """
+
+    owner = models.CharField(max_length=40, primary_key=True)
+    kind = models.CharField(max_length=16, choices=PoolKind.choices)
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    namespace = models.ForeignKey(Namespace, on_delete=models.CASCADE, null=True, related_name="+")
+    month = models.CharField(max_length=7, default="")
+    stored_bytes = models.PositiveBigIntegerField(default=0)
+    stored_files = models.PositiveBigIntegerField(default=0)
+    trashed_bytes = models.PositiveBigIntegerField(default=0)
+    trashed_files = models.PositiveBigIntegerField(default=0)
+    reserved_bytes = models.PositiveBigIntegerField(default=0)
+    reserved_files = models.PositiveBigIntegerField(default=0)
+    rejected_files = models.PositiveBigIntegerField(default=0)
+    month_bytes = models.PositiveBigIntegerField(default=0)
+    month_files = models.PositiveBigIntegerField(default=0)
+    open_permits = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"CDN pool of {self.owner}"
+
+
+class File(models.Model):
+    """One file, from its permit to its deletion.
+
+    `claimed_type` is what the client said; `kind` is that of the claim until the bytes were looked at, `content_type`
+    and `extension` are empty until then. `size`: what was announced, then what has arrived. `footprint`: what the
+    original and its variants take, from publication on. `claim`: identifies the process that looks at it.
+    `delivered`: it was delivered once, so that no credits are needed any more. `purge`: its deletion was asked for.
+    """
+
+    id = models.CharField(primary_key=True, max_length=24, default=new_file_id, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="+", db_index=False)
+    namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
+    status = models.CharField(max_length=16, choices=FileStatus.choices, default=FileStatus.UPLOADING)
+    filename = models.CharField(max_length=255)
+    claimed_type = models.CharField(max_length=255, blank=True, default="")
+    kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.OTHER)
+    content_type = models.CharField(max_length=127, blank=True, default="")
+    extension = models.CharField(max_length=16, blank=True, default="")
+    size = models.PositiveBigIntegerField()
+    footprint = models.PositiveBigIntegerField(default=0)
+    sha256 = models.CharField(max_length=64, blank=True, default="")
+    width = models.PositiveIntegerField(null=True)
+    height = models.PositiveIntegerField(null=True)
+    duration_seconds = models.FloatField(null=True)
+    tags = models.JSONField(default=list)
+    metadata = models.JSONField(default=dict)
+    variants_wanted = models.JSONField(default=dict)
+    error = models.JSONField(null=True)
+    delivered = models.BooleanField(default=False)
+    purge = models.BooleanField(default=False)
+    # Who asked for the permit.
+    actor = models.CharField(max_length=160, blank=True, default="")
+    claim = models.CharField(max_length=32, blank=True, default="")
+    claim_until = models.DateTimeField(null=True)
+    attempts = models.PositiveIntegerField(default=0)
+    # Past it a file that is still looked at is rejected.
+    deadline_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    published_at = models.DateTimeField(null=True)
+    trashed_at = models.DateTimeField(null=True)
+    rejected_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(
+                fields=["account", "-created_at", "-id"], condition=~Q(status="trashed"), name="cdn_file_account"
+            ),
+            models.Index(
+                fields=["namespace", "-created_at", "-id"], condition=~Q(status="trashed"), name="cdn_file_namespace"
+            ),
+            models.Index(
+                fields=["account", "-created_at", "-id"],
+                condition=Q(namespace=None) & ~Q(status="trashed"),
+                name="cdn_file_personal",
+            ),
+            models.Index(
+                fields=["account", "-created_at", "-id"], condition=Q(status="trashed"), name="cdn_trash_account"
+            ),
+            models.Index(
+                fields=["namespace", "-created_at", "-id"], condition=Q(status="trashed"), name="cdn_trash_namespace"
+            ),
+            models.Index(
+                fields=["account", "-created_at", "-id"],
+                condition=Q(namespace=None, status="trashed"),
+                name="cdn_trash_personal",
+            ),
+            models.Index(
+                fields=["account", "status", "-created_at"],
+                condition=Q(status__in=["uploading", "processing", "rejected"]),
+                name="cdn_file_unfinished",
+            ),
+            # What sweeps look for.
+            models.Index(fields=["claim_until"], condition=Q(status="processing"), name="cdn_file_processing"),
+            models.Index(fields=["rejected_at"], condition=Q(status="rejected"), name="cdn_file_rejected"),
+            models.Index(fields=["id"], condition=Q(purge=True), name="cdn_file_purge"),
+        ]
+
+    def __str__(self) -> str:
+        return self.filename
+
+
+class Variant(models.Model):
+    """A smaller copy of a picture, made before publication."""
+
+    file = models.ForeignKey(File, on_delete=models.CASCADE, related_name="variants")
+    # Its place among those of the file, which its key in the store has.
+    index = models.PositiveSmallIntegerField()
+    name = models.CharField(max_length=32)
+    width = models.PositiveIntegerField()
+    height = models.PositiveIntegerField()
+    size = models.PositiveBigIntegerField()
+    sha256 = models.CharField(max_length=64)
+    content_type = models.CharField(max_length=127)
+    extension = models.CharField(max_length=16)
+
+    class Meta:
+        ordering = ["index"]
+        constraints = [models.UniqueConstraint(fields=["file", "name"], name="cdn_variant_once")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.file_id}"
+
+
+class Permit(models.Model):
+    """The right to upload one file, by an address that carries a token.
+
+    `size`: as many bytes may come. `reserved_bytes`: counted as reserved until publication, with room for variants.
+    `payer_id`: the namespace whose credits are held under `hold_key`, as a plain id; empty: none are held.
+    `expires_at`: the end of the address; the first byte moves it to `upload_until`. `received_bytes`: how far a client
+    may rely on what was stored.
+    """
+
+    file = models.OneToOneField(File, on_delete=models.CASCADE, primary_key=True, related_name="permit")
+    token_hash = models.CharField(max_length=64, unique=True)
+    state = models.CharField(max_length=16, choices=PermitState.choices, default=PermitState.OPEN)
+    size = models.PositiveBigIntegerField()
+    reserved_bytes = models.PositiveBigIntegerField()
+    payer_id = models.CharField(max_length=24, blank=True, default="")
+    hold_key = models.CharField(max_length=64, blank=True, default="")
+    lease_owner = models.CharField(max_length=64, blank=True, default="")
+    lease_until = models.DateTimeField(null=True)
+    received_bytes = models.PositiveBigIntegerField(default=0)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    upload_until = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["expires_at"], condition=Q(state__in=["open", "receiving"]), name="cdn_permit_expires"
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(received_bytes__lte=models.F("size")), name="cdn_received_within_size")
+        ]
+
+    def __str__(self) -> str:
+        return f"permit of {self.file_id}"
+
+
+class FileEvent(models.Model):
+    """An audit entry of a file, or of a limit. `file_id` is a plain id, empty for limits: entries outlive the file."""
+
+    account = models.ForeignKey(Account, on_delete=models.CASCADE, related_name="+")
+    file_id = models.CharField(max_length=24, blank=True, db_index=True)
+    action = models.CharField(max_length=32)
+    detail = models.CharField(max_length=500, blank=True)
+    actor = models.CharField(max_length=160)
+    ip_address = models.CharField(max_length=45, blank=True)
+    user_agent = models.CharField(max_length=255, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.file_id}"

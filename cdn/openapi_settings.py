@@ -1,0 +1,10 @@
+"""This app's part of the OpenAPI document's settings (config/app_list.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ENUM_NAME_OVERRIDES: dict[str, Any] = {
+    "CdnFileStatus": "cdn.states.FileStatus",
+    "CdnKind": "cdn.states.Kind",
+}

@@ -1,0 +1,146 @@
+"""Reading files and counters within the scope of an actor. What is outside of it does not exist for the actor (404)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from accounts.actors import Actor
+from accounts.scopes import Scope
+from cdn.errors import FileNotKept
+from cdn.models import File, NamespaceQuota, Pool
+from cdn.policy import EffectivePolicy, Layer, combined, plan_layer, row_layer, template_layer
+from cdn.pools import personal_key, pool_of, rolled
+from cdn.states import FileStatus
+from common.errors import Forbidden, NotFound, ValidationError
+from namespaces.models import Namespace
+from namespaces.selectors import by_slug, visible_namespaces
+
+OTHER_NAMESPACE = "This credential is bound to another namespace."
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPart:
+    """A part of an account: one namespace, its files without one (`is_personal`), or all of it."""
+
+    account_id: str
+    namespace: Namespace | None = None
+    is_personal: bool = False
+
+    @property
+    def files(self) -> Q:
+        """Which files are in it."""
+        if self.namespace is not None:
+            return Q(namespace=self.namespace)
+        return Q(account_id=self.account_id, namespace=None) if self.is_personal else Q(account_id=self.account_id)
+
+    @property
+    def pool_key(self) -> str:
+        if self.namespace is not None:
+            return self.namespace.pk
+        return personal_key(self.account_id) if self.is_personal else self.account_id
+
+    @property
+    def pool(self) -> Pool:
+        """Its counters as they count now. One query."""
+        return pool_of(self.pool_key)
+
+
+def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> AccountPart:
+    """What a request reads: what it names, within what the credential reaches. A credential of a namespace reads that.
+
+    Raises Forbidden (the credential is bound to another namespace, or to one at all), NotFound, ValidationError (both).
+    """
+    if namespace is not None and personal:
+        raise ValidationError(details={"scope": ["Files without a namespace are in none: leave one of both out."]})
+    if actor.scope is Scope.NAMESPACE:
+        if personal or (namespace is not None and namespace != actor.namespace_slug):
+            raise Forbidden(OTHER_NAMESPACE)
+        return AccountPart(actor.account.pk, _own_namespace(actor))
+    found = by_slug(actor.account, namespace) if namespace is not None else None
+    return AccountPart(actor.account.pk, found, personal)
+
+
+def upload_namespace(actor: Actor, slug: str | None) -> Namespace | None:
+    """Where an upload goes: what it names, or the credential's; None: the file is unassigned. Raises as `part_of`."""
+    return part_of(actor, slug).namespace
+
+
+def _own_namespace(actor: Actor) -> Namespace:
+    found = visible_namespaces(actor).first()
+    if found is None:
+        raise NotFound("The namespace of this credential no longer exists.")
+    return found
+
+
+def visible_files(actor: Actor) -> QuerySet[File]:
+    """The files of the account, or of the namespace that the credential is bound to."""
+    rows = File.objects.filter(account=actor.account, purge=False).select_related("namespace")
+    return rows.filter(namespace_id=actor.namespace_id) if actor.scope is Scope.NAMESPACE else rows
+
+
+def get_file(actor: Actor, file_id: str) -> File:
+    """Raises FileNotKept, also for one that the actor may not see."""
+    found = visible_files(actor).filter(pk=file_id).first()
+    if found is None:
+        raise FileNotKept
+    return found
+
+
+def listed_files(part: AccountPart, status: str | None) -> QuerySet[File]:
+    """Newest first, with their variants. Without a status all but those of the trash."""
+    rows = File.objects.filter(part.files, purge=False).select_related("namespace").prefetch_related("variants")
+    rows = rows.order_by("-created_at", "-id")
+    if status == FileStatus.TRASHED:
+        return rows.filter(status=FileStatus.TRASHED)
+    # In these words, by which SQLite knows the index.
+    live = rows.exclude(status=FileStatus.TRASHED)
+    return live.filter(status=status) if status else live
+
+
+def files_count(part: AccountPart, status: str | None) -> int:
+    """How many `listed_files` there are, by the counters: COUNT over 100,000 rows takes as long as all of the rest. Of
+    files that are uploaded or processed, and of rejected ones, there are few.
+    """
+    if status in {FileStatus.UPLOADING, FileStatus.PROCESSING, FileStatus.REJECTED}:
+        return File.objects.filter(part.files, status=status, account_id=part.account_id).count()
+    pool = part.pool
+    if status == FileStatus.TRASHED:
+        return pool.trashed_files
+    if status == FileStatus.ACTIVE:
+        return pool.stored_files
+    return pool.stored_files + pool.reserved_files + pool.rejected_files
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceUse:
+    """A namespace with what it may store and has stored."""
+
+    namespace: Namespace
+    pool: Pool
+    policy: EffectivePolicy
+
+    @property
+    def override(self) -> Layer | None:
+        return self.policy.layer("namespace")
+
+
+def listed_namespaces(actor: Actor, search: str) -> QuerySet[Namespace]:
+    """The namespaces that the actor reaches, newest first; `search` is part of a name or slug, in any case."""
+    found = visible_namespaces(actor).order_by("-created_at", "-id")
+    return found.filter(Q(name__icontains=search) | Q(slug__icontains=search)) if search else found
+
+
+def uses_of(actor: Actor, namespaces: list[Namespace]) -> list[NamespaceUse]:
+    """Four queries, however many."""
+    ids = [row.pk for row in namespaces]
+    pools = {row.pk: rolled(row) for row in Pool.objects.filter(pk__in=ids)}
+    overrides = {row.pk: row_layer("namespace", row) for row in NamespaceQuota.objects.filter(pk__in=ids)}
+    common = [layer for layer in (template_layer(actor.account.pk), plan_layer(actor.account.plan_id)) if layer]
+    uses = []
+    for row in namespaces:
+        layers = [overrides[row.pk], *common] if row.pk in overrides else common
+        policy = combined(layers, actor.account.plan_id, is_namespace=True)
+        uses.append(NamespaceUse(row, pools.get(row.pk) or Pool(owner=row.pk), policy))
+    return uses

@@ -1,0 +1,206 @@
+"""Bodies of the CDN routes."""
+
+from __future__ import annotations
+
+from rest_framework import serializers as s
+
+from cdn.delivery import file_url, variant_url
+from cdn.fields import CdnPolicyRequest, FilenameField, MetadataField, TagsField, TypeField, VariantsField
+from cdn.models import MAX_BYTES, File, Variant
+from cdn.states import FileStatus, Kind
+from common.fields import StrictChar, StrictInteger
+from common.openapi import Success
+from common.serializers import BlankAsNull, ResponseSerializer, Timestamp
+
+PERSONAL = "personal"
+_NAMESPACE = "The slug; default: all of the account, or the credential's own."
+
+
+class QuotaRequest(s.Serializer):
+    """A field that is left out stays as it is, null inherits, zero is a real zero."""
+
+    cdn_max_bytes = StrictInteger(
+        min_value=0, max_value=MAX_BYTES, required=False, allow_null=True, help_text="Stored bytes, with the trash."
+    )
+    cdn_monthly_bytes = StrictInteger(
+        min_value=0, max_value=MAX_BYTES, required=False, allow_null=True, help_text="Published in a month (UTC)."
+    )
+    policy = CdnPolicyRequest(required=False, allow_null=True, help_text="Null removes all fields of it.")
+
+
+class NamespaceQuotaRequest(QuotaRequest):
+    namespace = StrictChar(max_length=128)
+
+
+class CdnNamespacesQuery(s.Serializer):
+    search = s.CharField(required=False, max_length=255, default="", help_text="Part of the name or slug.")
+
+
+class CdnPolicyQuery(s.Serializer):
+    namespace = s.CharField(required=False, max_length=128, help_text="The slug; default: files without a namespace.")
+
+
+class CdnPartQuery(s.Serializer):
+    namespace = s.CharField(required=False, max_length=128, help_text=_NAMESPACE)
+    scope = s.ChoiceField(choices=[PERSONAL], required=False, help_text="Files without a namespace.")
+
+
+class CdnFilesQuery(CdnPartQuery):
+    status = s.ChoiceField(choices=FileStatus.choices, required=False, help_text="Default: all but those of the trash.")
+
+
+class UploadTokenRequest(s.Serializer):
+    namespace = StrictChar(
+        max_length=128, required=False, allow_null=True, help_text="The slug; default: the credential's own, or none."
+    )
+    filename = FilenameField(help_text="1 to 255 bytes in UTF-8.")
+    size = StrictInteger(min_value=0, max_value=MAX_BYTES, help_text="In bytes; at most as many may be sent.")
+    contentType = TypeField(allow_blank=True, help_text="A claim; the type is found from the bytes.")
+    tags = TagsField(required=False)
+    variants = VariantsField(required=False, help_text="Of pictures; at most `maxVariants`.")
+    metadata = MetadataField(required=False)
+
+
+class UploadTokenResponse(Success):
+    token = s.CharField(help_text="A part of `uploadUrl`; shown once.")
+    uploadUrl = s.CharField(help_text="PUT the bytes to it, or use it as a tus 1.0 upload. It needs no credential.")
+    expiresAt = Timestamp(help_text="When an upload must have begun.")
+    fileId = s.CharField()
+
+
+class CdnVariantObject(ResponseSerializer):
+    name = s.CharField()
+    url = s.CharField()
+    width = s.IntegerField()
+    height = s.IntegerField()
+    size = s.IntegerField()
+
+    def read_url(self, row: Variant) -> str:
+        return variant_url(row)
+
+
+class CdnFileError(ResponseSerializer):
+    code = s.CharField()
+    message = s.CharField()
+    details = s.DictField(required=False)
+
+
+class CdnFileObject(ResponseSerializer):
+    id = s.CharField(source="pk")
+    namespace = s.CharField(allow_null=True)
+    filename = s.CharField()
+    kind = s.ChoiceField(Kind.choices, help_text="By the bytes; before they were looked at, by the claim.")
+    content_type = BlankAsNull(help_text="By the bytes; null before they were looked at.")
+    size = s.IntegerField()
+    width = s.IntegerField(allow_null=True)
+    height = s.IntegerField(allow_null=True)
+    duration_seconds = s.FloatField(allow_null=True)
+    tags = s.ListField(child=s.CharField())
+    metadata = s.DictField()
+    status = s.ChoiceField(FileStatus.choices)
+    error = CdnFileError(allow_null=True, help_text="Why it was rejected.")
+    url = s.CharField(allow_null=True, help_text="Null until it is published; 404 while it is in the trash.")
+    variants = CdnVariantObject(many=True)
+    created_at = Timestamp()
+    trashed_at = Timestamp(allow_null=True)
+
+    def read_namespace(self, row: File) -> str | None:
+        return row.namespace.slug if row.namespace else None
+
+    def read_url(self, row: File) -> str | None:
+        return file_url(row) if row.published_at else None
+
+    def read_variants(self, row: File) -> list[Variant]:
+        return list(row.variants.all())
+
+
+class CdnFileResponse(Success):
+    file = CdnFileObject()
+
+
+class CdnPurgedResponse(Success):
+    accepted = s.BooleanField(required=False, help_text="With 202: the removal of the last ones goes on.")
+    message = s.CharField()
+    deleted = s.IntegerField(help_text="How many files.")
+
+
+class CdnQuotaObject(ResponseSerializer):
+    cdn_max_bytes = s.IntegerField(allow_null=True)
+    cdn_monthly_bytes = s.IntegerField(allow_null=True)
+    policy = s.DictField(allow_null=True)
+
+
+class CdnQuotaResponse(Success):
+    data = CdnQuotaObject()  # type: ignore[assignment]
+
+
+class CdnNamespaceQuotaObject(CdnQuotaObject):
+    namespace = s.CharField()
+
+
+class CdnNamespaceQuotaResponse(Success):
+    data = CdnNamespaceQuotaObject()  # type: ignore[assignment]
+
+
+class CdnLimitsObject(ResponseSerializer):
+    """What holds: of two limits of the same bytes the smaller one, at most the account's."""
+
+    cdn_max_bytes = s.IntegerField(allow_null=True)
+    cdn_monthly_bytes = s.IntegerField(allow_null=True)
+    maxFiles = s.IntegerField(allow_null=True)
+    maxConcurrentUploads = s.IntegerField(allow_null=True)
+
+
+class CdnNamespaceObject(ResponseSerializer):
+    namespace = s.CharField()
+    files = s.IntegerField(help_text="Active ones.")
+    active_bytes = s.IntegerField(help_text="Of files and their variants.")
+    month_bytes = s.IntegerField()
+    limits = CdnLimitsObject()
+    override = CdnQuotaObject(allow_null=True)
+    has_override = s.BooleanField()
+
+
+class CdnEffectiveObject(ResponseSerializer):
+    cdn_max_bytes = s.IntegerField(allow_null=True)
+    cdn_monthly_bytes = s.IntegerField(allow_null=True)
+    policy = s.DictField(help_text="All fields; null where there is no limit.")
+    sources = s.DictField(
+        child=s.CharField(), help_text="Where each value comes from: `namespace`, `account` (the template) or `plan`."
+    )
+    clamped = s.ListField(child=s.CharField(), help_text="The fields of which more was asked for than the plan allows.")
+
+
+class CdnPlanObject(CdnQuotaObject):
+    code = s.CharField(help_text="The account's plan, which is its tier.")
+
+
+class CdnPolicyObject(ResponseSerializer):
+    namespace = s.CharField(allow_null=True)
+    effective = CdnEffectiveObject()
+    override = CdnQuotaObject(allow_null=True)
+    account = CdnQuotaObject(help_text="The template, as it was set.")
+    plan = CdnPlanObject()
+
+
+class CdnPolicyResponse(Success):
+    data = CdnPolicyObject()  # type: ignore[assignment]
+
+
+class CdnCountsObject(ResponseSerializer):
+    bytes = s.IntegerField()
+    files = s.IntegerField()
+
+
+class CdnUsageObject(ResponseSerializer):
+    namespace = s.CharField(allow_null=True)
+    period = s.CharField(help_text="The month (UTC), as `2026-11`.")
+    ingest = CdnCountsObject(help_text="Published in the month; what is deleted stays counted.")
+    active = CdnCountsObject()
+    trash = CdnCountsObject()
+    reserved = CdnCountsObject(help_text="Of uploads that are not published yet.")
+    limits = CdnLimitsObject()
+
+
+class CdnUsageResponse(Success):
+    data = CdnUsageObject()  # type: ignore[assignment]

@@ -1,0 +1,1 @@
+"""The only writers of files, permits and limits of the CDN."""

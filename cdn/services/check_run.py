@@ -1,0 +1,29 @@
+"""One run of `manage.py cdn_check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db.models import Sum
+
+from cdn.models import Pool
+from cdn.services.counter_check import counters_check
+from cdn.services.storage_check import storage_check
+from cdn.states import PoolKind
+
+
+def cdn_check(say: Callable[[str], object]) -> int:
+    """Say what differs and what is counted. Returns the number of differences."""
+    differences = list(counters_check())
+    missing, removed = storage_check()
+    for sentence in (*differences, *missing):
+        say(sentence)
+    sums = Pool.objects.filter(kind=PoolKind.ACCOUNT).aggregate(
+        stored=Sum("stored_bytes", default=0),
+        trashed=Sum("trashed_bytes", default=0),
+        reserved=Sum("reserved_bytes", default=0),
+    )
+    say(f"stored {sums['stored']}, in the trash {sums['trashed']}, reserved {sums['reserved']} bytes")
+    if removed:
+        say(f"removed what belonged to no row: {removed}")
+    return len(differences) + len(missing)

@@ -1,0 +1,126 @@
+"""Permits: the right to upload one file, with its bytes and credits reserved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import Account
+from accounts.services import account_lock
+from cdn.models import File, Permit
+from cdn.policy import EffectivePolicy, effective_policy
+from cdn.pools import Change, Owner, Room, pools_claim
+from cdn.reservations import reserved_for
+from cdn.services.payments import Held, hold_begin, hold_of
+from cdn.services.quick_permits import permit_take
+from cdn.types import UNKNOWN_TYPE, claimed_kind
+from common.errors import NotFound
+from common.secrets_at_rest import keyed_hash, new_secret
+from credits.enforcement import require_credits
+from credits.models import Service
+from namespaces.models import Namespace
+from namespaces.selectors import require_open
+
+TOKEN_PREFIX = "upl_"  # noqa: S105 - what tokens begin with
+# Holds outlive what they are for, so that none expires before its settlement.
+HOLD_MARGIN = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A validated request. `namespace` None: the file is unassigned."""
+
+    namespace: Namespace | None
+    filename: str
+    size: int
+    content_type: str = ""
+    tags: list[str] = field(default_factory=list)
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedPermit:
+    """A permit and its token, which is available only here."""
+
+    file: File
+    permit: Permit
+    token: str
+
+
+def permit_create(*, account: Account, new: NewFile, actor: str) -> IssuedPermit:
+    """Reserve bytes, files and credits for an upload, in one transaction.
+
+    Raises CdnPolicyViolation, CdnQuotaExceeded, QuotaExceeded (credits, or a namespace that they suspend),
+    NamespaceSuspended; nothing is reserved then.
+    """
+    payer = new.namespace or Namespace.objects.get(account=account, is_default=True)
+    require_open(payer)
+    require_credits(payer, Service.CDN)
+    policy = effective_policy(account, new.namespace)
+    policy.check_claim(kind=kind_of_claim(new.content_type), size=new.size, variants=len(new.variants))
+    file = _new_file(account, new, actor)
+    token = new_secret(TOKEN_PREFIX)
+    permit = _new_permit(file, new, token)
+    until = permit.expires_at + timedelta(seconds=settings.ENV.cdn_upload_seconds + settings.ENV.cdn_processing_seconds)
+    held = hold_of(permit, payer, until + HOLD_MARGIN)
+    if not permit_take(file, permit, policy, held):
+        _permit_take_by_steps(file, permit, policy, held)
+    return IssuedPermit(file, permit, token)
+
+
+@transaction.atomic
+def _permit_take_by_steps(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> None:
+    """In one transaction, with an error that says what is missing."""
+    account_lock(file.account)
+    _require_namespace(file.namespace)
+    pools_claim(
+        Owner(file.account_id, file.namespace_id),
+        Change(reserved_bytes=permit.reserved_bytes, reserved_files=1, open_permits=1),
+        policy,
+        Room(permit.reserved_bytes, 1, uploads=True),
+    )
+    file.save(force_insert=True)
+    permit.save(force_insert=True)
+    hold_begin(held)
+
+
+def kind_of_claim(content_type: str) -> str | None:
+    """None where a client says that it does not know."""
+    return None if content_type in ("", UNKNOWN_TYPE) else claimed_kind(content_type)
+
+
+def _new_file(account: Account, new: NewFile, actor: str) -> File:
+    return File(
+        account=account,
+        namespace=new.namespace,
+        filename=new.filename,
+        size=new.size,
+        claimed_type=new.content_type,
+        kind=claimed_kind(new.content_type),
+        tags=new.tags,
+        metadata=new.metadata,
+        variants_wanted=new.variants,
+        actor=actor[:160],
+    )
+
+
+def _new_permit(file: File, new: NewFile, token: str) -> Permit:
+    return Permit(
+        file=file,
+        token_hash=keyed_hash(token),
+        size=new.size,
+        reserved_bytes=reserved_for(new.size, new.variants),
+        expires_at=timezone.now() + timedelta(seconds=settings.ENV.cdn_permit_seconds),
+    )
+
+
+def _require_namespace(namespace: Namespace | None) -> None:
+    """With the account locked, as the deletion of a namespace does. Raises NotFound."""
+    if namespace is not None and not Namespace.objects.filter(pk=namespace.pk, deleted_at=None).exists():
+        raise NotFound(f"There is no namespace {namespace.slug!r}.")

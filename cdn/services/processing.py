@@ -1,0 +1,223 @@
+"""From bytes that have arrived to a file that is published or refused.
+
+One process at a time looks at a file: it has a claim, which it renews. Where it dies, the claim expires and another
+process begins again; past the file's deadline it is rejected.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from accounts.models import Account
+from cdn.errors import CdnPolicyViolation, CdnQuotaExceeded, ClaimLost, FileNotKept, ProcessingFailed
+from cdn.facts import FileFacts, VariantFacts
+from cdn.models import File, Permit, Variant
+from cdn.policy import EffectivePolicy, effective_policy
+from cdn.pools import Change, Room, pools_claim
+from cdn.services.payments import hold_end
+from cdn.services.rejection import file_reject
+from cdn.services.rows import account_of, lock_file, owner_of, write_file
+from cdn.states import FileStatus, PermitState
+from common.errors import Conflict, DomainError
+from namespaces.models import Namespace
+
+CLAIM_FOR = timedelta(seconds=60)
+# A file that no task was sent for, or whose task was lost.
+DUE_AFTER = timedelta(seconds=10)
+BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedFile:
+    """A file that the caller processes. `received`: its bytes, `sha256`: their hash."""
+
+    file_id: str
+    claim: str
+    account_id: str
+    namespace_id: str | None
+    filename: str
+    claimed_type: str
+    received: int
+    sha256: str
+    variants_wanted: dict[str, dict[str, Any]]
+    attempt: int
+    deadline: datetime
+
+
+def processing_claim(file_id: str, owner: str) -> ClaimedFile | None:
+    """None where another process has it, or nothing is to be done any more. `owner` begins the claim's name."""
+    now = timezone.now()
+    claim = f"{owner[:15]}-{secrets.token_hex(8)}"
+    free = Q(claim="") | Q(claim_until__lte=now)
+    taken = File.objects.filter(free, pk=file_id, status=FileStatus.PROCESSING, deadline_at__gt=now).update(
+        claim=claim, claim_until=now + CLAIM_FOR, attempts=F("attempts") + 1
+    )
+    return _claimed(File.objects.get(pk=file_id)) if taken else None
+
+
+def _claimed(file: File) -> ClaimedFile:
+    return ClaimedFile(
+        file_id=file.pk,
+        claim=file.claim,
+        account_id=file.account_id,
+        namespace_id=file.namespace_id,
+        filename=file.filename,
+        claimed_type=file.claimed_type,
+        received=file.size,
+        sha256=file.sha256,
+        variants_wanted=file.variants_wanted,
+        attempt=file.attempts,
+        deadline=file.deadline_at or timezone.now(),
+    )
+
+
+def processing_policy(claim: ClaimedFile) -> EffectivePolicy:
+    """As it is now."""
+    namespace = Namespace(pk=claim.namespace_id) if claim.namespace_id else None
+    return effective_policy(Account.objects.get(pk=claim.account_id), namespace)
+
+
+def processing_heartbeat(claim: ClaimedFile) -> None:
+    """Renew the claim, which lasts 60 s. Raises ClaimLost: the process must end its work."""
+    now = timezone.now()
+    held = File.objects.filter(pk=claim.file_id, status=FileStatus.PROCESSING, claim=claim.claim, deadline_at__gt=now)
+    if not held.update(claim_until=now + CLAIM_FOR):
+        raise ClaimLost
+
+
+def processing_release(claim: ClaimedFile, *, is_counted: bool = False) -> None:
+    """Give the claim back, so that the next attempt need not wait for its end. `is_counted`: it stays one of the
+    attempts that failed with the file, and not with the host's disk or network.
+    """
+    held = File.objects.filter(pk=claim.file_id, status=FileStatus.PROCESSING, claim=claim.claim)
+    attempts = F("attempts") if is_counted else F("attempts") - 1
+    held.update(claim="", claim_until=timezone.now() + DUE_AFTER, attempts=attempts)
+
+
+def processing_publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:
+    """Publish a file whose bytes and variants lie in the store, in one transaction: policy and quota of this moment are
+    checked against what they really are; reserved bytes become stored ones and count for the month; credits are
+    settled.
+
+    What is not allowed any more, or has no room, is rejected: the file that is returned says so. Raises ClaimLost.
+    """
+    try:
+        return _publish(claim, facts, variants)
+    except (CdnPolicyViolation, CdnQuotaExceeded, Conflict) as error:
+        return processing_reject(claim, error)
+
+
+@transaction.atomic
+def _publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFacts]) -> File:
+    account, file, permit = _locked(claim)
+    policy = effective_policy(account, Namespace(pk=file.namespace_id) if file.namespace_id else None)
+    policy.check_found(facts, variants=len(variants))
+    footprint = facts.size + sum(each.size for each in variants)
+    _move_reserved(file, permit, policy, footprint)
+    _write_facts(file, facts, footprint)
+    Variant.objects.bulk_create([_variant_row(file, index, each) for index, each in enumerate(variants)])
+    Permit.objects.filter(pk=file.pk).update(state=PermitState.CLOSED)
+    hold_end(permit, file)
+    return file
+
+
+def _locked(claim: ClaimedFile) -> tuple[Account, File, Permit]:
+    """Raises ClaimLost."""
+    try:
+        account, file = lock_file(claim.file_id, claim.account_id)
+    except FileNotKept as exc:
+        raise ClaimLost from exc
+    permit = Permit.objects.filter(pk=file.pk, state=PermitState.RECEIVED).first()
+    if permit is None or file.status != FileStatus.PROCESSING or file.claim != claim.claim:
+        raise ClaimLost
+    return account, file, permit
+
+
+def _move_reserved(file: File, permit: Permit, policy: EffectivePolicy, footprint: int) -> None:
+    """Raises CdnQuotaExceeded. What was reserved has its room unless the quota was lowered; more is asked for."""
+    change = Change(
+        reserved_bytes=-permit.reserved_bytes,
+        reserved_files=-1,
+        stored_bytes=footprint,
+        stored_files=1,
+        month_bytes=footprint,
+        month_files=1,
+    )
+    room = Room(footprint, 1, with_reserved=footprint > permit.reserved_bytes)
+    pools_claim(owner_of(file), change, policy, room)
+
+
+def _write_facts(file: File, facts: FileFacts, footprint: int) -> None:
+    write_file(
+        file,
+        status=FileStatus.ACTIVE,
+        kind=facts.kind,
+        content_type=facts.content_type,
+        extension=facts.extension,
+        size=facts.size,
+        sha256=facts.sha256,
+        width=facts.width,
+        height=facts.height,
+        duration_seconds=facts.duration_seconds,
+        footprint=footprint,
+        claim="",
+        claim_until=None,
+        deadline_at=None,
+        published_at=timezone.now(),
+    )
+
+
+def _variant_row(file: File, index: int, facts: VariantFacts) -> Variant:
+    return Variant(
+        file=file,
+        index=index,
+        name=facts.name,
+        width=facts.width,
+        height=facts.height,
+        size=facts.size,
+        sha256=facts.sha256,
+        content_type=facts.content_type,
+        extension=facts.extension,
+    )
+
+
+@transaction.atomic
+def processing_reject(claim: ClaimedFile, error: DomainError) -> File:
+    """Refuse a file; what was reserved is given back. Its bytes are removed after the commit. Raises ClaimLost."""
+    _, file, _ = _locked(claim)
+    file_reject(file, error)
+    return file
+
+
+def processing_due() -> list[str]:
+    """The ids of files that no process looks at: no task was sent for them, or its process died."""
+    now = timezone.now()
+    waiting = Q(claim_until__lte=now) | Q(claim_until=None)
+    found = File.objects.filter(waiting, status=FileStatus.PROCESSING, deadline_at__gt=now)
+    return list(found.order_by("claim_until").values_list("pk", flat=True)[:BATCH])
+
+
+def processing_expire() -> int:
+    """Reject files past their deadline, a batch at a time. Returns how many."""
+    late = File.objects.filter(status=FileStatus.PROCESSING, deadline_at__lte=timezone.now())
+    return sum(_expire(file_id) for file_id in list(late.values_list("pk", flat=True)[:BATCH]))
+
+
+@transaction.atomic
+def _expire(file_id: str) -> bool:
+    try:
+        _, file = lock_file(file_id, account_of(file_id))
+    except FileNotKept:
+        return False
+    if file.status != FileStatus.PROCESSING or file.deadline_at is None or file.deadline_at > timezone.now():
+        return False
+    file_reject(file, ProcessingFailed())
+    return True

@@ -1,0 +1,68 @@
+"""A permit by one statement of PostgreSQL (`cdn.permit_function`)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from django.db import DatabaseError, connection, transaction
+from django.db.models import JSONField, Model
+from django.utils import timezone
+
+from cdn import pools
+from cdn.models import File, Permit
+from cdn.permit_function import NOT_DONE
+from cdn.policy import EffectivePolicy
+from cdn.pool_limits import PoolLimits
+from cdn.pools import Owner
+from cdn.services.payments import Held
+from credits.amounts import stored_amount
+from credits.holds import hold_entry_key
+
+_SQL = f"SELECT cdn_permit_take({', '.join(['%s'] * 5)}, %s::bigint[], %s::bigint[], {', '.join(['%s'] * 8)})"
+
+
+def permit_take(file: File, permit: Permit, policy: EffectivePolicy, held: Held) -> bool:
+    """Reserve and hold, if there is room for all of it. False: nothing was done, for one of many reasons; or the
+    database is SQLite.
+    """
+    if connection.vendor != "postgresql":
+        return False
+    owner = Owner(file.account_id, file.namespace_id)
+    parameters = [
+        *(owner.account_id, owner.namespace_id, owner.key, pools.month_of(), permit.reserved_bytes),
+        *(_limits(policy.pool), _limits(policy.account), _row(file), _row(permit)),
+        *(held.payer.pk, stored_amount(held.amount), held.key, hold_entry_key(held.key), held.until, timezone.now()),
+    ]
+    try:
+        with _one_statement(), connection.cursor() as cursor:
+            cursor.execute(_SQL, parameters)
+    except DatabaseError as exc:
+        if getattr(exc.__cause__, "sqlstate", "") != NOT_DONE:
+            raise
+        return False
+    file._state.adding = permit._state.adding = False
+    return True
+
+
+def _one_statement() -> AbstractContextManager[Any]:
+    """Inside of a transaction a savepoint, so that one that fails leaves that as it was; else it commits by itself."""
+    return transaction.atomic() if connection.in_atomic_block else nullcontext()
+
+
+def _limits(limits: PoolLimits | None) -> str:
+    """As the text of an array: the driver takes longer to find the type of one."""
+    if limits is None:
+        return "{NULL,NULL,NULL,NULL}"
+    given = [limits.max_bytes[1], limits.monthly_bytes[1], limits.max_files, limits.max_uploads]
+    return f"{{{','.join('NULL' if each is None else str(each) for each in given)}}}"
+
+
+def _row(instance: Model) -> str:
+    """Its columns as JSON."""
+    values = {}
+    for field in instance._meta.concrete_fields:
+        value = getattr(instance, field.attname)
+        values[field.column] = value if value is None or isinstance(field, JSONField) else field.get_prep_value(value)
+    return json.dumps(values, default=str)

@@ -1,0 +1,66 @@
+"""The end of an upload that comes to nothing: bytes, counters and credits are given back, the row says why."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from django.db import transaction
+from django.utils import timezone
+
+from cdn.models import File, Permit
+from cdn.pools import Change, pools_change
+from cdn.services.payments import hold_release
+from cdn.services.rows import owner_of, permit_of, write_file
+from cdn.states import UPLOADABLE, FileStatus, PermitState
+from cdn.storage import bytes_remove
+from common.errors import DomainError
+
+logger = logging.getLogger(__name__)
+
+
+def file_reject(file: File, error: DomainError) -> None:
+    """Of a locked file that is uploading or processing, in the caller's transaction."""
+    permit = permit_of(file)
+    if permit is None:
+        raise ValueError(f"{file.pk} has no permit")
+    receiving = permit.state in UPLOADABLE
+    change = Change(
+        reserved_bytes=-permit.reserved_bytes,
+        reserved_files=-1,
+        rejected_files=1,
+        open_permits=-1 if receiving else 0,
+    )
+    write_file(
+        file,
+        status=FileStatus.REJECTED,
+        error=error_object(error),
+        claim="",
+        claim_until=None,
+        deadline_at=None,
+        rejected_at=timezone.now(),
+    )
+    Permit.objects.filter(pk=file.pk).update(state=PermitState.CLOSED, lease_owner="", lease_until=None)
+    pools_change(owner_of(file), change)
+    hold_release(permit, file)
+    remove_on_commit(file.pk)
+
+
+def error_object(error: DomainError) -> dict[str, object]:
+    """As `error` of a file shows it."""
+    found: dict[str, object] = {"code": error.code, "message": error.message}
+    if error.details is not None:
+        found["details"] = error.details
+    return found
+
+
+def remove_on_commit(file_id: str) -> None:
+    """Its bytes, wherever they are. What cannot be removed now is removed by the sweep for bytes without a row."""
+    transaction.on_commit(partial(_remove, file_id), robust=True)
+
+
+def _remove(file_id: str) -> None:
+    try:
+        bytes_remove(file_id)
+    except (DomainError, OSError) as exc:
+        logger.warning("the bytes of %s stay for now: %s", file_id, exc)

@@ -1,0 +1,118 @@
+"""Whether bytes agree with rows: what belongs to no row is removed after a grace time, what is missing is reported.
+
+The bytes are listed first and the rows are read after them: what is stored in between is younger than the grace time,
+and what was published after the beginning is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.conf import settings
+from django.utils import timezone
+
+from cdn.delivery.links import links_list, links_remove
+from cdn.models import File
+from cdn.states import UNFINISHED, FileStatus
+from cdn.storage import bytes_remove, original_key, store, variant_key
+from cdn.storage.parts import part_remove, parts_list
+from common.errors import DomainError
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+PUBLISHED = (FileStatus.ACTIVE, FileStatus.TRASHED)
+
+
+@dataclass(slots=True)
+class StoredNow:
+    """What is stored. `young`: files of which something is younger than the grace time."""
+
+    keys: set[str] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
+    parts: set[str] = field(default_factory=set)
+    young: set[str] = field(default_factory=set)
+
+
+def stored_now() -> StoredNow:
+    """Everything in the store and in the folder of part files."""
+    found, grace = StoredNow(), settings.ENV.cdn_orphan_grace_seconds
+    for stored in store().list_files():
+        found.keys.add(stored.key)
+        found.files.add(stored.file_id)
+        if stored.age < grace:
+            found.young.add(stored.file_id)
+    for part in parts_list():
+        found.parts.add(part.file_id)
+        if part.age < grace:
+            found.young.add(part.file_id)
+    return found
+
+
+def orphans_remove(found: StoredNow | None = None) -> int:
+    """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many."""
+    found = stored_now() if found is None else found
+    removed = store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
+    old = (found.files | found.parts) - found.young
+    for file_id in sorted(old - _ids_in(old, (*UNFINISHED, *PUBLISHED))):
+        removed += _removed(file_id)
+    published = found.parts - found.young
+    for file_id in sorted(_ids_in(published, PUBLISHED)):
+        part_remove(file_id)
+        removed += 1
+    linked = set(links_list())
+    for file_id in sorted(linked - _ids_in(linked, (FileStatus.ACTIVE,))):
+        links_remove(file_id)
+        removed += 1
+    return removed
+
+
+def _removed(file_id: str) -> int:
+    try:
+        bytes_remove(file_id)
+    except (DomainError, OSError) as exc:
+        logger.warning("the bytes of %s, which belong to no row, stay for now: %s", file_id, exc)
+        return 0
+    logger.info("removed the bytes of %s, which belong to no row", file_id)
+    return 1
+
+
+def _ids_in(ids: set[str], statuses: tuple[str, ...]) -> set[str]:
+    """Those with a row in one of these states."""
+    rows: set[str] = set()
+    for some in _batches(sorted(ids)):
+        rows.update(File.objects.filter(pk__in=some, status__in=statuses).order_by().values_list("pk", flat=True))
+    return rows
+
+
+def bytes_missing(found: StoredNow, begun: datetime) -> Iterator[str]:
+    """A sentence for each key of a published row that is not stored, and for each that is stored and not of its row."""
+    published = File.objects.filter(status__in=PUBLISHED, purge=False, published_at__lt=begun)
+    ids = list(published.order_by("pk").values_list("pk", flat=True))
+    for some in _batches(ids):
+        for file in File.objects.filter(pk__in=some, status__in=PUBLISHED, purge=False).prefetch_related("variants"):
+            keys = _keys_of(file)
+            yield from (f"{file.pk}: {key} is not stored" for key in sorted(keys - found.keys))
+            found.keys -= keys
+    own = set(ids) - found.young
+    yield from (f"{key} is stored and not of its row" for key in sorted(found.keys) if key.split("/")[1] in own)
+
+
+def _keys_of(file: File) -> set[str]:
+    variants = {variant_key(file.pk, variant.index, variant.sha256) for variant in file.variants.all()}
+    return {original_key(file.pk, file.sha256), *variants}
+
+
+def _batches(ids: list[str]) -> Iterator[list[str]]:
+    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+
+
+def storage_check() -> tuple[list[str], int]:
+    """Sentences of what is missing, and how many orphans were removed."""
+    begun = timezone.now()
+    found = stored_now()
+    removed = orphans_remove(found)
+    return list(bytes_missing(found, begun)), removed

@@ -1,0 +1,163 @@
+"""Uploads: bytes arrive by a permit's address, one request at a time, which has the permit's lease."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from cdn import hooks
+from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
+from cdn.models import File, Permit
+from cdn.policy import effective_policy
+from cdn.pools import Change, pools_change
+from cdn.services.permits import kind_of_claim
+from cdn.services.rows import lock_file, owner_of, write_file
+from cdn.states import UPLOADABLE, FileStatus, PermitState
+from common.errors import PayloadTooLarge
+from common.secrets_at_rest import keyed_hash
+
+
+@dataclass(frozen=True, slots=True)
+class UploadGrant:
+    """One request may send bytes, from `offset` up to `size`, until `deadline`. `owner` has the lease."""
+
+    file_id: str
+    permit_id: str
+    size: int
+    offset: int
+    owner: str
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UploadStatus:
+    """How far an upload is. `complete`: all bytes have arrived."""
+
+    offset: int
+    size: int
+    complete: bool
+    expires_at: datetime
+    file_id: str
+
+
+def upload_begin(token: str, *, length: int | None, offset: int | None, owner: str) -> UploadGrant:
+    """Take the lease. `length`: of this request's body, if it is known; `offset`: where it goes on, None: a whole file,
+    from its beginning.
+
+    Raises UploadUnknown (404), UploadInProgress (409), OffsetConflict (409), PayloadTooLarge (413), CdnPolicyViolation
+    (the policy has changed since); the upload stays as it was then.
+    """
+    permit = _permit(token)
+    start = offset or 0
+    if offset is not None and offset != permit.received_bytes:
+        raise OffsetConflict(details={"offset": permit.received_bytes})
+    if length is not None and length > permit.size - start:
+        raise PayloadTooLarge(f"The permit is for {permit.size} bytes; {permit.size - start} are left.")
+    _require_policy(permit)
+    return _lease(permit, start, owner)
+
+
+def _permit(token: str) -> Permit:
+    """That of an address which takes bytes. Raises UploadUnknown."""
+    permit = _find(token)
+    if permit is None or permit.state not in UPLOADABLE or permit.expires_at <= timezone.now():
+        raise UploadUnknown
+    return permit
+
+
+def _find(token: str) -> Permit | None:
+    keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    hashes = [keyed_hash(token, key) for key in keys]
+    return Permit.objects.select_related("file__account", "file__namespace").filter(token_hash__in=hashes).first()
+
+
+def _require_policy(permit: Permit) -> None:
+    file = permit.file
+    policy = effective_policy(file.account, file.namespace)
+    policy.check_claim(kind=kind_of_claim(file.claimed_type), size=permit.size, variants=len(file.variants_wanted))
+
+
+def _lease(permit: Permit, start: int, owner: str) -> UploadGrant:
+    now = timezone.now()
+    until = permit.upload_until or now + timedelta(seconds=settings.ENV.cdn_upload_seconds)
+    free = Q(state=PermitState.OPEN) | Q(state=PermitState.RECEIVING, lease_until__lte=now)
+    # The offset as it was read: another request may have come and gone since.
+    mine = Permit.objects.filter(free, pk=permit.pk, expires_at__gt=now, received_bytes=permit.received_bytes)
+    taken = mine.update(
+        state=PermitState.RECEIVING,
+        lease_owner=owner,
+        lease_until=_lease_end(now),
+        received_bytes=start,
+        upload_until=until,
+        expires_at=until,
+    )
+    if not taken:
+        raise UploadInProgress
+    return UploadGrant(permit.file_id, permit.pk, permit.size, start, owner, until)
+
+
+def _lease_end(now: datetime) -> datetime:
+    return now + timedelta(seconds=settings.ENV.cdn_lease_seconds)
+
+
+def _leased(grant: UploadGrant) -> Q:
+    return Q(pk=grant.permit_id, state=PermitState.RECEIVING, lease_owner=grant.owner)
+
+
+def upload_progress(grant: UploadGrant, received: int) -> None:
+    """Renew the lease; `received` bytes are stored so that they outlive this process. At least every 5 s.
+
+    Raises UploadLost: the upload must end at once.
+    """
+    now = timezone.now()
+    renewed = Permit.objects.filter(_leased(grant), expires_at__gt=now, size__gte=received).update(
+        lease_until=_lease_end(now), received_bytes=received
+    )
+    if not renewed:
+        raise UploadLost
+
+
+def upload_pause(grant: UploadGrant, received: int) -> None:
+    """Give the lease back with what has arrived; another request goes on. Nothing happens where the lease is lost."""
+    Permit.objects.filter(_leased(grant), size__gte=received).update(
+        state=PermitState.OPEN, lease_owner="", lease_until=None, received_bytes=received
+    )
+
+
+@transaction.atomic
+def upload_complete(grant: UploadGrant, received: int, sha256: str) -> File:
+    """All bytes have arrived: a file of that size is processed next. Fewer than the permit's are a whole file, too.
+
+    Raises UploadLost: nothing has changed then.
+    """
+    now = timezone.now()
+    account_id = File.objects.filter(pk=grant.file_id).values_list("account_id", flat=True).first()
+    if account_id is None:
+        raise UploadLost
+    _, file = lock_file(grant.file_id, account_id)
+    ended = Permit.objects.filter(_leased(grant), size__gte=received).update(
+        state=PermitState.RECEIVED, lease_owner="", lease_until=None, received_bytes=received
+    )
+    if not ended or file.status != FileStatus.UPLOADING:
+        raise UploadLost
+    deadline = now + timedelta(seconds=settings.ENV.cdn_processing_seconds)
+    write_file(file, status=FileStatus.PROCESSING, size=received, sha256=sha256, deadline_at=deadline)
+    pools_change(owner_of(file), Change(open_permits=-1))
+    transaction.on_commit(lambda: hooks.file_received(file.pk), robust=True)
+    return file
+
+
+def upload_status(token: str) -> UploadStatus:
+    """Raises UploadUnknown: also for one that has ended without a file."""
+    permit = _find(token)
+    if permit is None or permit.expires_at <= timezone.now():
+        raise UploadUnknown
+    complete = permit.state not in UPLOADABLE
+    if complete and permit.file.status == FileStatus.REJECTED:
+        raise UploadUnknown
+    return UploadStatus(permit.received_bytes, permit.size, complete, permit.expires_at, permit.file_id)

@@ -1,0 +1,54 @@
+"""Folders of the CDN below `STATE/cdn`, all on one file system, so that files move by renames and links.
+
+parts/<file_id>   what has been received of an upload
+work/<file_id>/   what is made while a file is processed
+store/            the local store (cdn/storage/local.py)
+live/             links by which the edge delivers (cdn/delivery/links.py)
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from django.conf import settings
+
+from cdn.storage.keys import checked_id
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+def cdn_folder(name: str) -> Path:
+    """One of the folders, made where it is missing. Raises OSError."""
+    path = Path(settings.STATE) / "cdn" / name
+    path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    return path
+
+
+def part_path(file_id: str) -> Path:
+    """The part file of an upload; it may not exist. Raises ValueError, OSError."""
+    return cdn_folder("parts") / checked_id(file_id)
+
+
+def work_folder(file_id: str) -> Path:
+    """An empty folder of this file for one attempt of its processing; what an earlier one left is removed.
+
+    Raises ValueError, OSError.
+    """
+    work_remove(file_id)
+    path = cdn_folder("work") / checked_id(file_id)
+    path.mkdir(FOLDER_MODE)
+    return path
+
+
+def work_remove(file_id: str) -> None:
+    """Idempotent. Raises ValueError, OSError."""
+    path = cdn_folder("work") / checked_id(file_id)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+
+
+def work_list() -> list[str]:
+    """The ids of the files that have a work folder."""
+    return [path.name for path in cdn_folder("work").iterdir()]

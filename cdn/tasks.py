@@ -1,0 +1,51 @@
+"""Celery's entry points: one service call each."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from cdn import audit
+from cdn.media import pipeline, sweep
+from cdn.services import processing, storage_check, sweeps
+
+
+@shared_task
+def expire_permits() -> int:
+    """Celery beat: uploads that did not end in time, and files that were not looked at in time."""
+    return sweeps.permits_expire() + processing.processing_expire()
+
+
+@shared_task
+def continue_purges() -> int:
+    """Celery beat: deletions that a request did not end."""
+    return sweeps.purges_continue()
+
+
+@shared_task
+def prune_rows() -> int:
+    """Celery beat: rejected files, permits of what was published long ago, and old audit entries."""
+    return sweeps.rejected_prune() + sweeps.permits_prune() + audit.events_prune()
+
+
+@shared_task
+def remove_orphans() -> int:
+    """Celery beat: bytes that belong to no row."""
+    return storage_check.orphans_remove()
+
+
+@shared_task
+def process_file(file_id: str) -> bool:
+    """On the queue `media`: a file's bytes have arrived. Whether there is anything to do, the row says."""
+    return pipeline.file_process(file_id)
+
+
+@shared_task
+def process_due() -> int:
+    """Celery beat, on the queue `media`: files that no process looks at."""
+    return sweep.due_process()
+
+
+@shared_task
+def remove_leftovers() -> int:
+    """Celery beat, on the queue `media`: what killed attempts left beside the store."""
+    return sweep.leftovers_remove()

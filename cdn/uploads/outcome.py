@@ -1,0 +1,33 @@
+"""Waiting for what becomes of a file whose bytes have arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from cdn.errors import UploadUnknown
+from cdn.models import File
+from cdn.states import UNFINISHED
+from common.async_views import in_pool_thread
+
+# Most pictures take less than a second.
+_FIRST_SECONDS, _LONGEST_SECONDS = 0.05, 0.5
+
+
+async def outcome_of(file_id: str, seconds: float) -> File:
+    """The file as it is when it was looked at, or after this time. Raises UploadUnknown where it is gone."""
+    until, pause = time.monotonic() + seconds, _FIRST_SECONDS
+    while True:
+        file = await in_pool_thread(_read, file_id)
+        left = until - time.monotonic()
+        if file.status not in UNFINISHED or left <= 0:
+            return file
+        await asyncio.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_SECONDS)
+
+
+def _read(file_id: str) -> File:
+    found = File.objects.select_related("namespace").prefetch_related("variants").filter(pk=file_id).first()
+    if found is None:
+        raise UploadUnknown
+    return found

@@ -1,0 +1,97 @@
+"""What tus 1.0 (core, expiration) says in headers, and what lets programs of any page use an upload address.
+
+The address itself is the credential, and browsers add none of theirs, so that any origin may use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from django.http import HttpRequest
+from django.utils.http import http_date
+
+from cdn.errors import UploadUnknown
+from cdn.services.uploads import UploadStatus
+from common.errors import DomainError, UnsupportedMediaType, ValidationError
+
+VERSION = "1.0.0"
+PART_TYPE = "application/offset+octet-stream"
+OFFSET = "Upload-Offset"
+MAX_AGE_SECONDS = 86400
+# Of every response, errors included.
+HEADERS = {
+    "Tus-Resumable": VERSION,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": (
+        "Retry-After, Tus-Extension, Tus-Resumable, Tus-Version, Upload-Expires, Upload-Length, Upload-Offset, "
+        "X-Request-ID"
+    ),
+}
+DESCRIPTION = {
+    "Tus-Version": VERSION,
+    "Tus-Extension": "expiration",
+    "Allow": "PUT, PATCH, HEAD, OPTIONS",
+    "Access-Control-Allow-Methods": "PUT, PATCH, HEAD, POST, OPTIONS",
+    "Access-Control-Allow-Headers": (
+        "Content-Type, Tus-Resumable, Upload-Length, Upload-Offset, X-HTTP-Method-Override, X-Request-ID"
+    ),
+    "Access-Control-Max-Age": str(MAX_AGE_SECONDS),
+}
+_NUMBER = re.compile(r"[0-9]{1,16}")
+# A token is shorter; what is longer is not looked up.
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class TusVersionUnsupported(DomainError):
+    code = "precondition_failed"
+    status = 412
+    message = f"This server speaks tus {VERSION}."
+
+    def __init__(self) -> None:
+        super().__init__(headers={"Tus-Version": VERSION})
+
+
+def require_version(headers: Mapping[str, str]) -> None:
+    """Raises TusVersionUnsupported for another one. Plain HTTP clients name none."""
+    if headers.get("Tus-Resumable", VERSION) != VERSION:
+        raise TusVersionUnsupported
+
+
+def checked_token(token: str) -> str:
+    """Raises UploadUnknown for what cannot be one."""
+    if not _TOKEN.fullmatch(token):
+        raise UploadUnknown
+    return token
+
+
+def part_offset(request: HttpRequest) -> int:
+    """Where a part begins. Raises UnsupportedMediaType, ValidationError."""
+    if request.headers.get("Content-Type", "").strip().lower() != PART_TYPE:
+        raise UnsupportedMediaType(f"Send parts as {PART_TYPE}.")
+    given = request.headers.get(OFFSET, "")
+    if not _NUMBER.fullmatch(given):
+        raise ValidationError(details={OFFSET: ["The offset of the part, a whole number, is required."]})
+    return int(given)
+
+
+def body_length(request: HttpRequest) -> int | None:
+    """What the client announced; None for a chunked body. Raises ValidationError."""
+    given = request.headers.get("Content-Length", "")
+    if request.headers.get("Transfer-Encoding") or not given:
+        return None
+    if not given.isascii() or not given.isdigit():
+        raise ValidationError("The Content-Length header is not a number.")
+    return int(given)
+
+
+def status_headers(status: UploadStatus) -> dict[str, str]:
+    """How far an upload is."""
+    return {
+        OFFSET: str(status.offset),
+        # Fewer bytes than the permit's, sent as a whole file, are all of it.
+        "Upload-Length": str(status.offset if status.complete else status.size),
+        "Upload-Expires": http_date(status.expires_at.timestamp()),
+    }

@@ -1,0 +1,166 @@
+"""One request's body, into the part file of its upload.
+
+The row's offset is never ahead of what was flushed. Whatever ends a request (its client, the disk, its process), the
+next one goes on from that offset, or begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.db import DatabaseError, InterfaceError
+
+from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
+from cdn.services.uploads import UploadGrant, upload_begin, upload_complete, upload_pause, upload_progress
+from cdn.storage.errors import StorageUnavailable
+from cdn.storage.parts import PartBusy, PartFile
+from cdn.uploads.part_writer import PartWriter, in_upload_thread
+from common.async_views import in_pool_thread
+from common.errors import PayloadTooLarge, ValidationError
+from common.server_stop import cancelled_at_stop
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """`offset`: how many bytes of the file are there. `complete`: all of them; it is looked at next."""
+
+    file_id: str
+    offset: int
+    complete: bool
+
+
+CHECKPOINT_SECONDS = 2.0
+
+
+async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> Received:
+    """Receive a body: a whole file, or with an offset what goes on from there.
+
+    To be run to its end. Raises what `upload_begin` does, StorageUnavailable, ClientDisconnected, RequestStalled,
+    PayloadTooLarge (more came than was announced), ValidationError (an empty file).
+    """
+    with cancelled_at_stop():
+        return await _receive(body, token, length, offset)
+
+
+async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> Received:
+    owner = secrets.token_hex(16)
+    grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
+    try:
+        writer = await _open(grant, hashed=offset is None)
+    except BaseException as error:
+        await _pause(grant, _left_offset(grant, error))
+        raise
+    try:
+        return await _Upload(grant, writer, whole=offset is None).run(body)
+    finally:
+        await writer.close()
+
+
+async def _open(grant: UploadGrant, *, hashed: bool) -> PartWriter:
+    """The part, cut at the grant's offset. Raises UploadInProgress, OffsetConflict, StorageUnavailable."""
+    try:
+        part = await in_upload_thread(PartFile.open, grant.file_id)
+    except PartBusy:
+        raise UploadInProgress from None
+    try:
+        if part.size < grant.offset:
+            raise OffsetConflict(details={"offset": part.size})
+        await in_upload_thread(part.cut, grant.offset)
+    except BaseException:
+        part.close()
+        raise
+    return PartWriter(part, hashed=hashed)
+
+
+def _left_offset(grant: UploadGrant, error: BaseException) -> int:
+    """Bytes that are there where the part has fewer than the row says."""
+    return error.details["offset"] if isinstance(error, OffsetConflict) and error.details else grant.offset
+
+
+async def _pause(grant: UploadGrant, received: int) -> None:
+    """Best effort: without it the lease runs out."""
+    try:
+        await in_pool_thread(upload_pause, grant, received)
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("the upload of %s keeps its lease until it runs out: %s", grant.file_id, error)
+
+
+class _Upload:
+    """The body of one request."""
+
+    def __init__(self, grant: UploadGrant, writer: PartWriter, *, whole: bool) -> None:
+        self._grant = grant
+        self._writer = writer
+        self._whole = whole
+
+    async def run(self, body: AsyncIterator[bytes]) -> Received:
+        """As `body_receive`."""
+        try:
+            digest = await self._with_lease(self._received(body))
+            if not digest:
+                return Received(self._grant.file_id, await self._paused(), complete=False)
+            await in_pool_thread(upload_complete, self._grant, self._writer.written, digest)
+        except UploadLost:
+            raise UploadUnknown from None
+        except (PayloadTooLarge, ValidationError):
+            await _pause(self._grant, self._grant.offset)
+            raise
+        except BaseException:
+            await self._paused()
+            raise
+        return Received(self._grant.file_id, self._writer.written, complete=True)
+
+    async def _paused(self) -> int:
+        """Give the lease back with what was stored."""
+        try:
+            await self._writer.finish()
+        except StorageUnavailable:
+            with suppress(StorageUnavailable):
+                await self._writer.sync()
+        await _pause(self._grant, self._writer.synced)
+        return self._writer.synced
+
+    async def _received(self, body: AsyncIterator[bytes]) -> str:
+        """The digest of a complete file, else nothing."""
+        count = self._grant.offset
+        async for piece in body:
+            count += len(piece)
+            if count > self._grant.size:
+                raise PayloadTooLarge(f"The permit is for {self._grant.size} bytes, and more were sent.")
+            await self._writer.append(piece)
+        await self._writer.finish()
+        if self._whole and not count and self._grant.size:
+            raise ValidationError("The body is empty; send the bytes of the file.")
+        return await self._writer.sha256() if self._whole or count == self._grant.size else ""
+
+    async def _with_lease(self, work: Coroutine[Any, Any, T]) -> T:
+        """Renew the lease while `work` is done. Raises UploadLost: `work` is cancelled then."""
+        doing, renewing = asyncio.ensure_future(work), asyncio.ensure_future(self._renew())
+        try:
+            await asyncio.wait({doing, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                renewing.result()
+            return await doing
+        finally:
+            for task in (doing, renewing):
+                task.cancel()
+            await asyncio.gather(doing, renewing, return_exceptions=True)
+
+    async def _renew(self) -> None:
+        """Ends with an error only. A database that cannot be reached is asked again, until the lease has run out."""
+        while True:
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            stored = await self._writer.sync()
+            try:
+                await in_pool_thread(upload_progress, self._grant, stored)
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("the lease of the upload of %s is not renewed: %s", self._grant.file_id, error)

@@ -1,0 +1,156 @@
+"""`/cdn/uploads/:token`: the bytes of a file (wire contract, section 9; tus 1.0, core and expiration)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+
+from cdn.serializers import CdnFileResponse
+from cdn.services.uploads import upload_status
+from cdn.states import FileStatus
+from cdn.uploads import protocol
+from cdn.uploads.outcome import outcome_of
+from cdn.uploads.receiving import Received, body_receive
+from cdn.uploads.refusals import refusal_of
+from common.async_views import AsyncViewSet, ShortResponse, in_pool_thread, run_to_end
+from common.errors import MethodNotAllowed
+from common.openapi import refused
+from common.streaming_body import RAW, body_chunks
+
+REFUSALS = {
+    400: "`invalid_json`: the body ended early, what came is kept; `validation_error`: an empty file",
+    404: "`not_found`: the address is unknown, was used, or its time is over",
+    408: "`request_timeout`: the body stalled for 60 seconds; what came is kept",
+    409: "`conflict`: another request sends this file",
+    412: "`precondition_failed`: another version of tus",
+    413: "`payload_too_large`: more bytes than the permit is for",
+    503: "`VM_UNAVAILABLE`: the bytes cannot be stored at the moment; what came is kept",
+}
+OUTCOMES = {
+    400: f"{REFUSALS[400]}; `cdn_policy_violation`: what was found in the bytes (`details.rule`, `limit`, `actual`)",
+    402: "`cdn_quota_exceeded`: no room any more",
+}
+PART_REFUSALS = {
+    409: "`conflict`: another offset (`details.offset`), or another request sends this file",
+    415: f"`unsupported_media_type`: not {protocol.PART_TYPE}",
+}
+TUS = OpenApiParameter("Tus-Resumable", str, OpenApiParameter.HEADER, description="`1.0.0`; may be left out.")
+OFFSET = OpenApiParameter(
+    protocol.OFFSET, int, OpenApiParameter.HEADER, required=True, description="Where the part begins, as HEAD says."
+)
+EXPLANATION = {
+    protocol.OFFSET: "How many bytes have arrived.",
+    "Upload-Length": "How many the permit is for; of a complete file, its size.",
+    "Upload-Expires": "Until when bytes are received.",
+}
+SHOWN = [
+    OpenApiParameter(name, str, OpenApiParameter.HEADER, response=True, description=text)
+    for name, text in EXPLANATION.items()
+]
+
+
+ACTIONS = {
+    "put": "send_file",
+    "patch": "send_part",
+    "head": "show_status",
+    "options": "describe",
+    "post": "override",
+}
+
+
+class UploadViewSet(AsyncViewSet):
+    """Public: the address carries the permit, and needs no other credential."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    async def dispatch(  # type: ignore[override]  # a coroutine in place of a response
+        self, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        response = await super().dispatch(request, *args, **kwargs)
+        for name, value in protocol.HEADERS.items():
+            response[name] = value
+        return response
+
+    async def begin(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Nothing but the address says who it is. Raises TusVersionUnsupported, UploadUnknown."""
+        if request.method != "OPTIONS":
+            protocol.require_version(self.http_request.headers)
+            protocol.checked_token(kwargs["token"])
+
+    @extend_schema(
+        operation_id="cdn_upload_file",
+        request={RAW: OpenApiTypes.BINARY},
+        responses={
+            201: CdnFileResponse,
+            202: OpenApiResponse(CdnFileResponse, description="All bytes are there; the file is still looked at."),
+            **refused(REFUSALS | OUTCOMES),
+        },
+        auth=[],
+    )
+    async def send_file(self, request: Request, token: str) -> HttpResponseBase:
+        """The whole file, with or without Content-Length, of any Content-Type: what it is, its bytes say.
+
+        A body that ends as it should is the whole file, also where it is smaller than the permit. What came of one that
+        breaks off is kept: `HEAD` says how much, `PATCH` goes on, another `PUT` begins again. A client that has not got
+        this response asks by `HEAD` whether all bytes are there. One request at a time sends a file.
+        """
+        received = await self._received(token, offset=None)
+        file = await outcome_of(received.file_id, settings.ENV.cdn_upload_wait_seconds)
+        if file.status == FileStatus.REJECTED:
+            raise refusal_of(file)
+        is_unfinished = file.status == FileStatus.PROCESSING
+        data = await in_pool_thread(lambda: CdnFileResponse({"file": file}).data)
+        return ShortResponse({"success": True, **data}, status=202 if is_unfinished else 201)
+
+    @extend_schema(
+        operation_id="cdn_upload_part",
+        parameters=[TUS, OFFSET, *SHOWN[:1], *SHOWN[2:]],
+        request={protocol.PART_TYPE: OpenApiTypes.BINARY},
+        responses={
+            204: OpenApiResponse(
+                description="The part is stored. With the last byte of the permit the file is complete."
+            ),
+            **refused(REFUSALS | {415: "`unsupported_media_type`"}),
+            409: OpenApiResponse(
+                description="`conflict`: another offset (`details.offset`), or another request sends this file."
+            ),
+        },
+        auth=[],
+    )
+    async def send_part(self, request: Request, token: str) -> HttpResponseBase:
+        """A part of the file, from `Upload-Offset` on (tus 1.0). The last one completes the file; its status shows what
+        becomes of it.
+        """
+        await self._received(token, offset=protocol.part_offset(self.http_request))
+        return HttpResponse(status=204, headers=protocol.status_headers(await in_pool_thread(upload_status, token)))
+
+    @extend_schema(operation_id="cdn_upload_status", parameters=[TUS, *SHOWN], responses={200: None}, auth=[])
+    async def show_status(self, request: Request, token: str) -> HttpResponseBase:
+        """How many bytes have arrived (tus 1.0). As many as `Upload-Length`: the file is complete."""
+        return HttpResponse(headers=protocol.status_headers(await in_pool_thread(upload_status, token)))
+
+    @extend_schema(exclude=True)
+    async def describe(self, request: Request, token: str) -> HttpResponseBase:
+        """What the server can do (tus 1.0), and what browsers ask before a request."""
+        return HttpResponse(status=204, headers=protocol.DESCRIPTION)
+
+    @extend_schema(exclude=True)
+    async def override(self, request: Request, token: str) -> HttpResponseBase:
+        """The method that X-HTTP-Method-Override names (tus 1.0), for clients that cannot send it."""
+        actions = {"PATCH": self.send_part, "PUT": self.send_file, "HEAD": self.show_status}
+        named = actions.get(self.http_request.headers.get("X-HTTP-Method-Override", "").upper())
+        if named is None:
+            raise MethodNotAllowed(headers={"Allow": protocol.DESCRIPTION["Allow"]})
+        return await named(request, token)
+
+    async def _received(self, token: str, *, offset: int | None) -> Received:
+        """Received to its end, whatever becomes of the request: what has come is not lost with its client."""
+        body, length = body_chunks(self.http_request), protocol.body_length(self.http_request)
+        return await run_to_end(body_receive(body, token, length=length, offset=offset))

@@ -1,0 +1,143 @@
+"""`/cdn`: limits, usage, permits and files (specification, CDN quota routes; wire contract, section 9)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet, ViewSet
+
+from accounts.authentication import ApiRequest
+from accounts.permissions import NAMESPACE_SCOPES
+from cdn import serializers as bodies
+from cdn.models import File
+from cdn.pagination import FilesPagination
+from cdn.selectors import files_count, get_file, listed_files, part_of, upload_namespace
+from cdn.services import files, permits
+from common.openapi import MessageResponse, refused
+from common.request_origin import request_origin
+from common.requests import validated, validated_query
+from common.responses import respond
+
+PERMIT_REFUSALS = {
+    400: "`validation_error`; `cdn_policy_violation`: kind, size or number of variants (`details`: rule, limit, "
+    "actual)",
+    402: "`cdn_quota_exceeded`: no room (`details`: limit, used, reserved, requested, scope, name); `quota_exceeded`: "
+    "the credits of the service `cdn`",
+    403: "`forbidden`: a credential of another namespace; `namespace_suspended`",
+    404: "`not_found`: the namespace",
+}
+
+
+class UploadTokenViewSet(ViewSet):
+    """Permits to upload; account or namespace scope."""
+
+    scopes = NAMESPACE_SCOPES
+
+    @extend_schema(
+        request=bodies.UploadTokenRequest,
+        responses={201: bodies.UploadTokenResponse, **refused(PERMIT_REFUSALS)},
+    )
+    def create(self, request: ApiRequest) -> Response:
+        """A permit for one upload: its bytes, with an upper bound for variants, are reserved, and its credits held.
+
+        A variant reserves 64 KiB and at most twice the file, or four bytes for each of its pixels where that is less.
+        An upload must begin within 15 minutes and end within an hour of that (settings); else everything is given back.
+        What the file really is and takes is checked again before it is published.
+        """
+        data = validated(bodies.UploadTokenRequest, request)
+        issued = permits.permit_create(
+            account=request.user.account,
+            new=permits.NewFile(
+                namespace=upload_namespace(request.user, data.get("namespace")),
+                filename=data["filename"],
+                size=data["size"],
+                content_type=data["contentType"],
+                tags=data.get("tags", []),
+                variants=data.get("variants", {}),
+                metadata=data.get("metadata", {}),
+            ),
+            actor=request.user.label,
+        )
+        return respond(
+            bodies.UploadTokenResponse,
+            201,
+            token=issued.token,
+            uploadUrl=f"{settings.BASE_URL.rstrip('/')}/cdn/uploads/{issued.token}",
+            expiresAt=issued.permit.expires_at,
+            fileId=issued.file.pk,
+        )
+
+
+class FileViewSet(GenericViewSet):
+    """Files and the trash; account or namespace scope."""
+
+    scopes = NAMESPACE_SCOPES
+    queryset = File.objects.all()
+    serializer_class = bodies.CdnFileObject
+    pagination_class = FilesPagination
+
+    @extend_schema(parameters=[bodies.CdnFilesQuery])
+    def list(self, request: ApiRequest) -> Response:
+        """Newest first; without a status all but those of the trash. A credential of a namespace lists that; one of the
+        account all files, those of `namespace`, or with `scope=personal` those without a namespace.
+        """
+        query = validated_query(bodies.CdnFilesQuery, request)
+        part = part_of(request.user, query.get("namespace"), personal="scope" in query)
+        status = query.get("status")
+        cast(FilesPagination, self.paginator).total_of = lambda: files_count(part, status)
+        page = self.paginate_queryset(listed_files(part, status))
+        return self.get_paginated_response(bodies.CdnFileObject(page, many=True).data)
+
+    @extend_schema(responses=bodies.CdnFileResponse)
+    def retrieve(self, request: ApiRequest, file_id: str) -> Response:
+        """One file. Rejected ones are kept for a day (a setting), with the reason."""
+        return respond(bodies.CdnFileResponse, file=get_file(request.user, file_id))
+
+    @extend_schema(responses={200: MessageResponse, **refused({409: "`invalid_state`: it was rejected"})})
+    def destroy(self, request: ApiRequest, file_id: str) -> Response:
+        """Move a file to the trash, or cancel its upload. From the next request on it is not delivered. Idempotent.
+
+        The trash counts as stored until it is emptied; the month's usage is not given back.
+        """
+        found = get_file(request.user, file_id)
+        changed = files.file_trash(file=found, **_by(request))
+        is_trashed = changed.trashed_at is not None
+        return respond(
+            MessageResponse, message="The file is in the trash." if is_trashed else "The upload is cancelled."
+        )
+
+    @extend_schema(
+        request=None,
+        responses={
+            200: bodies.CdnFileResponse,
+            **refused(
+                {409: "`conflict`: no room, as a quota was lowered (`details`); `invalid_state`: not in the trash"}
+            ),
+        },
+    )
+    def restore(self, request: ApiRequest, file_id: str) -> Response:
+        """Take a file out of the trash: it is delivered at its former address. Idempotent."""
+        restored = files.file_restore(file=get_file(request.user, file_id), **_by(request))
+        return respond(bodies.CdnFileResponse, file=restored)
+
+    @extend_schema(
+        parameters=[bodies.CdnPartQuery],
+        responses={200: bodies.CdnPurgedResponse, 202: bodies.CdnPurgedResponse},
+    )
+    def empty_trash(self, request: ApiRequest) -> Response:
+        """Delete what is in the trash of the namespace, of files without one (`scope=personal`), or of the account."""
+        query = validated_query(bodies.CdnPartQuery, request)
+        part = part_of(request.user, query.get("namespace"), personal="scope" in query)
+        count, ended = files.trash_purge(account=request.user.account, within=part.files, **_by(request))
+        fields = {"message": f"Deleted {count} files." if ended else f"Deleting {count} files.", "deleted": count}
+        if ended:
+            return respond(bodies.CdnPurgedResponse, **fields)
+        return respond(bodies.CdnPurgedResponse, 202, accepted=True, **fields)
+
+
+def _by(request: ApiRequest) -> dict[str, Any]:
+    """Who does it, for the audit entry."""
+    return {"actor": request.user.label, "origin": request_origin(request._request)}

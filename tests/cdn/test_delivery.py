@@ -1,0 +1,241 @@
+"""Files at the CDN's host: a real Caddy, rows and links of the tests, requests byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+
+from cdn.delivery import file_url, links_withdraw, variant_url
+from cdn.delivery.links import links_list
+from cdn.models import File
+from cdn.states import FileStatus
+from common.errors import QuotaExceeded
+from credits.models import Service
+from tests.callers import Caller
+from tests.cdn.edge_files import HOST, CdnEdge, files_clear, open_cdn_edge, stored_file, stored_variant
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 80
+SCRIPT = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+
+
+@pytest.fixture(scope="module")
+def open_edge() -> Iterator[CdnEdge]:
+    files_clear()
+    with open_cdn_edge() as made:
+        yield made
+    files_clear()
+
+
+@pytest.fixture
+def edge(open_edge: CdnEdge) -> CdnEdge:
+    open_edge.api.asked.clear()
+    return open_edge
+
+
+def test_the_first_request_makes_the_link_and_later_ones_ask_no_process(edge: CdnEdge, api: Caller) -> None:
+    file = stored_file(api.account, PICTURE, "image/png")
+    answers = [edge.file(file_url(file)) for _ in range(3)]
+    assert [(answer.status, answer.body) for answer in answers] == [(200, PICTURE)] * 3
+    assert len(edge.api.asked) == 1
+    assert {key: value for key, value in answers[0].headers.items() if key != "date"} == {
+        key: value for key, value in answers[2].headers.items() if key != "date"
+    }
+    file.refresh_from_db()
+    assert file.delivered
+
+
+def test_headers_of_a_picture(edge: CdnEdge, api: Caller) -> None:
+    answer = edge.file(file_url(stored_file(api.account, PICTURE, "image/png")))
+    assert answer.headers["content-type"] == "image/png"
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert answer.headers["accept-ranges"] == "bytes"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["etag"][0] == answer.headers["etag"][-1] == '"'
+    for absent in ("last-modified", "content-disposition", "content-security-policy", "set-cookie"):
+        assert absent not in answer.headers, absent
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["image/svg+xml", "text/html", "text/xml", "application/pdf", "application/octet-stream", "x/never-seen"],
+)
+def test_what_could_run_scripts_is_saved_in_a_sandbox(edge: CdnEdge, api: Caller, content_type: str) -> None:
+    answer = edge.file(file_url(stored_file(api.account, SCRIPT, content_type)))
+    wanted = "application/octet-stream" if content_type == "x/never-seen" else content_type
+    assert (answer.status, answer.body) == (200, SCRIPT)
+    assert answer.headers["content-type"] == wanted
+    assert answer.headers["content-disposition"] == "attachment"
+    assert answer.headers["content-security-policy"] == POLICY
+
+
+def test_variants_have_addresses_of_their_own(edge: CdnEdge, api: Caller) -> None:
+    file = stored_file(api.account, PICTURE, "image/png")
+    made = [stored_variant(file, name, name.encode() * 9) for name in ("small", "a-b_C")]
+    for variant in made:
+        answer = edge.file(variant_url(variant))
+        assert (answer.status, answer.body) == (200, variant.name.encode() * 9)
+        assert answer.headers["content-type"] == "image/webp"
+    assert edge.file(variant_url(made[0]).replace("/small-", "/other-")).status == 404
+    assert edge.file(variant_url(made[0]).replace("/small-", "/")).status == 404
+
+
+def test_ranges_and_conditions(edge: CdnEdge, api: Caller) -> None:
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    tag = edge.file(url).headers["etag"]
+    part = edge.file(url, Range="bytes=5-9")
+    assert (part.status, part.body) == (206, PICTURE[5:10])
+    assert part.headers["content-range"] == f"bytes 5-9/{len(PICTURE)}"
+    assert edge.file(url, Range="bytes=-3").body == PICTURE[-3:]
+    assert edge.file(url, Range="bytes=99999-").status == 416
+    assert edge.file(url, If_None_Match=tag).status == 304
+    assert edge.file(url, If_None_Match='"other"').status == 200
+    assert edge.file(url, Range="bytes=0-0", If_Range=tag).status == 206
+    assert edge.file(url, Range="bytes=0-0", If_Range='"other"').status == 200
+    assert edge.file(url, If_Match='"other"').status == 412
+    assert edge.file(url, If_Modified_Since="Wed, 01 Jan 2031 00:00:00 GMT").status == 200
+    head = edge.file(url, "HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(PICTURE)))
+
+
+def test_equal_contents_have_equal_tags_and_others_differ(edge: CdnEdge, api: Caller) -> None:
+    same = [edge.file(file_url(stored_file(api.account, PICTURE, "image/png"))).headers["etag"] for _ in range(2)]
+    other = edge.file(file_url(stored_file(api.account, PICTURE[:-1] + b"x", "image/png"))).headers["etag"]
+    assert same[0] == same[1] != other
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+def test_a_withdrawn_file_is_gone_by_the_next_request(edge: CdnEdge, api: Caller, delivered: bool) -> None:
+    file = stored_file(api.account, PICTURE, "image/png")
+    variant = stored_variant(file, "small", b"small")
+    urls = [file_url(file), variant_url(variant)]
+    if delivered:
+        assert {edge.file(url).status for url in urls} == {200}
+    with transaction.atomic():
+        File.objects.filter(pk=file.pk).update(status=FileStatus.TRASHED)
+        links_withdraw(file)
+    for url in urls:
+        answer = edge.file(url)
+        assert (answer.status, answer.headers["cache-control"]) == (404, "no-store")
+    assert file.pk not in list(links_list())
+    File.objects.filter(pk=file.pk).update(status=FileStatus.ACTIVE)
+    assert {edge.file(url).status for url in urls} == {200}
+
+
+def test_without_credits_only_what_was_delivered_is_delivered(edge: CdnEdge, api: Caller) -> None:
+    old, new = (stored_file(api.account, data, "image/png") for data in (PICTURE, PICTURE + b"2"))
+    assert edge.file(file_url(old)).status == 200
+    links_withdraw(old)
+    with patch("cdn.services.deliveries.require_credits", side_effect=QuotaExceeded()) as asked:
+        assert edge.file(file_url(old)).status == 200
+        answer = edge.file(file_url(new))
+        assert asked.call_args.args[1] == Service.CDN
+    assert (answer.status, answer.headers["cache-control"]) == (402, "no-store")
+    assert b'"code": "quota_exceeded"' in answer.body
+    assert edge.file(file_url(new)).status == 200
+
+
+def tricks(file: File, url: str) -> list[str]:
+    path = "/" + url.split("/", 3)[3]
+    kind, name = path[:3], path.rpartition("/")[2]
+    return [
+        "/", "/f", "/f/", f"/f/{file.pk}", f"/f/{file.pk}/", f"/f/{file.pk}/.", f"/{file.pk}/{name}", "/store/",
+        f"{path}/", f"{path}/.", f"{path}/..", f"/f/../a/{file.pk}/{name}", f"/a/{file.pk}/{name}", f"{path}.br",
+        f"/x/..{path}/x", f"/f/{file.pk}/../../../secret.txt", "/../secret.txt", "/%2e%2e/secret.txt",
+        f"/f/{file.pk}/%2e%2e/%2e%2e/%2e%2e/secret.txt", f"/f/{file.pk}%00/{name}", f"{path}%00", f"{path}%00.png",
+        f"/f/..%2f..%2fstore/files/{file.pk}/{file.sha256}", f"/../store/files/{file.pk}/{file.sha256}",
+        f"/f/{file.pk}/..%5c..%5c{name}", f"/f//{file.pk}//{name}", f"//f/{file.pk}/{name}", f"/F/{file.pk}/{name}",
+        f"/f/{file.pk.upper()}/{name}", f"/f/file_2222222222222222/{name}", f"/f/{file.pk}/{name.upper()}",
+        f"/f/{file.pk}/{'0' * 32}.png", f"/f/{file.pk}/{name[:31]}.png", f"{path[:-3]}jpg", f"{path[:-4]}", f"{path}x",
+        "/internal/edge/cdn", f"/internal/edge/cdn?path={path}", "/f/{http.request.host}/x", "/%ff",
+        "/%", "/" + "a" * 5000,
+        f"/f/{file.pk}/*", f"{kind}?{path}", "/static/a.css", "/healthz", "/cdn/files",
+    ]  # fmt: skip
+
+
+def test_no_other_path_is_delivered(edge: CdnEdge, api: Caller) -> None:
+    (edge.instance.state / "secret.txt").write_text("of the host")
+    (Path(settings.STATE) / "cdn/secret.txt").write_text("of the host")
+    file = stored_file(api.account, PICTURE, "image/png")
+    url = file_url(file)
+    for linked in (False, True):
+        for target in tricks(file, url):
+            answer = edge.get(target)
+            assert answer.status in {400, 404}, (target, linked, answer)
+            assert b"of the host" not in answer.body
+            assert PICTURE[:50] not in answer.body
+        assert edge.file(url).status == 200
+
+
+def test_a_path_in_another_spelling_is_the_same_file(edge: CdnEdge, api: Caller) -> None:
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    path = "/" + url.split("/", 3)[3]
+    assert edge.get(path.replace("/f/", "/%66/")).body == PICTURE
+    assert edge.get(path + "?download=1").body == PICTURE
+
+
+@pytest.mark.parametrize("host", [f"{HOST}:80", HOST.upper(), f"{HOST}:65535"])
+def test_the_host_in_another_spelling_is_the_same_host(edge: CdnEdge, api: Caller, host: str) -> None:
+    for data in (b"one", b"two"):
+        url = file_url(stored_file(api.account, data, "image/png"))
+        assert edge.get("/" + url.split("/", 3)[3], host=host).body == data
+
+
+@pytest.mark.parametrize("host", ["localhost", "evil.example", f"x.{HOST}", "127.0.0.1", f"{HOST}.evil.example"])
+def test_other_hosts_deliver_nothing(edge: CdnEdge, api: Caller, host: str) -> None:
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    assert edge.file(url).status == 200
+    path = "/" + url.split("/", 3)[3]
+    assert PICTURE[:50] not in edge.get(path, host=host).body
+    assert PICTURE[:50] not in edge.get(f"http://{host}{path}").body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "PROPFIND"])
+def test_files_are_read_only(edge: CdnEdge, api: Caller, method: str) -> None:
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    answer = edge.file(url, method)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert b'"code": "method_not_allowed"' in answer.body
+
+
+def test_pages_of_other_origins_may_read_files(edge: CdnEdge, api: Caller) -> None:
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    asked = edge.file(url, "OPTIONS", Origin="https://other.example", Access_Control_Request_Method="GET")
+    assert (asked.status, asked.headers["access-control-allow-origin"]) == (204, "*")
+    assert "Range" in asked.headers["access-control-allow-headers"]
+    assert "access-control-allow-credentials" not in edge.file(url).headers
+
+
+def test_an_error_is_in_the_form_of_the_api(edge: CdnEdge) -> None:
+    answer = edge.get("/f/file_2222222222222222/" + "0" * 32 + ".png")
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
+    assert b'"code": "not_found"' in answer.body
+    assert "content-disposition" not in answer.headers
+
+
+def test_the_name_of_a_file_in_the_store_is_its_hash(edge: CdnEdge, api: Caller) -> None:
+    file = stored_file(api.account, PICTURE, "image/png")
+    names = [path.name for path in (Path(settings.STATE) / "cdn/store/files" / file.pk).iterdir()]
+    assert names == [sha256(PICTURE).hexdigest()]
+
+
+def test_live_files_are_delivered_while_the_api_is_away(edge: CdnEdge, api: Caller) -> None:
+    old, new = (stored_file(api.account, data, "image/png") for data in (PICTURE, PICTURE + b"2"))
+    assert edge.file(file_url(old)).status == 200
+    path = edge.instance.run_dir / "api.sock"
+    away = path.rename(path.with_name("away.sock"))
+    try:
+        assert edge.file(file_url(old)).body == PICTURE
+        answer = edge.file(file_url(new))
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert answer.headers["cache-control"] == "no-store"
+    finally:
+        away.rename(path)

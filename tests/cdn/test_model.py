@@ -1,0 +1,42 @@
+"""Random histories of files beside a model of dicts (history.py): counters and rows are equal to it after each step."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from django.db import connection
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import invariant, run_state_machine_as_test
+
+from cdn import pools
+from tests.cdn.history import FileHistory
+
+pytestmark = pytest.mark.django_db
+
+STEPS = int(os.environ.get("STEPS", "0")) or (600 if connection.vendor == "postgresql" else 1500)
+SEED = int(os.environ.get("SEED", "0"))
+LENGTH = 50
+
+
+class CheckedHistory(FileHistory):
+    @invariant()
+    def agrees(self) -> None:
+        if hasattr(self, "owner"):
+            self.check()
+
+
+def test_counters_rows_and_model_agree_after_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "month_of", pools.month_of)
+    machine = seed(SEED or 1)(CheckedHistory)
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=max(1, STEPS // LENGTH),
+            stateful_step_count=LENGTH,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

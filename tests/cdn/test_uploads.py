@@ -1,0 +1,290 @@
+"""Uploads: what each request stores, what it answers, and what the next one finds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from cdn import hooks
+from cdn.errors import CdnPolicyViolation
+from cdn.models import File, Permit
+from cdn.services import processing
+from cdn.services.sweeps import permits_expire
+from cdn.states import FileStatus, PermitState
+from cdn.storage.parts import PartFile
+from common.errors import DomainError
+from tests.callers import Caller
+from tests.cdn.edge_files import files_clear
+from tests.cdn.rows import facts_of, make_permit
+from tests.cdn.uploading import PART, offset_of, part_sent, sent, stored_part
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DATA = os.urandom(600_000)
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(settings.ENV, "cdn_upload_wait_seconds", 0)
+    files_clear()
+    yield
+    files_clear()
+
+
+@pytest.fixture
+def issued(api: Caller) -> Any:
+    return make_permit(api.account, size=len(DATA))
+
+
+def processed(error: DomainError | None = None) -> Any:
+    """What the worker does once a file was received."""
+
+    def work(file_id: str) -> None:
+        claim = processing.processing_claim(file_id, "test")
+        assert claim is not None
+        if error is not None:
+            processing.processing_reject(claim, error)
+            return
+        file = File.objects.get(pk=file_id)
+        processing.processing_publish(claim, facts_of(file, sha256=file.sha256), [])
+
+    return patch.object(hooks.file_received, "_handlers", [work])
+
+
+def assert_error(answer: Any, status: int, code: str) -> None:
+    assert (answer.status, answer.json()["code"]) == (status, code), answer
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["tus-resumable"] == "1.0.0"
+
+
+@pytest.mark.parametrize("length", [len(DATA), None])
+def test_a_whole_file_is_stored_and_hashed_on_its_way(issued: Any, length: int | None) -> None:
+    answer = sent("PUT", issued.token, DATA[:5], DATA[5:300_000], DATA[300_000:], length=length)
+    assert answer.status == 202
+    assert (answer.json()["success"], answer.json()["file"]["status"]) == (True, "processing")
+    file = File.objects.get()
+    assert (file.sha256, file.size) == (sha256(DATA).hexdigest(), len(DATA))
+    assert stored_part(file.pk) == DATA
+    assert offset_of(issued.token) == len(DATA)
+
+
+def test_the_answer_waits_for_what_becomes_of_the_file(issued: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings.ENV, "cdn_upload_wait_seconds", 20)
+    with processed():
+        answer = sent("PUT", issued.token, DATA)
+    assert (answer.status, answer.json()["file"]["status"]) == (201, "active")
+    assert sha256(DATA).hexdigest()[:32] in answer.json()["file"]["url"]
+
+
+def test_a_file_that_is_refused_is_an_error_of_its_upload(issued: Any) -> None:
+    details = {"rule": "allowedKinds", "limit": ["image"], "actual": "other"}
+    with processed(CdnPolicyViolation(details=details)):
+        answer = sent("PUT", issued.token, DATA)
+    assert_error(answer, 400, "cdn_policy_violation")
+    assert answer.json()["details"] == details
+    assert stored_part(issued.file.pk) is None
+    assert offset_of(issued.token) is None
+
+
+def test_a_smaller_body_is_the_whole_file(issued: Any) -> None:
+    assert sent("PUT", issued.token, b"small").status == 202
+    file = File.objects.get()
+    assert (file.size, file.sha256) == (5, sha256(b"small").hexdigest())
+    answer = sent("HEAD", issued.token)
+    assert (answer.headers["upload-offset"], answer.headers["upload-length"]) == ("5", "5")
+
+
+def test_an_empty_body_is_refused_and_the_address_stays(issued: Any) -> None:
+    assert_error(sent("PUT", issued.token, length=0), 400, "validation_error")
+    assert offset_of(issued.token) == 0
+    assert sent("PUT", issued.token, DATA).status == 202
+
+
+def test_a_length_above_the_permit_is_refused_before_a_byte_is_stored(issued: Any) -> None:
+    answer = sent("PUT", issued.token, DATA, b"x", length=len(DATA) + 1)
+    assert_error(answer, 413, "payload_too_large")
+    assert stored_part(issued.file.pk) is None
+    answer = part_sent(issued.token, 0, DATA, b"x", length=len(DATA) + 1)
+    assert_error(answer, 413, "payload_too_large")
+    assert stored_part(issued.file.pk) is None
+    assert sent("PUT", issued.token, DATA).status == 202
+
+
+def test_more_bytes_than_the_permit_are_cut_off(issued: Any) -> None:
+    for pieces in ([DATA, b"x"], [DATA] * 9):
+        assert_error(sent("PUT", issued.token, *pieces), 413, "payload_too_large")
+        assert len(stored_part(issued.file.pk) or b"") <= len(DATA)
+        assert offset_of(issued.token) == 0
+    assert sent("PUT", issued.token, DATA).status == 202
+    assert stored_part(issued.file.pk) == DATA
+
+
+def test_a_part_beyond_the_permit_leaves_what_was_there(issued: Any) -> None:
+    assert part_sent(issued.token, 0, DATA[:1000]).status == 204
+    assert_error(part_sent(issued.token, 1000, DATA), 413, "payload_too_large")
+    assert offset_of(issued.token) == 1000
+    assert part_sent(issued.token, 1000, DATA[1000:]).status == 204
+    assert File.objects.get().sha256 == sha256(DATA).hexdigest()
+
+
+@pytest.mark.parametrize("cut", [0, 1, 1000, 300_000, len(DATA) - 1, len(DATA)])
+def test_a_client_that_leaves_goes_on_where_it_was(issued: Any, cut: int) -> None:
+    answer = sent("PUT", issued.token, DATA[:cut], leaves=True, length=len(DATA))
+    assert answer.status in (0, 400)
+    assert File.objects.get().status == FileStatus.UPLOADING
+    assert offset_of(issued.token) == cut
+    assert stored_part(issued.file.pk) == DATA[:cut]
+    if cut < len(DATA):
+        assert part_sent(issued.token, cut, DATA[cut:]).status == 204
+    else:
+        assert part_sent(issued.token, cut, b"").status == 204
+    file = File.objects.get()
+    assert (file.status, file.sha256) == (FileStatus.PROCESSING, sha256(DATA).hexdigest())
+
+
+def test_a_body_without_its_last_chunk_is_no_whole_file(issued: Any) -> None:
+    assert sent("PUT", issued.token, DATA[:1000], leaves=True).status in (0, 400)
+    assert Permit.objects.get().state == PermitState.OPEN
+    assert offset_of(issued.token) == 1000
+
+
+def test_another_put_begins_again(issued: Any) -> None:
+    sent("PUT", issued.token, DATA[:1000], leaves=True)
+    assert sent("PUT", issued.token, DATA[::-1]).status == 202
+    assert stored_part(issued.file.pk) == DATA[::-1]
+
+
+def test_parts_of_any_size_make_the_file(issued: Any) -> None:
+    offset = 0
+    for size in (1, 239_999, 2, 100_000, len(DATA)):
+        piece = DATA[offset : offset + size]
+        answer = part_sent(issued.token, offset, piece)
+        offset += len(piece)
+        assert (answer.status, answer.headers["upload-offset"], answer.body) == (204, str(offset), b"")
+        assert answer.headers["upload-expires"].endswith("GMT")
+    assert File.objects.get().sha256 == sha256(DATA).hexdigest()
+    assert part_sent(issued.token, offset, b"").status == 404
+
+
+@pytest.mark.parametrize("offset", [0, 999, 1001, len(DATA)])
+def test_a_part_at_another_offset_is_a_conflict(issued: Any, offset: int) -> None:
+    part_sent(issued.token, 0, DATA[:1000])
+    answer = part_sent(issued.token, offset, b"x")
+    assert_error(answer, 409, "conflict")
+    assert answer.json()["details"] == {"offset": 1000}
+    assert stored_part(issued.file.pk) == DATA[:1000]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"Content_Type": "application/octet-stream"}, 415, "unsupported_media_type"),
+        ({"Upload_Offset": ""}, 400, "validation_error"),
+        ({"Upload_Offset": "-1"}, 400, "validation_error"),
+        ({"Upload_Offset": "1e3"}, 400, "validation_error"),
+        ({"Upload_Offset": "٣"}, 400, "validation_error"),
+        ({"Upload_Offset": "9" * 17}, 400, "validation_error"),
+        ({"Tus_Resumable": "0.2.2"}, 412, "precondition_failed"),
+    ],
+)
+def test_headers_of_parts_that_are_wrong(issued: Any, headers: dict[str, str], status: int, code: str) -> None:
+    answer = part_sent(issued.token, 0, b"x", **headers)
+    assert_error(answer, status, code)
+    if status == 412:
+        assert answer.headers["tus-version"] == "1.0.0"
+    assert offset_of(issued.token) == 0
+
+
+def test_unknown_used_and_ended_addresses_are_one_answer(issued: Any, api: Caller) -> None:
+    other, ended = make_permit(api.account), make_permit(api.account)
+    sent("PUT", issued.token, DATA)
+    Permit.objects.filter(pk=ended.file.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    forged = other.token[:-1] + ("A" if other.token[-1] != "A" else "B")
+    found = []
+    for token in (forged, "x", "upl_" + "a" * 500, "..", issued.token, ended.token):
+        for answer in (sent("PUT", token, b"x"), part_sent(token, 0, b"x")):
+            body = answer.json()
+            body.pop("request_id")
+            found.append((answer.status, body))
+    assert all(each == found[0] for each in found)
+    assert (found[0][0], found[0][1]["code"]) == (404, "not_found")
+    assert offset_of(ended.token) is offset_of(forged) is None
+    permits_expire()
+    assert offset_of(ended.token) is None
+
+
+def test_a_part_that_another_request_writes_is_a_conflict(issued: Any) -> None:
+    """Also where the lease of the other one has run out: its process may only be stopped."""
+    part = PartFile.open(issued.file.pk)
+    try:
+        assert_error(sent("PUT", issued.token, DATA), 409, "conflict")
+    finally:
+        part.close()
+    assert sent("PUT", issued.token, DATA).status == 202
+
+
+def test_a_part_that_is_shorter_than_the_row_says_goes_on_from_its_end(issued: Any) -> None:
+    """As after a restored backup."""
+    part_sent(issued.token, 0, DATA[:1000])
+    part = PartFile.open(issued.file.pk)
+    part.cut(400)
+    part.close()
+    assert_error(part_sent(issued.token, 1000, DATA[1000:]), 409, "conflict")
+    assert offset_of(issued.token) == 400
+    assert part_sent(issued.token, 400, DATA[400:]).status == 204
+    assert File.objects.get().sha256 == sha256(DATA).hexdigest()
+
+
+def test_bytes_beyond_the_recorded_offset_are_written_again(issued: Any) -> None:
+    """What a killed process had written, and no client was shown."""
+    part_sent(issued.token, 0, DATA[:1000])
+    part = PartFile.open(issued.file.pk)
+    part.cut(1000)
+    part.write(b"y" * 5000)
+    part.close()
+    assert offset_of(issued.token) == 1000
+    part_sent(issued.token, 1000, DATA[1000:])
+    assert File.objects.get().sha256 == sha256(DATA).hexdigest()
+
+
+def test_what_the_server_can_do(issued: Any) -> None:
+    for token in (issued.token, "anything"):
+        answer = sent("OPTIONS", token, Origin="https://other.example")
+        assert (answer.status, answer.body) == (204, b"")
+        assert answer.headers["tus-version"] == "1.0.0"
+        assert answer.headers["tus-extension"] == "expiration"
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "PATCH" in answer.headers["access-control-allow-methods"]
+        assert "Upload-Offset" in answer.headers["access-control-allow-headers"]
+
+
+def test_headers_of_a_status(issued: Any) -> None:
+    answer = sent("HEAD", issued.token, Tus_Resumable="1.0.0")
+    assert (answer.headers["upload-offset"], answer.headers["upload-length"]) == ("0", str(len(DATA)))
+    assert (answer.headers["cache-control"], answer.headers["referrer-policy"]) == ("no-store", "no-referrer")
+    assert answer.headers["tus-resumable"] == "1.0.0"
+
+
+def test_a_method_may_be_named_by_a_header(issued: Any) -> None:
+    options = {"X_HTTP_Method_Override": "PATCH", "Upload_Offset": "0", "Content_Type": PART}
+    assert sent("POST", issued.token, DATA, **options).status == 204
+    assert File.objects.get().sha256 == sha256(DATA).hexdigest()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "TRACE"])
+def test_other_methods_are_refused(issued: Any, method: str) -> None:
+    answer = sent(method, issued.token, b"x")
+    assert answer.status == 405
+    assert offset_of(issued.token) == 0
+
+
+def test_no_credential_is_needed_or_looked_at(issued: Any) -> None:
+    wrong = {"X_Client_ID": "cli_unknown", "X_Client_Secret": "wrong", "Authorization": "Bearer nonsense"}
+    assert sent("PUT", issued.token, DATA, **wrong).status == 202
