@@ -144,8 +144,6 @@ class Env(AssistSettings, CdnSettings, NotificationSettings):
     vmhost_threads: int = Field(default=32, ge=1, le=4096)
     webhook_threads: int = Field(default=128, ge=4, le=4096)
     pages_threads: int = Field(default=4, ge=1, le=256)
-    push_threads: int = Field(default=128, ge=2, le=4096)
-    cdn_media_processes: int = Field(default=2, ge=1, le=256)
     streams_max: int = Field(default=4000, ge=1, le=_MANY)
     streams_per_account: int = Field(default=1000, ge=1, le=_MANY)
     commands_max: int = Field(default=512, ge=1, le=_MANY)

@@ -23,6 +23,7 @@ class CdnSettings(BaseModel):
     cdn_lease_seconds: int = Field(default=30, ge=6, le=3600)
     cdn_processing_seconds: int = Field(default=86400, ge=60, le=_YEAR)
     cdn_rejected_seconds: int = Field(default=86400, ge=0, le=_YEAR)
+    cdn_media_processes: int = Field(default=2, ge=1, le=256)
     cdn_orphan_grace_seconds: int = Field(default=3600, ge=0, le=_YEAR)
 
     @field_validator("cdn_s3_endpoint")

@@ -15,3 +15,4 @@ class NotificationSettings(BaseModel):
     fcm_credentials: Path | None = None
     push_contact: str = Field(default="", max_length=320, pattern=r"^([^@\s,]+@[^@\s,]+)?$")
     sends_per_minute: int = Field(default=60, ge=1, le=_MANY)
+    push_threads: int = Field(default=128, ge=2, le=4096)
