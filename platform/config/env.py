@@ -22,15 +22,7 @@ from cdn.types import content_types
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
 from config.env_notifications import NotificationSettings
-from config.env_types import (
-    AbsolutePath,
-    Addresses,
-    CommaSeparated,
-    HostName,
-    Networks,
-    Places,
-    Resolvers,
-)
+from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
 from edge.cdn_address import CdnAddress
 from edge.page_address import page_addresses
