@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from cdn.storage.stores import store
+from cdn.storage.stores import file_store
 from edge.address import public_address
 from edge.cdn_address import cdn_address
 from edge.page_address import page_addresses
@@ -41,7 +41,7 @@ def store_line() -> Line:
     """The disk, or the bucket."""
     bucket = settings.ENV.cdn_s3_bucket
     try:
-        problem = store().problem()
+        problem = file_store().problem()
     except OSError as error:
         problem = f"{error.filename}: {error.strerror}"
     if problem:

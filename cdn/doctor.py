@@ -1,4 +1,6 @@
-"""What `manage.py doctor` says of the CDN: its host, its store, and how its files are looked at."""
+"""What `manage.py doctor` says of the CDN: host and store (`delivery_doctor.py`), and how strictly this host confines
+the process that looks at files.
+"""
 
 from __future__ import annotations
 

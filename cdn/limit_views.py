@@ -12,7 +12,7 @@ from accounts.authentication import ApiRequest
 from accounts.permissions import ACCOUNT_ONLY, NAMESPACE_SCOPES
 from accounts.scopes import Scope
 from cdn import serializers as bodies
-from cdn.bodies import namespace_body, namespace_quota_body, policy_body, quota_body, usage_body
+from cdn.limit_objects import namespace_body, namespace_quota_body, policy_body, quota_body, usage_body
 from cdn.pagination import NamespacesPagination
 from cdn.policy import effective_policy, template_layer
 from cdn.selectors import listed_namespaces, part_of, uses_of

@@ -21,7 +21,7 @@ OTHER_NAMESPACE = "This credential is bound to another namespace."
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AccountPart:
     """A part of an account: one namespace, its files without one (`is_personal`), or all of it."""
 
     account_id: str
@@ -47,7 +47,7 @@ class Part:
         return pool_of(self.pool_key)
 
 
-def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> Part:
+def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> AccountPart:
     """What a request reads: what it names, within what the credential reaches. A credential of a namespace reads that.
 
     Raises Forbidden (the credential is bound to another namespace, or to one at all), NotFound, ValidationError (both).
@@ -57,9 +57,9 @@ def part_of(actor: Actor, namespace: str | None, *, personal: bool = False) -> P
     if actor.scope is Scope.NAMESPACE:
         if personal or (namespace is not None and namespace != actor.namespace_slug):
             raise Forbidden(OTHER_NAMESPACE)
-        return Part(actor.account.pk, _own_namespace(actor))
+        return AccountPart(actor.account.pk, _own_namespace(actor))
     found = by_slug(actor.account, namespace) if namespace is not None else None
-    return Part(actor.account.pk, found, personal)
+    return AccountPart(actor.account.pk, found, personal)
 
 
 def upload_namespace(actor: Actor, slug: str | None) -> Namespace | None:
@@ -88,7 +88,7 @@ def get_file(actor: Actor, file_id: str) -> File:
     return found
 
 
-def listed_files(part: Part, status: str | None) -> QuerySet[File]:
+def listed_files(part: AccountPart, status: str | None) -> QuerySet[File]:
     """Newest first, with their variants. Without a status all but those of the trash."""
     rows = File.objects.filter(part.files, purge=False).select_related("namespace").prefetch_related("variants")
     rows = rows.order_by("-created_at", "-id")
@@ -99,7 +99,7 @@ def listed_files(part: Part, status: str | None) -> QuerySet[File]:
     return live.filter(status=status) if status else live
 
 
-def files_count(part: Part, status: str | None) -> int:
+def files_count(part: AccountPart, status: str | None) -> int:
     """How many `listed_files` there are, by the counters: COUNT over 100,000 rows takes as long as all of the rest. Of
     files that are uploaded or processed, and of rejected ones, there are few.
     """

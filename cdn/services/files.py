@@ -91,7 +91,7 @@ def _namespace(namespace_id: str | None) -> Namespace | None:
 
 def trash_purge(*, account: Account, within: Q, actor: str, origin: RequestOrigin = NO_ORIGIN) -> tuple[int, bool]:
     """Delete what is in the trash within a part of an account. Returns how many files, and whether all are removed; the
-    sweep removes the others, which nobody sees any more.
+    sweep removes the others, which no request finds any more.
     """
     with transaction.atomic():
         account_lock(account)

@@ -28,7 +28,7 @@ PUBLISHED = (FileStatus.ACTIVE, FileStatus.TRASHED)
 
 
 @dataclass(slots=True)
-class Found:
+class StoredNow:
     """What is stored. `young`: files of which something is younger than the grace time."""
 
     keys: set[str] = field(default_factory=set)
@@ -37,9 +37,9 @@ class Found:
     young: set[str] = field(default_factory=set)
 
 
-def stored_now() -> Found:
+def stored_now() -> StoredNow:
     """Everything in the store and in the folder of part files."""
-    found, grace = Found(), settings.ENV.cdn_orphan_grace_seconds
+    found, grace = StoredNow(), settings.ENV.cdn_orphan_grace_seconds
     for stored in store().list_files():
         found.keys.add(stored.key)
         found.files.add(stored.file_id)
@@ -52,10 +52,10 @@ def stored_now() -> Found:
     return found
 
 
-def orphans_remove(found: Found | None = None) -> int:
+def orphans_remove(found: StoredNow | None = None) -> int:
     """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many."""
     found = stored_now() if found is None else found
-    removed = store().abort_leftovers(settings.ENV.cdn_orphan_grace_seconds)
+    removed = store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
     old = (found.files | found.parts) - found.young
     for file_id in sorted(old - _ids_in(old, (*UNFINISHED, *PUBLISHED))):
         removed += _removed(file_id)
@@ -88,7 +88,7 @@ def _ids_in(ids: set[str], statuses: tuple[str, ...]) -> set[str]:
     return rows
 
 
-def bytes_missing(found: Found, begun: datetime) -> Iterator[str]:
+def bytes_missing(found: StoredNow, begun: datetime) -> Iterator[str]:
     """A sentence for each key of a published row that is not stored, and for each that is stored and not of its row."""
     published = File.objects.filter(status__in=PUBLISHED, purge=False, published_at__lt=begun)
     ids = list(published.order_by("pk").values_list("pk", flat=True))

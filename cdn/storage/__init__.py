@@ -10,7 +10,7 @@ from cdn.storage.keys import original_key, variant_key
 from cdn.storage.parts import PartFound, part_remove, parts_list
 from cdn.storage.places import part_path, work_folder, work_list, work_remove
 from cdn.storage.removal import bytes_remove
-from cdn.storage.stores import store
+from cdn.storage.stores import file_store as store
 
 __all__ = [
     "PartFound",

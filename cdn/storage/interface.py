@@ -37,7 +37,7 @@ class Store(Protocol):
     def list_files(self) -> Iterator[StoredBytes]:
         """Everything that is stored."""
 
-    def abort_leftovers(self, grace_seconds: float) -> int:
+    def abort_unfinished(self, grace_seconds: float) -> int:
         """Remove what interrupted `save`s left, unless it is younger. Returns how many there were."""
 
     def signed_url(self, key: str, seconds: int, method: str = "GET") -> str:

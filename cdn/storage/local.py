@@ -84,7 +84,7 @@ class LocalStore:
                     continue
                 yield StoredBytes(file_id, key, found.st_size, max(0.0, now - found.st_ctime))
 
-    def abort_leftovers(self, grace_seconds: float) -> int:
+    def abort_unfinished(self, grace_seconds: float) -> int:
         """Links under their first names; a clock that was set back makes them younger, not older."""
         old = [path for path in self.root.rglob(f"{_UNFINISHED}*") if _age(path) >= grace_seconds]
         for path in old:

@@ -36,7 +36,7 @@ class PartFound:
     age: float
 
 
-class Part:
+class PartFile:
     """An open part file, exclusively: a process that was stopped for long cannot write into a file that another one has
     completed. For one thread at a time.
     """

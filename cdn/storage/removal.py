@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cdn.storage.parts import part_remove
 from cdn.storage.places import work_remove
-from cdn.storage.stores import store
+from cdn.storage.stores import file_store
 
 
 def bytes_remove(file_id: str) -> None:
     """Part file, work folder and stored bytes. Idempotent. Raises StorageUnavailable, OSError."""
     part_remove(file_id)
     work_remove(file_id)
-    store().remove_all(file_id)
+    file_store().remove_all(file_id)

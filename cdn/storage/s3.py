@@ -101,7 +101,7 @@ class S3Store:
                     continue
                 yield StoredBytes(file_id, key, row["Size"], max(0.0, (now - row["LastModified"]).total_seconds()))
 
-    def abort_leftovers(self, grace_seconds: float) -> int:
+    def abort_unfinished(self, grace_seconds: float) -> int:
         """Uploads in pieces that were never completed: their pieces cost money, and no listing of files shows them."""
         now, count = datetime.now(UTC), 0
         with _store_errors():

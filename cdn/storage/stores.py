@@ -7,7 +7,7 @@ from django.conf import settings
 from cdn.storage.interface import Store
 
 
-def store() -> Store:
+def file_store() -> Store:
     """The store of the settings."""
     if settings.ENV.cdn_s3_bucket:
         from cdn.storage.s3 import s3_store

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from cdn.storage.parts import Part
+from cdn.storage.parts import PartFile
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class PartWriter:
     another while it is received.
     """
 
-    def __init__(self, part: Part, *, hashed: bool) -> None:
+    def __init__(self, part: PartFile, *, hashed: bool) -> None:
         self._part = part
         self._digest = hashlib.sha256() if hashed else None
         self._stopped = False

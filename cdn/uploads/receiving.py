@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError
 from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
 from cdn.services.uploads import UploadGrant, upload_begin, upload_complete, upload_pause, upload_progress
 from cdn.storage.errors import StorageUnavailable
-from cdn.storage.parts import Part, PartBusy
+from cdn.storage.parts import PartBusy, PartFile
 from cdn.uploads.part_writer import PartWriter, in_upload_thread
 from common.async_views import in_pool_thread
 from common.errors import PayloadTooLarge, ValidationError
@@ -68,7 +68,7 @@ async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, o
 async def _open(grant: UploadGrant, *, hashed: bool) -> PartWriter:
     """The part, cut at the grant's offset. Raises UploadInProgress, OffsetConflict, StorageUnavailable."""
     try:
-        part = await in_upload_thread(Part.open, grant.file_id)
+        part = await in_upload_thread(PartFile.open, grant.file_id)
     except PartBusy:
         raise UploadInProgress from None
     try:

@@ -16,9 +16,10 @@ from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
+from config.env_cdn import CdnSettings
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
 from edge.cdn_address import CdnAddress
@@ -79,7 +80,7 @@ def _base_url(data: dict[str, Any]) -> str:
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
-class Env(BaseModel):
+class Env(CdnSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")
@@ -205,22 +206,6 @@ class Env(BaseModel):
     page_releases: int = Field(default=10, ge=1, le=1000)
     pages_account_max_bytes: int = Field(default=10 << 30, ge=1, le=1 << 60)
 
-    # CDN
-    cdn_s3_bucket: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])?$")
-    cdn_s3_endpoint: str = Field(default="", validate_default=True, pattern=r"^(https?://[a-z0-9.-]+(:\d{1,5})?)?$")
-    cdn_s3_region: str = "us-east-1"
-    cdn_s3_addressing: str = Field(default="path", pattern=r"^(path|virtual)$")
-    cdn_s3_prefix: str = Field(default="", pattern=r"^([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*)?$")
-    cdn_s3_access_key: str = ""
-    cdn_s3_secret_key: str = ""
-    cdn_upload_wait_seconds: int = Field(default=10, ge=0, le=600)
-    cdn_permit_seconds: int = Field(default=900, ge=1, le=_YEAR)
-    cdn_upload_seconds: int = Field(default=3600, ge=1, le=_YEAR)
-    cdn_lease_seconds: int = Field(default=30, ge=6, le=3600)
-    cdn_processing_seconds: int = Field(default=86400, ge=60, le=_YEAR)
-    cdn_rejected_seconds: int = Field(default=86400, ge=0, le=_YEAR)
-    cdn_orphan_grace_seconds: int = Field(default=3600, ge=0, le=_YEAR)
-
     # Domains of users
     edge_host: HostName = _derived("the name in `BASE_URL`", lambda data: urlsplit(data["base_url"]).hostname or "")
     edge_addresses: Addresses = ()
@@ -331,13 +316,6 @@ class Env(BaseModel):
     def _cdn_address(cls, value: str) -> str:
         CdnAddress.of(value)
         return value.rstrip("/")
-
-    @field_validator("cdn_s3_endpoint")
-    @classmethod
-    def _store_address(cls, value: str, info: ValidationInfo) -> str:
-        if info.data.get("cdn_s3_bucket") and not value:
-            raise ValueError("Give the address of the store, as PLATFORM_CDN_S3_BUCKET is set.")
-        return value
 
     @field_validator("sandbox_url")
     @classmethod

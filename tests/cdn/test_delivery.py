@@ -40,7 +40,7 @@ def edge(open_edge: CdnEdge) -> CdnEdge:
     return open_edge
 
 
-def test_the_first_request_makes_the_link_and_later_ones_ask_nobody(edge: CdnEdge, api: Caller) -> None:
+def test_the_first_request_makes_the_link_and_later_ones_ask_no_process(edge: CdnEdge, api: Caller) -> None:
     file = stored_file(api.account, PICTURE, "image/png")
     answers = [edge.file(file_url(file)) for _ in range(3)]
     assert [(answer.status, answer.body) for answer in answers] == [(200, PICTURE)] * 3

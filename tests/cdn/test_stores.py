@@ -19,7 +19,7 @@ from cdn.storage import bytes_remove, original_key, part_path, store, variant_ke
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.interface import Store
 from cdn.storage.local import LocalStore
-from cdn.storage.parts import Part, PartBusy, part_remove, parts_list
+from cdn.storage.parts import PartBusy, PartFile, part_remove, parts_list
 from cdn.storage.s3 import PIECE, s3_store
 from common.ids import new_id
 from config.env import Env
@@ -131,9 +131,9 @@ def test_all_bytes_of_a_file_are_removed(any_store: Store) -> None:
         any_store.open_local(key)
 
 
-def test_modes_let_nobody_else_read() -> None:
+def test_modes_let_no_other_user_read() -> None:
     saved(store(), ONE, b"one")
-    with_part = Part.open(TWO)
+    with_part = PartFile.open(TWO)
     with_part.close()
     for path in [settings.STATE / "cdn/store", *(settings.STATE / "cdn").rglob("*")]:
         mode = stat.S_IMODE(path.lstat().st_mode)
@@ -145,19 +145,19 @@ def test_a_link_in_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
     target.write_bytes(b"of another")
     part_path(ONE).symlink_to(target)
     with pytest.raises(StorageUnavailable):
-        Part.open(ONE)
+        PartFile.open(ONE)
     with pytest.raises(StorageUnavailable):
         store().save(part_path(ONE), original_key(ONE, "0" * 64))
     assert target.read_bytes() == b"of another"
 
 
 def test_one_writer_at_a_time_has_a_part() -> None:
-    first = Part.open(ONE)
+    first = PartFile.open(ONE)
     with pytest.raises(PartBusy):
-        Part.open(ONE)
+        PartFile.open(ONE)
     first.write(b"one")
     first.close()
-    second = Part.open(ONE)
+    second = PartFile.open(ONE)
     assert second.size == 3
     second.cut(1)
     second.write(b"xy")
@@ -166,10 +166,10 @@ def test_one_writer_at_a_time_has_a_part() -> None:
 
 
 def test_a_part_that_was_removed_is_begun_again() -> None:
-    first = Part.open(ONE)
+    first = PartFile.open(ONE)
     first.write(b"one")
     part_remove(ONE)
-    second = Part.open(ONE)
+    second = PartFile.open(ONE)
     assert second.size == 0
     first.close()
     second.close()
@@ -177,7 +177,7 @@ def test_a_part_that_was_removed_is_begun_again() -> None:
 
 def test_parts_are_listed_by_their_ids() -> None:
     for file_id, data in ((ONE, b"one"), (TWO, b"")):
-        part = Part.open(file_id)
+        part = PartFile.open(file_id)
         part.write(data)
         part.close()
     (part_path(ONE).parent / "else").write_bytes(b"x")
@@ -188,7 +188,7 @@ def test_a_full_disk_is_an_error_of_the_api_and_keeps_what_was_written(tmp_path:
     if os.geteuid():
         pytest.skip("mounts a file system")
     with small_disk(tmp_path, 2), patch.object(settings, "STATE", tmp_path):
-        part = Part.open(ONE)
+        part = PartFile.open(ONE)
         part.write(bytes(5 << 18))
         with pytest.raises(StorageUnavailable) as raised:
             part.write(bytes(1 << 20))
@@ -199,7 +199,7 @@ def test_a_full_disk_is_an_error_of_the_api_and_keeps_what_was_written(tmp_path:
 
 def test_the_hosts_reserve_is_not_used(tmp_path: Path) -> None:
     with patch.object(settings, "ENV", Env.from_environment({"PLATFORM_DISK_RESERVE_MB": str(1 << 30)})):
-        part = Part.open(ONE)
+        part = PartFile.open(ONE)
         with pytest.raises(StorageUnavailable):
             part.cut(0)
         part.close()
@@ -242,8 +242,8 @@ def test_a_process_that_is_killed_while_it_stores_leaves_nothing_that_is_read(tm
         killed += 1
     assert killed >= 3
     assert read(found, key) == data
-    assert found.abort_leftovers(60) == 0
-    assert found.abort_leftovers(0) == 1
+    assert found.abort_unfinished(60) == 0
+    assert found.abort_unfinished(0) == 1
     assert [path.name for path in root.rglob("*") if path.is_file()] == [key.rpartition("/")[2]]
 
 
@@ -276,10 +276,10 @@ def test_pieces_that_a_killed_process_left_are_removed_after_a_grace_time(in_buc
     client = in_bucket._client  # type: ignore[attr-defined]
     for _ in range(2):
         client.create_multipart_upload(Bucket=BUCKET, Key=f"files/{ONE}/{'0' * 64}")
-    assert in_bucket.abort_leftovers(3600) == 0
+    assert in_bucket.abort_unfinished(3600) == 0
     assert len(bucket.uploads) == 2
     time.sleep(1.1)
-    assert in_bucket.abort_leftovers(1) == 2
+    assert in_bucket.abort_unfinished(1) == 2
     assert not bucket.uploads
 
 

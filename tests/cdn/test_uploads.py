@@ -19,7 +19,7 @@ from cdn.models import File, Permit
 from cdn.services import processing
 from cdn.services.sweeps import permits_expire
 from cdn.states import FileStatus, PermitState
-from cdn.storage.parts import Part
+from cdn.storage.parts import PartFile
 from common.errors import DomainError
 from tests.callers import Caller
 from tests.cdn.edge_files import files_clear
@@ -222,7 +222,7 @@ def test_unknown_used_and_ended_addresses_are_one_answer(issued: Any, api: Calle
 
 def test_a_part_that_another_request_writes_is_a_conflict(issued: Any) -> None:
     """Also where the lease of the other one has run out: its process may only be stopped."""
-    part = Part.open(issued.file.pk)
+    part = PartFile.open(issued.file.pk)
     try:
         assert_error(sent("PUT", issued.token, DATA), 409, "conflict")
     finally:
@@ -233,7 +233,7 @@ def test_a_part_that_another_request_writes_is_a_conflict(issued: Any) -> None:
 def test_a_part_that_is_shorter_than_the_row_says_goes_on_from_its_end(issued: Any) -> None:
     """As after a restored backup."""
     part_sent(issued.token, 0, DATA[:1000])
-    part = Part.open(issued.file.pk)
+    part = PartFile.open(issued.file.pk)
     part.cut(400)
     part.close()
     assert_error(part_sent(issued.token, 1000, DATA[1000:]), 409, "conflict")
@@ -243,9 +243,9 @@ def test_a_part_that_is_shorter_than_the_row_says_goes_on_from_its_end(issued: A
 
 
 def test_bytes_beyond_the_recorded_offset_are_written_again(issued: Any) -> None:
-    """What a killed process had written, and nobody was shown."""
+    """What a killed process had written, and no client was shown."""
     part_sent(issued.token, 0, DATA[:1000])
-    part = Part.open(issued.file.pk)
+    part = PartFile.open(issued.file.pk)
     part.cut(1000)
     part.write(b"y" * 5000)
     part.close()

@@ -7,7 +7,7 @@ from typing import Any
 from cdn.models import Pool
 from cdn.policy import POLICY_FIELDS, QUOTA_FIELDS, EffectivePolicy, Layer
 from cdn.pool_limits import PoolLimits
-from cdn.selectors import NamespaceUse, Part
+from cdn.selectors import AccountPart, NamespaceUse
 
 NOTHING_SET = Layer("account")
 
@@ -68,7 +68,7 @@ def policy_body(slug: str | None, policy: EffectivePolicy) -> dict[str, Any]:
     }
 
 
-def usage_body(part: Part, pool: Pool, policy: EffectivePolicy) -> dict[str, Any]:
+def usage_body(part: AccountPart, pool: Pool, policy: EffectivePolicy) -> dict[str, Any]:
     """Counters of a part of the account."""
     return {
         "namespace": part.namespace.slug if part.namespace else None,
