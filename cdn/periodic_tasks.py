@@ -33,8 +33,8 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
             "schedule": 5.0,
             "options": {"expires": 4, "queue": "media"},
         },
-        "remove-cdn-leftovers": {
-            "task": "cdn.tasks.remove_leftovers",
+        "remove-cdn-ended-parts": {
+            "task": "cdn.tasks.remove_ended_parts",
             "schedule": 60.0,
             "options": {"expires": 50, "queue": "media"},
         },

@@ -46,6 +46,6 @@ def process_due() -> int:
 
 
 @shared_task
-def remove_leftovers() -> int:
+def remove_ended_parts() -> int:
     """Celery beat, on the queue `media`: what killed attempts left beside the store."""
-    return sweep.leftovers_remove()
+    return sweep.ended_parts_remove()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from cdn.inspection.limits import limits_set
-from cdn.inspection.messages import DAMAGED, READY, Found, InspectionOrder, found_dumped, order_of
+from cdn.inspection.messages import DAMAGED, READY, Findings, InspectionOrder, found_dumped, order_of
 
 
 def main() -> None:
@@ -18,11 +18,11 @@ def main() -> None:
     try:
         found = _inspect(order)
     except MemoryError:
-        found = Found(order.content_type, reason=DAMAGED)
+        found = Findings(order.content_type, reason=DAMAGED)
     _write_line(found_dumped(found))
 
 
-def _inspect(order: InspectionOrder) -> Found:
+def _inspect(order: InspectionOrder) -> Findings:
     """Each library is loaded for its own types only: the other one takes memory and time."""
     if order.content_type.startswith("image/"):
         from cdn.inspection.pictures import picture_inspect

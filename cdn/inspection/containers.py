@@ -17,7 +17,7 @@ from av.stream import Disposition
 
 from cdn.inspection.formats import CONTAINERS
 from cdn.inspection.limits import descriptors_close
-from cdn.inspection.messages import DAMAGED, LIMITS, PIXELS, PIXELS_MAX, UNSUPPORTED, Found, InspectionOrder
+from cdn.inspection.messages import DAMAGED, LIMITS, PIXELS, PIXELS_MAX, UNSUPPORTED, Findings, InspectionOrder
 
 _WITHOUT_PICTURES = {
     **dict.fromkeys(("video/mp4", "video/quicktime", "video/3gpp"), "audio/mp4"),
@@ -44,23 +44,23 @@ _OPENED: dict[str, Any] = {"io_open": _refuse, "metadata_errors": "ignore"}
 _MICROSECONDS = 1_000_000
 
 
-def container_inspect(order: InspectionOrder) -> Found:
+def container_inspect(order: InspectionOrder) -> Findings:
     """What cannot be read to its end is `damaged`."""
     if order.content_type not in CONTAINERS:
-        return Found(order.content_type, reason=UNSUPPORTED)
+        return Findings(order.content_type, reason=UNSUPPORTED)
     file = os.fdopen(0, "rb", closefd=False)
     descriptors_close()
     try:
         with av.open(file, format=CONTAINERS[order.content_type], options=_OPTIONS, **_OPENED) as container:
             return _container_read(order, container)
     except (av.error.FFmpegError, ValueError, OSError):
-        return Found(order.content_type, reason=DAMAGED)
+        return Findings(order.content_type, reason=DAMAGED)
 
 
-def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
+def _container_read(order: InspectionOrder, container: InputContainer) -> Findings:
     pictures = [stream for stream in container.streams.video if not stream.disposition & Disposition.attached_pic]
     if not pictures and not container.streams.audio:
-        return Found(order.content_type, reason=DAMAGED)
+        return Findings(order.content_type, reason=DAMAGED)
     names = _WITH_PICTURES if pictures else _WITHOUT_PICTURES
     content_type = names.get(order.content_type, order.content_type)
     width = max((stream.width for stream in pictures), default=None)
@@ -70,7 +70,7 @@ def _container_read(order: InspectionOrder, container: InputContainer) -> Found:
         width, height = _decoded_size(container, width, height)
         reason = _too_large(order, width, height)
     duration = None if reason else _duration(order, container)
-    return Found(content_type, width=width or None, height=height or None, duration_seconds=duration, reason=reason)
+    return Findings(content_type, width=width or None, height=height or None, duration_seconds=duration, reason=reason)
 
 
 def _too_large(order: InspectionOrder, width: int | None, height: int | None) -> str:

@@ -54,11 +54,13 @@ class InspectionOrder(NamedTuple):
 
 
 class MadeVariant(NamedTuple):
+    """The size of a variant that was written."""
+
     width: int
     height: int
 
 
-class Found(NamedTuple):
+class Findings(NamedTuple):
     """What was found out. `reason`: why not everything was; then the numbers are only what the header claims.
 
     `content_type`: as the streams say, where that differs from the sniffed type.
@@ -85,20 +87,20 @@ def order_of(text: str) -> InspectionOrder:
     return InspectionOrder(content_type, max_width, max_height, to_the_end, orders)
 
 
-def found_dumped(found: Found) -> str:
+def found_dumped(found: Findings) -> str:
     """The answer in JSON."""
     return json.dumps(found)
 
 
-def found_of(text: bytes) -> Found:
+def found_of(text: bytes) -> Findings:
     """A checked answer: the process has read hostile bytes, and may be theirs. Raises ValueError."""
     answer = json.loads(text)
-    if not isinstance(answer, list) or len(answer) != len(Found._fields) or not isinstance(answer[5], list):
+    if not isinstance(answer, list) or len(answer) != len(Findings._fields) or not isinstance(answer[5], list):
         raise ValueError("no answer")
     content_type, width, height, frames, duration, variants, reason = answer
     if reason and reason not in REASONS:
         raise ValueError("no reason")
-    return Found(
+    return Findings(
         _text(content_type),
         _number(width),
         _number(height),

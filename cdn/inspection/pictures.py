@@ -18,7 +18,7 @@ from cdn.inspection.messages import (
     PIXELS_MAX,
     RESOURCES,
     UNSUPPORTED,
-    Found,
+    Findings,
     InspectionOrder,
 )
 from cdn.inspection.variants import variant_write
@@ -27,28 +27,28 @@ _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 _CHECK_SHRINK = 8
 
 
-def picture_inspect(order: InspectionOrder) -> Found:
+def picture_inspect(order: InspectionOrder) -> Findings:
     """Nothing is decoded of a picture that its header shows to be too large."""
     if order.content_type not in PICTURES:
-        return Found(order.content_type, reason=UNSUPPORTED)
+        return Findings(order.content_type, reason=UNSUPPORTED)
     loader_allow(order.content_type)
     try:
         content = mmap.mmap(0, 0, prot=mmap.PROT_READ)
     except (OSError, ValueError):
-        return Found(order.content_type, reason=RESOURCES)
+        return Findings(order.content_type, reason=RESOURCES)
     targets = [pyvips.Target.new_to_descriptor(variant.descriptor) for variant in order.variants]
     descriptors_close()
     try:
         image = picture_load(order.content_type, content)
         found = _header(order, image)
     except pyvips.Error:
-        return Found(order.content_type, reason=DAMAGED)
+        return Findings(order.content_type, reason=DAMAGED)
     return found if found.reason else _pixels(order, content, targets, found, image)
 
 
 def _pixels(
-    order: InspectionOrder, content: mmap.mmap, targets: list[pyvips.Target], found: Found, image: pyvips.Image
-) -> Found:
+    order: InspectionOrder, content: mmap.mmap, targets: list[pyvips.Target], found: Findings, image: pyvips.Image
+) -> Findings:
     """Make the variants, and decode everything at least once."""
     has_profile = image.get_typeof("icc-profile-data") != 0
     try:
@@ -63,7 +63,7 @@ def _pixels(
     return found._replace(variants=made)
 
 
-def _header(order: InspectionOrder, image: pyvips.Image) -> Found:
+def _header(order: InspectionOrder, image: pyvips.Image) -> Findings:
     """Upright width and height. Raises pyvips.Error."""
     frames = _field(image, "n-pages", 1) if order.content_type in ANIMATED else 1
     width, height = image.width, image.height
@@ -72,7 +72,7 @@ def _header(order: InspectionOrder, image: pyvips.Image) -> Found:
     reason = _too_large(order, width, height, frames)
     if order.content_type == "image/avif" and image.get("heif-compression") != "av1":
         reason = UNSUPPORTED
-    return Found(order.content_type, width=width, height=height, frames=frames, reason=reason)
+    return Findings(order.content_type, width=width, height=height, frames=frames, reason=reason)
 
 
 def _too_large(order: InspectionOrder, width: int, height: int, frames: int) -> str:
@@ -83,7 +83,7 @@ def _too_large(order: InspectionOrder, width: int, height: int, frames: int) -> 
     return PIXELS if width * height * frames > PIXELS_MAX else ""
 
 
-def _reads_all(fit: str, found: Found) -> bool:
+def _reads_all(fit: str, found: Findings) -> bool:
     """Whether a variant could be made only of a file that is whole."""
     return fit != "cover" and found.frames == 1
 

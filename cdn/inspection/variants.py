@@ -9,7 +9,7 @@ from typing import Any
 import pyvips
 
 from cdn.inspection.loading import picture_load
-from cdn.inspection.messages import Found, MadeVariant, VariantOrder
+from cdn.inspection.messages import Findings, MadeVariant, VariantOrder
 
 _SAVERS: dict[str, Callable[[pyvips.Image, pyvips.Target, int | None], None]] = {
     "jpeg": lambda image, target, quality: image.jpegsave_target(target, Q=quality or 82, keep="none"),
@@ -24,7 +24,7 @@ _WHITE = [255.0]
 
 
 def variant_write(
-    content: mmap.mmap, target: pyvips.Target, order: VariantOrder, found: Found, *, has_profile: bool
+    content: mmap.mmap, target: pyvips.Target, order: VariantOrder, found: Findings, *, has_profile: bool
 ) -> MadeVariant:
     """Make a variant of the first frame, and write it. Raises pyvips.Error."""
     box = variant_box(order, found)
@@ -38,7 +38,7 @@ def variant_write(
     return MadeVariant(image.width, image.height)
 
 
-def variant_box(order: VariantOrder, found: Found) -> tuple[int, int]:
+def variant_box(order: VariantOrder, found: Findings) -> tuple[int, int]:
     """The box that is asked for, no side above the original's; `cover` keeps the box's proportions."""
     assert found.width is not None  # noqa: S101 - a header was read
     assert found.height is not None  # noqa: S101
@@ -49,7 +49,7 @@ def variant_box(order: VariantOrder, found: Found) -> tuple[int, int]:
     return min(width, found.width), min(height, found.height)
 
 
-def _shrink_of_loader(box: tuple[int, int], fit: str, found: Found) -> int:
+def _shrink_of_loader(box: tuple[int, int], fit: str, found: Findings) -> int:
     """At most half of what the picture is to be shrunk by: the rest is done with a better filter."""
     sides = ((found.width or 0) / box[0], (found.height or 0) / box[1])
     shrink = max(sides) if fit == "contain" else min(sides)

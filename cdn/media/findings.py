@@ -7,7 +7,7 @@ from typing import Any
 from cdn.errors import CdnPolicyViolation
 from cdn.facts import FileFacts
 from cdn.inspection.formats import PICTURES
-from cdn.inspection.messages import DAMAGED, FRAMES, FRAMES_MAX, LIMITS, PIXELS, PIXELS_MAX, RESOURCES, Found
+from cdn.inspection.messages import DAMAGED, FRAMES, FRAMES_MAX, LIMITS, PIXELS, PIXELS_MAX, RESOURCES, Findings
 from cdn.policy import EffectivePolicy
 from cdn.services.processing import ClaimedFile
 from cdn.types import IMAGE, file_type
@@ -18,7 +18,7 @@ _SENTENCES = {
 }
 
 
-def facts_of(claimed: ClaimedFile, found: Found) -> FileFacts:
+def facts_of(claimed: ClaimedFile, found: Findings) -> FileFacts:
     """Without the numbers of a header that nothing confirms; those that break a limit stay, to be named."""
     known = file_type(found.content_type)
     verified = found.reason in ("", LIMITS)
@@ -34,7 +34,7 @@ def facts_of(claimed: ClaimedFile, found: Found) -> FileFacts:
     )
 
 
-def require_verified(claimed: ClaimedFile, found: Found, policy: EffectivePolicy) -> None:
+def require_verified(claimed: ClaimedFile, found: Findings, policy: EffectivePolicy) -> None:
     """Where a limit or a variant needs what was not found out. Raises CdnPolicyViolation."""
     is_limited = file_type(found.content_type).kind == IMAGE and any(
         policy.values[rule] is not None for rule in ("maxWidth", "maxHeight")
@@ -45,7 +45,7 @@ def require_verified(claimed: ClaimedFile, found: Found, policy: EffectivePolicy
         _require_picture(found)
 
 
-def _require_decodable(found: Found) -> None:
+def _require_decodable(found: Findings) -> None:
     if found.reason == PIXELS:
         pixels = (found.width or 0) * (found.height or 0) * (found.frames or 1)
         raise _violation("pixels", PIXELS_MAX, pixels, f"Pictures of more than {PIXELS_MAX} pixels are not decoded.")
@@ -55,7 +55,7 @@ def _require_decodable(found: Found) -> None:
         )
 
 
-def _require_picture(found: Found) -> None:
+def _require_picture(found: Findings) -> None:
     if found.content_type not in PICTURES:
         types = sorted(PICTURES)
         message = f"Variants can be made of {', '.join(types)} only, and the file is {found.content_type}."

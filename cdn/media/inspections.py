@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from cdn.inspection.messages import Found, InspectionOrder
+from cdn.inspection.messages import Findings, InspectionOrder
 from cdn.media.confinement import ROOT, Level, levels
 from cdn.media.runner import InspectionUnavailable, inspection_execute
 from vmbackend.errors import BackendUnavailable
@@ -23,7 +23,7 @@ _PICTURE = bytes.fromhex(
 )
 
 
-def inspection_run(file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]) -> Found:
+def inspection_run(file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]) -> Findings:
     """`inspection_execute`, confined as strictly as this host can. Raises InspectionUnavailable, OSError."""
     try:
         return inspection_execute(found_level.level(), file, order, outputs, tick)

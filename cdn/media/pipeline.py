@@ -19,7 +19,7 @@ from cdn.errors import ClaimLost, ProcessingFailed
 from cdn.facts import FileFacts, VariantFacts
 from cdn.inspection.formats import PICTURES, is_inspectable
 from cdn.inspection.limits import VARIANT_BYTES
-from cdn.inspection.messages import UNSUPPORTED, Found, InspectionOrder
+from cdn.inspection.messages import UNSUPPORTED, Findings, InspectionOrder
 from cdn.media.claims import HeldClaim, claim_held
 from cdn.media.findings import facts_of, require_verified
 from cdn.media.inspections import inspection_run
@@ -107,7 +107,7 @@ def _part_open(part: Path, size: int) -> int:
     return file
 
 
-def _looked_at(held: HeldClaim, file: int, work: Path) -> tuple[Found, list[PlannedVariant]]:
+def _looked_at(held: HeldClaim, file: int, work: Path) -> tuple[Findings, list[PlannedVariant]]:
     """What the policy refuses by kind and size alone is not looked at further."""
     claimed = held.file
     known = type_sniff(os.pread(file, HEAD_BYTES, 0))
@@ -115,7 +115,7 @@ def _looked_at(held: HeldClaim, file: int, work: Path) -> tuple[Found, list[Plan
     policy.check_claim(kind=known.kind, size=claimed.received, variants=len(claimed.variants_wanted))
     planned = variants_planned(claimed.variants_wanted, known.content_type)
     order = _order(known.content_type, policy, planned)
-    found = Found(known.content_type, reason=UNSUPPORTED)
+    found = Findings(known.content_type, reason=UNSUPPORTED)
     if is_inspectable(known.content_type):
         found = _inspected(held, file, order, work)
     require_verified(claimed, found, policy)
@@ -132,7 +132,7 @@ def _order(content_type: str, policy: EffectivePolicy, planned: list[PlannedVari
     )
 
 
-def _inspected(held: HeldClaim, file: int, order: InspectionOrder, work: Path) -> Found:
+def _inspected(held: HeldClaim, file: int, order: InspectionOrder, work: Path) -> Findings:
     """Raises StorageUnavailable where the disk may have been too full for the variants."""
     outputs = [_output(work, index) for index, _ in enumerate(order.variants)]
     found = inspection_run(file, order, outputs, held.require_held)
@@ -150,7 +150,7 @@ def _free_bytes(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _variants_made(found: Found, planned: list[PlannedVariant], work: Path) -> list[VariantFacts]:
+def _variants_made(found: Findings, planned: list[PlannedVariant], work: Path) -> list[VariantFacts]:
     """Their hashes and sizes are those of the files, whatever the process said."""
     return [
         _variant_facts(variant, made.width, made.height, _output(work, index))

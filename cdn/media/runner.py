@@ -15,7 +15,7 @@ from cdn.inspection.messages import (
     DAMAGED,
     READY,
     RESOURCES,
-    Found,
+    Findings,
     InspectionOrder,
     VariantOrder,
     found_of,
@@ -39,7 +39,7 @@ class InspectionUnavailable(Exception):
 
 def inspection_execute(
     level: Level, file: int, order: InspectionOrder, outputs: Sequence[Path], tick: Callable[[], None]
-) -> Found:
+) -> Findings:
     """Look at an open file; variants go to `outputs`, new files. `tick` is called about twice a second, and may raise.
 
     No process outlives the call. Raises InspectionUnavailable, BackendUnavailable, OSError.
@@ -116,18 +116,18 @@ def _end(process: subprocess.Popen[bytes], output: int) -> None:
     process.stdout.close()
 
 
-def _answer(order: InspectionOrder, output: bytes, code: int | None) -> Found:
+def _answer(order: InspectionOrder, output: bytes, code: int | None) -> Findings:
     """Raises InspectionUnavailable where the process did not come to look at the file."""
     ready, _, rest = output.partition(b"\n")
     if code is None or code in _OUT_OF_TIME:
         logger.warning("looking at a file of the type %s took too long", order.content_type)
-        return Found(order.content_type, reason=RESOURCES)
+        return Findings(order.content_type, reason=RESOURCES)
     if ready != READY.encode():
         raise InspectionUnavailable(f"The process ended with {code} before it could look at the file.")
     try:
         found = found_of(rest)
     except ValueError:
         logger.warning("looking at a file of the type %s ended with %s", order.content_type, code)
-        return Found(order.content_type, reason=DAMAGED)
+        return Findings(order.content_type, reason=DAMAGED)
     complete = not found.reason and len(found.variants) != len(order.variants)
     return found._replace(reason=DAMAGED) if complete else found

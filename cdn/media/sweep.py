@@ -25,7 +25,7 @@ def due_process() -> int:
     return done
 
 
-def leftovers_remove() -> int:
+def ended_parts_remove() -> int:
     """Remove part files and work folders of files that are published or refused. Returns of how many files.
 
     Their process died before it could. What belongs to no row at all is `cdn_check`'s.

@@ -16,7 +16,7 @@ import pytest
 
 from cdn.doctor import confinement_line
 from cdn.inspection.limits import CPU_SECONDS, MEMORY_BYTES
-from cdn.inspection.messages import Found, InspectionOrder
+from cdn.inspection.messages import Findings, InspectionOrder
 from cdn.media import confinement, inspections, runner
 from cdn.media.confinement import Level, inspection_confined, levels
 from tests.callers import Caller
@@ -203,7 +203,7 @@ def confined_code(level: Level, monkeypatch: pytest.MonkeyPatch, code: str) -> s
     return ended.stdout
 
 
-def run_code(level: Level, monkeypatch: pytest.MonkeyPatch, code: str) -> Found:
+def run_code(level: Level, monkeypatch: pytest.MonkeyPatch, code: str) -> Findings:
     """The answer where other code runs in place of the inspection."""
     _replace(monkeypatch, code)
     file = os.memfd_create("file")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pyvips
 
-from cdn.inspection.messages import Found, InspectionOrder, VariantOrder, found_of
+from cdn.inspection.messages import Findings, InspectionOrder, VariantOrder, found_of
 from cdn.media.inspections import inspection_run
 from cdn.sniffing import type_sniff
 from tests.cdn import hostile
@@ -26,7 +26,7 @@ class Looking:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def found(self, data: bytes, *variants: VariantOrder, content_type: str = "", **options: object) -> Found:
+    def found(self, data: bytes, *variants: VariantOrder, content_type: str = "", **options: object) -> Findings:
         path = self._folder / "file"
         path.write_bytes(data)
         for made in self.outputs(variants):

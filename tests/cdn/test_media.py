@@ -297,7 +297,7 @@ def test_what_a_killed_process_left_of_an_ended_file_is_removed(api: Caller) -> 
     for file in (done, waiting):
         storage.part_path(file.pk).write_bytes(b"left")
         (storage.work_folder(file.pk) / "0").write_bytes(b"left")
-    assert sweep.leftovers_remove() == 1
+    assert sweep.ended_parts_remove() == 1
     assert not beside_the_store(done)
     assert beside_the_store(waiting)
 

