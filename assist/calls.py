@@ -27,7 +27,7 @@ from credits.amounts import PLACES
 from credits.enforcement import require_credits
 from credits.entries import Purpose
 from credits.holds import credits_hold, hold_settle, hold_void
-from credits.models import Service, Unit
+from credits.models import Rate, Service, Unit
 from credits.services import Rates
 from namespaces.models import Namespace
 from webhooks.direct import DirectReceiver, direct_event_send
@@ -127,7 +127,7 @@ def _end(call: Call) -> bool:
 
 
 def _prices(at: datetime) -> tuple[Decimal, Decimal]:
-    rates = Rates.load()
+    rates = Rates(Rate.objects.filter(unit__in=(Unit.ASSIST_CALL, Unit.ASSIST_TOKENS)))
     return rates.credits(Unit.ASSIST_CALL, at), rates.credits(Unit.ASSIST_TOKENS, at)
 
 

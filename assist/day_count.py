@@ -41,10 +41,7 @@ def call_count(account: Account) -> DayState:
             found = cursor.fetchone()
         if found is not None:
             return DayState(day, limit, found[0])
-    state = DayState(day, limit, limit)
-    raise DayQuotaExceeded(
-        details={"limit": limit, "resets_at": state.ends_at}, headers={"Retry-After": str(state.seconds_left)}
-    )
+    raise DayQuotaExceeded(DayState(day, limit, limit))
 
 
 def call_uncount(account_id: str, day: date) -> None:

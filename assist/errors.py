@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assist.rate_headers import DayState
 from common.errors import DomainError
 
 KEY, RATE, REQUEST, FAILED, QUOTA = (
@@ -38,6 +39,11 @@ class DayQuotaExceeded(DomainError):
     code = QUOTA
     status = 429
     message = "The calls of this day are used up; the day ends at 00:00 UTC."
+
+    def __init__(self, day: DayState) -> None:
+        self.day = day
+        details = {"limit": day.limit, "resets_at": day.ends_at}
+        super().__init__(details=details, headers={"Retry-After": str(day.seconds_left)})
 
 
 def code_of(error: DomainError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -36,14 +36,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Caller:
-    """Who asks, as far as it is known. `day` and `minute` are what the headers of the response say."""
+    """Who asks, as far as it is known. `day` and `minute` are what the headers of the response say.
+
+    A call that counts learns the state of its day by that; all others look it up (`day_look_up`).
+    """
 
     key: ApiKey | None = None
-    day: DayState = field(default_factory=unknown_caller)
+    day: DayState | None = None
     minute: RateState | None = None
 
     def headers(self) -> dict[str, str]:
-        return rate_headers(self.day, self.minute)
+        return rate_headers(self.day or unknown_caller(), self.minute)
+
+    def day_look_up(self) -> None:
+        if self.key is not None and self.day is None:
+            self.day = day_state(self.key.account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,6 @@ def configured_endpoint() -> Endpoint:
 def caller_identify(request: HttpRequest, caller: Caller) -> ApiKey:
     """Raises InvalidApiKey."""
     caller.key = key = require_key(request)
-    caller.day = day_state(key.account)
     return key
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextvars import copy_context
-from functools import partial
 from typing import Any
 
 from assist.calls import BegunCall, Finished, call_begin, call_finish, call_give_back, call_keep_partial
@@ -17,7 +15,7 @@ from assist.rate_headers import DayState
 from assist.requests import Asked, Caller
 from assist.routes import AssistRoute
 from assist.spent import Spent
-from common.async_views import in_pool_thread
+from assist.threads import in_assist_thread
 from common.errors import DomainError
 from common.request_id import current_request_id
 
@@ -73,12 +71,10 @@ class ServedCall:
 
     async def _begin(self) -> BegunCall:
         asked = self._asked
-        work = partial(call_begin, key=asked.key, namespace=asked.namespace, tokens=asked.tokens)
         try:
-            begun = await in_pool_thread(copy_context().run, work)
-        except DayQuotaExceeded:
-            day = self._caller.day
-            self._caller.day = DayState(day.day, day.limit, day.limit)
+            begun = await in_assist_thread(call_begin, key=asked.key, namespace=asked.namespace, tokens=asked.tokens)
+        except DayQuotaExceeded as exc:
+            self._caller.day = exc.day
             raise
         self._caller.day = begun.day
         return begun
@@ -107,13 +103,13 @@ class ServedCall:
             "duration_ms": duration_ms,
         }
         finished = Finished(self._route.event, data, self._asked.receiver)
-        await in_pool_thread(call_finish, begun=begun, spent=self._spent, finished=finished)
+        await in_assist_thread(call_finish, begun=begun, spent=self._spent, finished=finished)
 
     async def _give_up(self, begun: BegunCall) -> None:
         """A client that left in the middle of an answer has used the model; else nothing counts."""
         if self._has_left and self._spent.has_begun:
-            await in_pool_thread(call_keep_partial, begun=begun, spent=self._spent)
+            await in_assist_thread(call_keep_partial, begun=begun, spent=self._spent)
             return
-        await in_pool_thread(call_give_back, begun.call, begun.namespace)
+        await in_assist_thread(call_give_back, begun.call, begun.namespace)
         day = begun.day
         self._caller.day = DayState(day.day, day.limit, day.used - 1)

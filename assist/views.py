@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextvars import copy_context
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from django.http import JsonResponse
 from drf_spectacular.utils import extend_schema
@@ -20,13 +18,11 @@ from assist.openapi import documented_responses
 from assist.requests import Caller, caller_identify, configured_endpoint, request_check
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
-from common.async_views import AsyncViewSet, in_pool_thread, run_to_end
+from assist.threads import in_assist_thread
+from common.async_views import AsyncViewSet, run_to_end
 from common.connections import release_thread
 from common.errors import NotFound
 from common.responses import as_domain_error
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class BlursViewSet(AsyncViewSet):
@@ -65,13 +61,13 @@ class BlursViewSet(AsyncViewSet):
         return await self._serve(OPTIMIZE, bodies.AssistOptimizeRequest)
 
     async def _serve(self, route: AssistRoute, body: Any) -> JsonResponse:
-        asked = await in_context(request_check, self.http_request, self.caller, route, body)
-        release_thread()
-        call = ServedCall(configured_endpoint(), route, asked, self.caller)
         try:
-            fields = await run_to_end(call.carry_out())
-        except asyncio.CancelledError:
-            call.leave()
+            asked = await in_assist_thread(request_check, self.http_request, self.caller, route, body)
+            release_thread()
+            call = ServedCall(configured_endpoint(), route, asked, self.caller)
+            fields = await _served(call)
+        except Exception:
+            await in_assist_thread(self.caller.day_look_up)
             raise
         return JsonResponse({"success": True, **fields}, headers=self.caller.headers())
 
@@ -81,8 +77,13 @@ class BlursViewSet(AsyncViewSet):
 
     async def _refuse(self, request: Request, **kwargs: Any) -> JsonResponse:
         """Whose limits the headers show is looked up first."""
-        await in_context(caller_identify, self.http_request, self.caller)
+        await self._identify()
         raise MethodNotAllowed(str(request.method))
+
+    async def _identify(self) -> None:
+        """Whose limits the headers show. Raises InvalidApiKey."""
+        await in_assist_thread(caller_identify, self.http_request, self.caller)
+        await in_assist_thread(self.caller.day_look_up)
 
 
 class UnknownPathViewSet(BlursViewSet):
@@ -92,14 +93,17 @@ class UnknownPathViewSet(BlursViewSet):
 
     async def unknown(self, request: Request) -> JsonResponse:
         """404, or 401 to those without a key."""
-        await in_context(caller_identify, self.http_request, self.caller)
+        await self._identify()
         raise NotFound("There is no such route.")
 
     def _handler(self) -> Any:
         return self.unknown
 
 
-async def in_context(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """In a thread of the platform's pool, with the request's id and the headers that services add to its response."""
-    context = copy_context()
-    return await in_pool_thread(lambda: context.run(work, *args, **kwargs))
+async def _served(call: ServedCall) -> dict[str, Any]:
+    """To its end, or to that of the client."""
+    try:
+        return await run_to_end(call.carry_out())
+    except asyncio.CancelledError:
+        call.leave()
+        raise

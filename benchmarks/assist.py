@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket as socketlib
 import statistics
 import subprocess
 import sys
@@ -53,12 +54,17 @@ def process(of: Server, name: str, *command: str, **env: str) -> Iterator[Path]:
     socket = of.state / f"{name}.sock"
     started = subprocess.Popen([sys.executable, "-m", *command, "--uds", str(socket)], env={**of.env, **env}, cwd=ROOT)
     try:
-        while not socket.exists():
+        while not _accepts(socket):
             time.sleep(0.05)
         yield socket
     finally:
         started.terminate()
         started.wait(30)
+
+
+def _accepts(path: Path) -> bool:
+    with socketlib.socket(socketlib.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
 
 
 def connect(socket: Path, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
@@ -197,7 +203,7 @@ def main() -> None:
             process(
                 of, "proxy", "uvicorn", "benchmarks.assist_model:proxy", "--no-access-log", BENCH_MODEL_URL=url
             ) as proxy,
-            process(of, "api", "config.serve_wsgi", "--workers", "2", "--threads", "32") as api,
+            process(of, "api", "config.serve_wsgi", "--workers", "2", "--threads", "32", PLATFORM_ROLE="api") as api,
         ):
             asyncio.run(measure(of, url, (proxy, api), options))
 
