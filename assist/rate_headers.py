@@ -8,8 +8,10 @@ import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from common.throttling import RateState
+if TYPE_CHECKING:  # it brings REST framework along, which the model's client does without
+    from common.throttling import RateState
 
 DAY_SECONDS = 86_400
 MINUTE_SECONDS = 60

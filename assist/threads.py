@@ -17,11 +17,22 @@ from django.db import connection
 P = ParamSpec("P")
 T = TypeVar("T")
 # Some wait for a name server, a second at most.
-_threads = ThreadPoolExecutor(8, thread_name_prefix="assist")
+_readers = ThreadPoolExecutor(8, thread_name_prefix="assist")
+# SQLite has one writer at a time, and others that try sleep: in one thread they come one after another.
+_writer = ThreadPoolExecutor(1, thread_name_prefix="assist-writer")
 
 
-async def in_assist_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """With the request's id and the headers that services add to its response."""
+async def in_reader_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what reads, with the request's id and the headers that services add to its response."""
+    return await _in_thread(_readers, work, *args, **kwargs)
+
+
+async def in_writer_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a transaction, likewise."""
+    return await _in_thread(_writer if connection.vendor == "sqlite" else _readers, work, *args, **kwargs)
+
+
+async def _in_thread(threads: ThreadPoolExecutor, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     context = copy_context()
 
     def run() -> T:
@@ -30,7 +41,7 @@ async def in_assist_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwar
         finally:
             _release_connection()
 
-    return await asyncio.get_running_loop().run_in_executor(_threads, run)
+    return await asyncio.get_running_loop().run_in_executor(threads, run)
 
 
 def _release_connection() -> None:

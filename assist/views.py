@@ -18,7 +18,7 @@ from assist.openapi import documented_responses
 from assist.requests import Caller, caller_identify, configured_endpoint, request_check
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
-from assist.threads import in_assist_thread
+from assist.threads import in_reader_thread
 from common.async_views import AsyncViewSet, run_to_end
 from common.connections import release_thread
 from common.errors import NotFound
@@ -62,12 +62,12 @@ class BlursViewSet(AsyncViewSet):
 
     async def _serve(self, route: AssistRoute, body: Any) -> JsonResponse:
         try:
-            asked = await in_assist_thread(request_check, self.http_request, self.caller, route, body)
+            asked = await in_reader_thread(request_check, self.http_request, self.caller, route, body)
             release_thread()
             call = ServedCall(configured_endpoint(), route, asked, self.caller)
             fields = await _served(call)
         except Exception:
-            await in_assist_thread(self.caller.day_look_up)
+            await in_reader_thread(self.caller.day_look_up)
             raise
         return JsonResponse({"success": True, **fields}, headers=self.caller.headers())
 
@@ -82,8 +82,8 @@ class BlursViewSet(AsyncViewSet):
 
     async def _identify(self) -> None:
         """Whose limits the headers show. Raises InvalidApiKey."""
-        await in_assist_thread(caller_identify, self.http_request, self.caller)
-        await in_assist_thread(self.caller.day_look_up)
+        await in_reader_thread(caller_identify, self.http_request, self.caller)
+        await in_reader_thread(self.caller.day_look_up)
 
 
 class UnknownPathViewSet(BlursViewSet):

@@ -55,6 +55,8 @@ def process(of: Server, name: str, *command: str, **env: str) -> Iterator[Path]:
     started = subprocess.Popen([sys.executable, "-m", *command, "--uds", str(socket)], env={**of.env, **env}, cwd=ROOT)
     try:
         while not _accepts(socket):
+            if started.poll() is not None:
+                raise SystemExit(f"{name} did not start")
             time.sleep(0.05)
         yield socket
     finally:
@@ -175,8 +177,8 @@ async def measure(of: Server, url: str, sockets: tuple[Path, Path], options: arg
     async with connect(sockets[1], of.headers) as api:
         # As in an instance, a process that keeps its connections: the last one that SQLite closes writes all back.
         await asyncio.gather(*((api.get("/workspace")) for _ in range(16)))
-    async with connect(of.socket, headers) as client, connect(sockets[0]) as plain:
-        ours, baseline = checked(client, "/v1/blurs/generate", BODY), checked(plain, "/", BODY)
+    async with connect(of.socket, headers) as client, connect(sockets[0], headers) as plain:
+        ours, baseline = checked(client, "/v1/blurs/generate", BODY), checked(plain, "/v1/blurs/generate", BODY)
         await measure_added(ours, url, options.calls)
         await measure_rate(ours, baseline, options.calls, options.rounds)
         await measure_waiting(of, client)
@@ -200,9 +202,7 @@ def main() -> None:
         }
         with (
             server(given) as of,
-            process(
-                of, "proxy", "uvicorn", "benchmarks.assist_model:proxy", "--no-access-log", BENCH_MODEL_URL=url
-            ) as proxy,
+            process(of, "proxy", "uvicorn", "benchmarks.assist_uncounted:application", "--no-access-log") as proxy,
             process(of, "api", "config.serve_wsgi", "--workers", "2", "--threads", "32", PLATFORM_ROLE="api") as api,
         ):
             asyncio.run(measure(of, url, (proxy, api), options))
