@@ -148,10 +148,10 @@ def test_the_threads_are_shared_by_halves() -> None:
 def test_requests_that_wait_are_threads_of_the_api_and_no_more(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "WAIT_SECONDS", 1.0)
     fcm_device(sender.account, "phone")
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(8, thread_name_prefix="waiting-request") as pool:
         waiting = [in_thread(pool, sender) for _ in range(8)]
         time.sleep(0.5)
-        own = {thread.name for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")}
+        own = {thread.name for thread in threading.enumerate() if thread.name.startswith("waiting-request")}
         others = threading.active_count() - len(own)
         for each in waiting:
             each.result()

@@ -13,6 +13,7 @@ from common.errors import VMUnavailable
 from edge.route_cache import RouteCache, route_cache_folder
 from tests.callers import Caller
 from tests.fakehost import FakeHost
+from tests.threads import wait_until
 from tests.workspaces.network.clock import SECOND, Clock, found
 from tests.workspaces.network.edge_requests import through_fast_path
 from tests.workspaces.workspace_states import bring, make
@@ -145,6 +146,8 @@ def test_a_change_is_known_to_the_edge_at_once(
         assert through_fast_path(f"{label}.localhost")[0] == "200"
     assert len(found(folder)) == 2
     change(api, vmhost, made)
+    # Right after the commit, which may be another thread's.
+    wait_until(lambda: all(Path(folder, str(clock.now), label).is_file() for label in labels))
     assert found(folder) == []
     # A look-up from before that comes late.
     for label in labels:
