@@ -118,7 +118,9 @@ class PushService:
             if problem:
                 self.problems.append(problem)
             elif status < 300:
-                self.arrived.setdefault(name, []).append(self._clear(name, body))
+                # First: the body of a sender that was killed is cut off, and cannot be decrypted.
+                clear = self._clear(name, body)
+                self.arrived.setdefault(name, []).append(clear)
         return status
 
     def _clear(self, name: str, body: bytes) -> dict[str, Any]:

@@ -137,9 +137,10 @@ def test_a_browser_registers_itself_and_shows_what_is_sent(
         browsers.subscribers["tab"] = subscriber_of(made, endpoint)
         assert send(served, token, title="Built", body="All is well.", data={"n": 1})["delivered"] == 1
         (clear,) = browsers.arrived["tab"]
-        deliver_message(chromium, page, base, json.dumps(clear))
-        until(lambda: len(page.value(SHOWN)) == 1, 10, "one notification is shown")
-        (shown,) = page.value(SHOWN)
+        registration = worker_registration(chromium, page, base)
+        (shown,) = until(
+            lambda: shown_after(page, base, registration, json.dumps(clear)), 60, "a notification is shown"
+        )
         assert (shown["title"], shown["body"], shown["data"]["n"]) == ("Built", "All is well.", "1")
         assert page.value(VIOLATIONS) == []
         assert made["id"] in [each["device_id"] for each in client.call("GET", "/notifications/devices")["devices"]]
@@ -152,8 +153,17 @@ def subscriber_of(made: dict[str, str], endpoint: str) -> Subscriber:
     return Subscriber(endpoint, ec.derive_private_key(number, ec.SECP256R1()), from_base64url(made["auth"]))
 
 
-def deliver_message(chromium: Browser, page: Any, origin: str, text: str) -> None:
-    """As the browser's push service would."""
+def worker_registration(chromium: Browser, page: Any, origin: str) -> str:
     page.call("ServiceWorker.enable")
-    registration = chromium.registration_of(f"{origin}/notifications/browser/")
+    return chromium.registration_of(f"{origin}/notifications/browser/")
+
+
+def shown_after(page: Any, origin: str, registration: str, text: str) -> list[dict[str, Any]]:
+    """The notifications that are shown after a delivery as by the browser's push service. Chromium drops what is
+    delivered before it has stored the worker's registration, and says nothing.
+    """
     page.call("ServiceWorker.deliverPushMessage", origin=origin, registrationId=registration, data=text)
+    deadline = time.monotonic() + 5
+    while not (shown := page.value(SHOWN)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return list(shown)
