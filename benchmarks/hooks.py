@@ -15,21 +15,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 
 from benchmarks.common import percentile, show
+from benchmarks.delivery import prepare, receiver
 from benchmarks.hook_receiver import GOOD, HANG
 
 if TYPE_CHECKING:
@@ -37,44 +34,6 @@ if TYPE_CHECKING:
 
 THREADS = 64
 ACCOUNTS, OF_ACCOUNT = 8, 3
-ROOT = Path(__file__).resolve().parent.parent
-
-
-# The receiver, a process of its own
-
-
-@contextmanager
-def receiver() -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.hook_receiver"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.kill()
-
-
-# Rows
-
-
-def prepare(state: str, base: str) -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    os.environ.update(
-        PLATFORM_STATE=state,
-        PLATFORM_SECRET_KEY="a-key-for-the-benchmark-only-0123456789",
-        PLATFORM_VM_BACKEND="fake",
-        PLATFORM_ROLE="hooks",
-        PLATFORM_LOG_LEVEL="ERROR",
-        PLATFORM_PRIVATE_RECEIVERS=base.removeprefix("http://"),
-        # No broker: nothing is notified by it here.
-        PLATFORM_REDIS_URL=f"unix://{state}/none.sock",
-    )
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)
 
 
 def add_subscriptions(base: str, path: str, accounts: int, each: int) -> list[str]:
@@ -247,8 +206,8 @@ def main() -> None:
     count = max(1, options.deliveries // (ACCOUNTS * OF_ACCOUNT)) * ACCOUNTS * OF_ACCOUNT
     state = tempfile.mkdtemp(prefix="mvmb-")
     try:
-        with receiver() as base:
-            prepare(state, base)
+        with receiver("benchmarks.hook_receiver") as base:
+            prepare(state, base, "hooks")
             if options.rounds:
                 alone = compare_with_httpx(base, count, options.rounds)
                 compare_with_hanging(base, count, options.rounds, alone)

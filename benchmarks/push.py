@@ -14,22 +14,19 @@ each its own), and with connections that it keeps.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from benchmarks.common import show
+from benchmarks.delivery import prepare, receiver
 
 if TYPE_CHECKING:
     from notifications.sends.dispatcher import Dispatcher
@@ -39,38 +36,6 @@ if TYPE_CHECKING:
 THREADS = 128
 OF_ACCOUNT = THREADS // 2
 WAITING = 40
-ROOT = Path(__file__).resolve().parent.parent
-
-
-@contextmanager
-def receiver() -> Iterator[str]:
-    command = [sys.executable, "-m", "benchmarks.push_receiver"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.kill()
-
-
-def prepare(state: str, base: str) -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    os.environ.update(
-        PLATFORM_STATE=state,
-        PLATFORM_SECRET_KEY="a-key-for-the-benchmark-only-0123456789",
-        PLATFORM_VM_BACKEND="fake",
-        PLATFORM_ROLE="push",
-        PLATFORM_LOG_LEVEL="ERROR",
-        PLATFORM_PRIVATE_RECEIVERS=base.removeprefix("http://"),
-        # No broker: the process is woken by hand.
-        PLATFORM_REDIS_URL=f"unix://{state}/none.sock",
-    )
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-
-    call_command("migrate", verbosity=0)
 
 
 def holder_with_devices(base: str, devices: int) -> SendTokenHolder:
@@ -190,8 +155,8 @@ def main() -> None:
     options = parser.parse_args()
     state = tempfile.mkdtemp(prefix="mvmb-")
     try:
-        with receiver() as base:
-            prepare(state, base)
+        with receiver("benchmarks.push_receiver") as base:
+            prepare(state, base, "push")
             compare_with_httpx(base, options.devices, options.rounds)
             threads_of_waiting(options.devices)
     finally:

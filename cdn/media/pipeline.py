@@ -167,7 +167,7 @@ def _variant_facts(variant: PlannedVariant, width: int, height: int, path: Path)
 
 def _store(held: HeldClaim, part: Path, facts: FileFacts, variants: list[VariantFacts], work: Path) -> None:
     """Raises StorageUnavailable, ClaimLost."""
-    file_id, store = held.file.file_id, storage.store()
+    file_id, store = held.file.file_id, storage.file_store()
     held.require_held()
     store.save(part, storage.original_key(file_id, facts.sha256))
     for index, variant in enumerate(variants):

@@ -17,7 +17,7 @@ from django.utils import timezone
 from cdn.delivery.links import links_list, links_remove
 from cdn.models import File
 from cdn.states import UNFINISHED, FileStatus
-from cdn.storage import bytes_remove, original_key, store, variant_key
+from cdn.storage import bytes_remove, file_store, original_key, variant_key
 from cdn.storage.parts import part_remove, parts_list
 from common.errors import DomainError
 
@@ -40,7 +40,7 @@ class StoredNow:
 def stored_now() -> StoredNow:
     """Everything in the store and in the folder of part files."""
     found, grace = StoredNow(), settings.ENV.cdn_orphan_grace_seconds
-    for stored in store().list_files():
+    for stored in file_store().list_files():
         found.keys.add(stored.key)
         found.files.add(stored.file_id)
         if stored.age < grace:
@@ -55,7 +55,7 @@ def stored_now() -> StoredNow:
 def orphans_remove(found: StoredNow | None = None) -> int:
     """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many."""
     found = stored_now() if found is None else found
-    removed = store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
+    removed = file_store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
     old = (found.files | found.parts) - found.young
     for file_id in sorted(old - _ids_in(old, (*UNFINISHED, *PUBLISHED))):
         removed += _removed(file_id)
@@ -88,17 +88,26 @@ def _ids_in(ids: set[str], statuses: tuple[str, ...]) -> set[str]:
     return rows
 
 
-def bytes_missing(found: StoredNow, begun: datetime) -> Iterator[str]:
-    """A sentence for each key of a published row that is not stored, and for each that is stored and not of its row."""
+def rows_compare(found: StoredNow, begun: datetime) -> tuple[list[str], list[str]]:
+    """The keys of published rows that are not stored, and those that are stored beside a published file: what attempts
+    that died saved under another hash. Both sorted.
+
+    Of a file that lacks a key nothing else is named: its row may be the wrong one, as after a restored backup.
+    """
     published = File.objects.filter(status__in=PUBLISHED, purge=False, published_at__lt=begun)
     ids = list(published.order_by("pk").values_list("pk", flat=True))
+    missing, others = set[str](), set(found.keys)
     for some in _batches(ids):
         for file in File.objects.filter(pk__in=some, status__in=PUBLISHED, purge=False).prefetch_related("variants"):
             keys = _keys_of(file)
-            yield from (f"{file.pk}: {key} is not stored" for key in sorted(keys - found.keys))
-            found.keys -= keys
-    own = set(ids) - found.young
-    yield from (f"{key} is stored and not of its row" for key in sorted(found.keys) if key.split("/")[1] in own)
+            missing |= keys - found.keys
+            others -= keys
+    complete = set(ids) - found.young - {_file_of(key) for key in missing}
+    return sorted(missing), sorted(key for key in others if _file_of(key) in complete)
+
+
+def _file_of(key: str) -> str:
+    return key.split("/")[1]
 
 
 def _keys_of(file: File) -> set[str]:
@@ -115,4 +124,15 @@ def storage_check() -> tuple[list[str], int]:
     begun = timezone.now()
     found = stored_now()
     removed = orphans_remove(found)
-    return list(bytes_missing(found, begun)), removed
+    missing, unowned = rows_compare(found, begun)
+    return [f"{key} is not stored" for key in missing], removed + sum(_key_removed(key) for key in unowned)
+
+
+def _key_removed(key: str) -> int:
+    try:
+        file_store().remove(key)
+    except (DomainError, OSError) as exc:
+        logger.warning("%s, which belongs to no row, stays for now: %s", key, exc)
+        return 0
+    logger.info("removed %s, which belongs to no row", key)
+    return 1

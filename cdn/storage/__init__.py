@@ -10,18 +10,18 @@ from cdn.storage.keys import original_key, variant_key
 from cdn.storage.parts import PartFound, part_remove, parts_list
 from cdn.storage.places import part_path, work_folder, work_list, work_remove
 from cdn.storage.removal import bytes_remove
-from cdn.storage.stores import file_store as store
+from cdn.storage.stores import file_store
 
 __all__ = [
     "PartFound",
     "Store",
     "StoredBytes",
     "bytes_remove",
+    "file_store",
     "original_key",
     "part_path",
     "part_remove",
     "parts_list",
-    "store",
     "variant_key",
     "work_folder",
     "work_list",

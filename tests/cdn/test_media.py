@@ -28,7 +28,7 @@ SMALL = {"small": {"width": 40, "height": 40, "fit": "contain", "format": "webp"
 
 
 def stored(file: File) -> set[str]:
-    return {found.key for found in storage.store().list_files() if found.file_id == file.pk}
+    return {found.key for found in storage.file_store().list_files() if found.file_id == file.pk}
 
 
 def beside_the_store(file: File) -> bool:
@@ -64,7 +64,7 @@ def test_a_picture_is_published_with_its_size_and_variants(api: Caller) -> None:
 def test_variants_lie_in_the_store_as_their_rows_say(api: Caller) -> None:
     file = processed_file(api.account, hostile.picture(".png"), variants=SMALL)
     variant = file.variants.get()
-    with storage.store().open_local(storage.variant_key(file.pk, 0, variant.sha256)) as opened:
+    with storage.file_store().open_local(storage.variant_key(file.pk, 0, variant.sha256)) as opened:
         data = opened.read()
     assert (len(data), sha256(data).hexdigest()) == (variant.size, variant.sha256)
     image = pyvips.Image.new_from_buffer(data, "")
@@ -74,7 +74,7 @@ def test_variants_lie_in_the_store_as_their_rows_say(api: Caller) -> None:
 def test_the_original_stays_as_it_was_uploaded(api: Caller) -> None:
     data = hostile.picture(".jpg") + b"what follows the picture"
     file = processed_file(api.account, data, variants=SMALL)
-    with storage.store().open_local(storage.original_key(file.pk, file.sha256)) as opened:
+    with storage.file_store().open_local(storage.original_key(file.pk, file.sha256)) as opened:
         assert opened.read() == data
 
 
@@ -181,7 +181,7 @@ def test_a_quota_lowered_since_the_permit_refuses_the_file(api: Caller) -> None:
 def test_a_full_store_and_a_process_that_does_not_start_leave_the_file_to_a_later_attempt(api: Caller) -> None:
     file = received_file(api.account, hostile.picture(".png"), variants=SMALL)
     failures = [
-        patch.object(storage.store(), "save", side_effect=StorageUnavailable),
+        patch.object(storage.file_store(), "save", side_effect=StorageUnavailable),
         patch.object(pipeline, "inspection_run", side_effect=InspectionUnavailable),
         patch.object(pipeline, "inspection_run", side_effect=OSError(28, "No space left on device")),
     ]

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 from django.conf import settings
 
-from cdn.storage import bytes_remove, original_key, part_path, store, variant_key, work_folder, work_remove
+from cdn.storage import bytes_remove, file_store, original_key, part_path, variant_key, work_folder, work_remove
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.interface import Store
 from cdn.storage.local import LocalStore
@@ -49,13 +49,13 @@ def in_bucket(bucket: Bucket) -> Iterator[Store]:
     env = Env.from_environment(settings.ENV.variables() | s3_settings(bucket))
     s3_store.cache_clear()
     with patch.object(settings, "ENV", env):
-        yield store()
+        yield file_store()
     s3_store.cache_clear()
 
 
 @pytest.fixture(params=["local", "s3"])
 def any_store(request: pytest.FixtureRequest) -> Store:
-    return request.getfixturevalue("in_bucket") if request.param == "s3" else store()
+    return request.getfixturevalue("in_bucket") if request.param == "s3" else file_store()
 
 
 def saved(found: Store, file_id: str, data: bytes, index: int | None = None) -> str:
@@ -132,7 +132,7 @@ def test_all_bytes_of_a_file_are_removed(any_store: Store) -> None:
 
 
 def test_modes_let_no_other_user_read() -> None:
-    saved(store(), ONE, b"one")
+    saved(file_store(), ONE, b"one")
     with_part = PartFile.open(TWO)
     with_part.close()
     for path in [settings.STATE / "cdn/store", *(settings.STATE / "cdn").rglob("*")]:
@@ -147,7 +147,7 @@ def test_a_link_in_place_of_a_part_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailable):
         PartFile.open(ONE)
     with pytest.raises(StorageUnavailable):
-        store().save(part_path(ONE), original_key(ONE, "0" * 64))
+        file_store().save(part_path(ONE), original_key(ONE, "0" * 64))
     assert target.read_bytes() == b"of another"
 
 
@@ -287,7 +287,7 @@ def test_a_store_that_is_away_is_an_error_of_the_api(in_bucket: Store) -> None:
     env = Env.from_environment(settings.ENV.variables() | {"PLATFORM_CDN_S3_ENDPOINT": "http://127.0.0.1:9"})
     s3_store.cache_clear()
     with patch.object(settings, "ENV", env), patch("cdn.storage.s3._ATTEMPTS", 1):
-        away = store()
+        away = file_store()
         for use in (lambda: saved(away, ONE, b"x"), lambda: list(away.list_files()), lambda: away.remove_all(ONE)):
             with pytest.raises(StorageUnavailable):
                 use()
