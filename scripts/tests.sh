@@ -25,9 +25,11 @@ esac
 
 # Many processes import the same modules, and pytest rewrites those with tests: once, and not once in each process.
 unset PYTHONDONTWRITEBYTECODE
-processes=$(($(nproc) + 1)) # tests also wait
+processes=$((2 * $(nproc))) # tests also wait: three on two cores used two thirds of them
 failures=.pytest_cache/v/cache/lastfailed
 repeated_at_most=2
+# A file is one process's, in the order of tests/run_order.py.
+files=(--dist loadfile --no-loadscope-reorder)
 status=5 # of pytest: no test was collected
 
 # Succeeds where few tests failed and each passes alone.
@@ -60,7 +62,7 @@ run() {
     fi
 }
 
-run "without machines" -m "${rows}not vm and not host" -n "$processes" --dist loadfile "$@"
+run "without machines" -m "${rows}not vm and not host" -n "$processes" "${files[@]}" "$@"
 # Each process has an instance of its own; a third one on two cores lets guests miss their time limits.
-run "machines and host" -m "${rows}($machines)" -n 2 --dist loadfile "$@"
+run "machines and host" -m "${rows}($machines)" -n 2 "${files[@]}" "$@"
 exit "$status"

@@ -27,6 +27,7 @@ from cdn.models import PlanLimits
 from credits.ledger_triggers import SQLITE
 from credits.models import Entry, Rate
 from tests.callers import Caller
+from tests.run_order import files_sort
 from tests.world import World
 
 MADE_BY_MIGRATIONS: tuple[type[Model], ...] = (Plan, Rate, PlanLimits)
@@ -39,13 +40,15 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks as `rows` what uses the database of the tests; tests of whole instances carry the mark themselves."""
+    """Long files first; and marks as `rows` what uses the database of the tests. Tests of whole instances carry that
+    mark themselves."""
     for item in items:
         if item.get_closest_marker("one_database"):
             continue
         used = {"db", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if used or item.get_closest_marker("django_db"):
             item.add_marker("rows")
+    files_sort(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 CONTEXT_TOKENS = 2048
+# A question has the same answer in each run; with this number those of the tests are short.
+SEED = 8
 
 
 def model_file() -> Path | None:
@@ -53,6 +55,7 @@ def serve() -> None:
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.sampling.seed = SEED
     params.verbosity = 0
     params.hostnames = ["127.0.0.1"]
     params.port = 0

@@ -1,0 +1,45 @@
+"""The order in which files of tests are given to the processes of a run: those that take longest first.
+
+A file is one process's. If a long one came last, one process would be left with it while the others had nothing to do.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# By their measured seconds, the longest first; files that take less than half a minute are not worth a line.
+LONG = (
+    "workspaces/faults/test_table.py",
+    "test_requests.py",
+    "test_recipe.py",
+    "test_routes.py",
+    "served/test_cdn_uploads.py",
+    "served/test_custom_domain.py",
+    "served/test_hooks.py",
+    "workspaces/charging/test_model.py",
+    "vmbackend/test_watch_events.py",
+    "cdn/test_media_killed.py",
+    "commands/test_run.py",
+    "workspaces/model/test_model.py",
+    "workspaces/charging/test_day.py",
+    "common/sse/test_processes.py",
+    "served/test_browser.py",
+    "commands/test_edge_restarts.py",
+    "assist/test_real_model.py",
+    "cdn/test_stores.py",
+    "sandboxes/sockets/test_slow_clients.py",
+    "cdn/test_s3_delivery.py",
+    "sandboxes/sockets/test_page.py",
+    "sandboxes/sockets/test_screens.py",
+    "cdn/test_hostile_files.py",
+    "pages/test_killed_changes.py",
+    "commands/test_edge_sandboxes.py",
+    "workspaces/test_transitions.py",
+    "workspaces/usage/test_counting_failures.py",
+)
+_PLACES = {f"tests/{name}": place for place, name in enumerate(LONG)}
+
+
+def files_sort(items: list[pytest.Item]) -> None:
+    """In place; tests of one file keep their order, and so do files that are not long."""
+    items.sort(key=lambda item: _PLACES.get(item.nodeid.partition("::")[0], len(LONG)))
