@@ -1,0 +1,175 @@
+"""What another account has cannot be distinguished from what does not exist: equal status, text, headers and database work.
+
+The route walk (tests/test_routes.py) shows that a foreign thing is 404. Here the answer is compared with that for an
+identifier of the same form that nothing has. Time is compared by its cause: as many queries, of the same texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from namespaces.models import Namespace
+from sandboxes.level.urls import urlpatterns as level_urls
+from tests.callers import Caller
+from tests.route import Route
+from tests.routes import ROUTES
+from tests.sandboxes.rows import make_sandbox
+from tests.world import World
+
+pytestmark = [pytest.mark.django_db, pytest.mark.one_database]
+
+ADDRESSED = [route for route in ROUTES if route.is_addressed]
+FIRST = sorted({route.path.partition("/")[0] for route in ADDRESSED})
+SLUGS = {"workspace_id": "slug", "namespace_id": "slug", "namespace": "slug"}
+# Of each request, whatever is asked for.
+OWN_HEADERS = {"X-Request-ID", "Date"}
+BODIES = ["", "{}", '{"name": "x", "paths": ["/x"], "domain": "a.example.org"}', "[1"]
+
+Seen = tuple[int, dict[str, str], str, list[str]]
+
+
+def absent_like(identifier: str) -> str:
+    """An identifier of the same form and length that no row has."""
+    if identifier.isdigit():
+        return str(int(identifier) + 10**9)
+    head, sign, tail = identifier.rpartition("_")
+    return f"{head}{sign}{_turned(tail)}"
+
+
+def _turned(text: str) -> str:
+    """Each letter and digit by another one; what is no hexadecimal digit stays none."""
+    return text.translate(str.maketrans("0123456789abcdefghijklmnopqrstuvwxyz", "1234567890bcdefahijklmnopqrstuvwxyzg"))
+
+
+def asked(caller: Caller | TokenHolder, method: str, path: str, body: Any, identifier: str) -> Seen:
+    """What the caller sees, without what names the request or the thing."""
+    with CaptureQueriesContext(connection) as queries:
+        answer = caller.send(method, path, body)
+        content = b"".join(answer.streaming_content) if answer.streaming else answer.content
+    headers = {name: value for name, value in answer.items() if name not in OWN_HEADERS}
+    text = content.decode().replace(answer.get("X-Request-ID", "-"), "REQUEST")
+    text = re.sub(rf"\b{re.escape(identifier)}\b", "ID", text)
+    return answer.status_code, headers, text, [_without_values(query["sql"]) for query in queries]
+
+
+def _without_values(sql: str) -> str:
+    return re.sub(r"'[^']*'|\b\d+\b|_x\d+", "?", sql)
+
+
+def identifiers(world: World, name: str) -> list[str]:
+    found = [world.ids[name]]
+    if name in SLUGS:
+        found.append(str(getattr(world.rows[name], SLUGS[name])))
+    return found
+
+
+@pytest.fixture
+def theirs(world: World) -> World:
+    """The things of the other account; its namespace has a slug that the caller's account has not."""
+    Namespace.objects.filter(account=world.owner.account).update(slug="only-theirs")
+    for row in world.rows.values():
+        row.refresh_from_db()
+    return world
+
+
+@pytest.fixture
+def outsider(stranger: Caller) -> Caller:
+    """The caller of the other account; that its credential was used is noted already."""
+    assert stranger.get("/workspace").status_code == 200
+    return stranger
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_an_address_of_another_account_is_as_one_of_nothing(theirs: World, outsider: Caller, first: str) -> None:
+    for route in (route for route in ADDRESSED if route.path.startswith(f"{first}/")):
+        for name, identifier in addressed_things(theirs, route):
+            for body in BODIES if route.reads else [""]:
+                foreign, absent = (
+                    asked(outsider, route.method, route.at(**theirs.ids | {name: one}), body, one)
+                    for one in (identifier, absent_like(identifier))
+                )
+                assert foreign == absent, (route, identifier, body)
+                assert 400 <= foreign[0] < 500
+
+
+def addressed_things(world: World, route: Route) -> Iterator[tuple[str, str]]:
+    """Placeholders of the path, each with the identifiers that it takes."""
+    for name in re.findall(r"{(\w+)}", route.path):
+        if name in world.rows:
+            yield from ((name, identifier) for identifier in identifiers(world, name))
+
+
+# Where a body or a query names a thing: request, the row, and the body.
+REFERENCES: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST /sandbox", "namespace", {"namespace": "ID"}),
+    ("GET /sandbox?namespace=ID", "namespace", {}),
+    ("POST /workspace", "namespace", {"namespace": "ID"}),
+    ("GET /workspace?namespace=ID", "namespace", {}),
+    ("POST /tokens", "namespace", {"scope": "namespace", "namespace": "ID"}),
+    ("POST /tokens", "workspace_id", {"scope": "workspace", "workspaceId": "ID"}),
+    ("POST /credentials", "namespace", {"scope": "namespace", "namespace": "ID"}),
+    ("POST /credentials", "workspace_id", {"scope": "workspace", "workspace_id": "ID"}),
+    ("POST /api-keys", "namespace", {"name": "x", "namespace": "ID"}),
+    ("POST /cdn/token", "namespace", {"filename": "x", "size": 1, "namespace": "ID"}),
+    ("GET /cdn/files?namespace=ID", "namespace", {}),
+    ("DELETE /cdn/trash?namespace=ID", "namespace", {}),
+    ("PUT /cdn/namespaces/quota", "namespace", {"namespace": "ID", "policy": None}),
+    ("GET /cdn/policy?namespace=ID", "namespace", {}),
+    ("GET /cdn/usage?namespace=ID", "namespace", {}),
+    ("POST /credits/namespace-quota", "namespace", {"namespace": "ID", "quotas": {"sandbox": 1}}),
+    ("POST /credits/reset-quota", "namespace", {"namespace": "ID", "service": "sandbox"}),
+    ("GET /notifications/tokens?workspace_id=ID", "workspace_id", {}),
+    ("POST /notifications/tokens", "workspace_id", {"name": "x", "workspace_id": "ID"}),
+    ("POST /pages", "workspace_id", {"slug": "a-new-page", "workspace_id": "ID"}),
+    ("POST /webhooks", "namespace", {"url": "https://example.org/x", "events": ["*"], "namespace": "ID"}),
+]
+
+
+@pytest.mark.parametrize("line", REFERENCES, ids=lambda line: f"{line[0]} {line[1]}")
+def test_a_reference_to_another_accounts_thing_is_as_one_to_nothing(
+    theirs: World, outsider: Caller, line: tuple[str, str, dict[str, Any]]
+) -> None:
+    request, name, body = line
+    method, path = request.split()
+    for identifier in identifiers(theirs, name):
+        foreign, absent = (
+            asked(outsider, method, path.replace("ID", one), with_identifier(body, one), one)
+            for one in (identifier, absent_like(identifier))
+        )
+        assert foreign == absent, identifier
+        assert foreign[0] in ((200, 400, 404) if method == "GET" else (400, 404)), foreign
+
+
+def with_identifier(body: dict[str, Any], identifier: str) -> dict[str, Any] | None:
+    return {name: identifier if value == "ID" else value for name, value in body.items()} or None
+
+
+def test_a_token_of_another_sandbox_is_as_one_for_nothing(theirs: World, stranger: Caller) -> None:
+    _, token = make_sandbox(stranger.account, slug="own-sandbox")
+    holder, sandbox = TokenHolder(stranger.client, token), theirs.ids["sandbox_id"]
+    for pattern in level_urls:
+        foreign, absent = (
+            asked(holder, "POST", f"/s/{one}/{pattern.pattern}", {"path": "/x", "command": "true"}, one)
+            for one in (sandbox, absent_like(sandbox))
+        )
+        assert foreign == absent, pattern
+        assert foreign[0] in (401, 403, 404, 405)
+
+
+@dataclass
+class TokenHolder:
+    client: Client
+    token: str
+
+    def send(self, method: str, path: str, body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return self.client.generic(method, path, json.dumps(body), content_type="application/json", headers=headers)
