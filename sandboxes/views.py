@@ -20,7 +20,7 @@ from common.responses import respond
 from sandboxes import selectors, serializers, services
 from sandboxes.ids import sandbox_id_of
 from workspaces.crud.serializers import ANSWER_FIELDS
-from workspaces.metrics.selectors import stats_of
+from workspaces.metrics.selectors import percentages, stats_of
 from workspaces.models import Operation, Workspace
 from workspaces.wait_response import (
     NO_CAPACITY,
@@ -176,10 +176,4 @@ def _power_response(request: ApiRequest, workspace: Workspace, operation: Operat
 
 def _metrics(workspace: Workspace) -> dict[str, Any]:
     stats = stats_of(workspace)
-    used, total = stats["guestDiskUsed"], stats["guestDiskTotal"]
-    return {
-        "cpu_usage": stats["cpuUsage"],
-        "memory_usage": stats["memoryUsage"],
-        "disk_usage": round(min(used / total, 1) * 100, 2) if total else 0,
-        "uptime": stats["uptime"],
-    }
+    return {**percentages(stats), "uptime": stats["uptime"]}

@@ -1,4 +1,4 @@
-"""What another account has cannot be distinguished from what does not exist: equal status, text, headers and database work.
+"""What another account has cannot be distinguished from what does not exist: equal answers, headers, database work.
 
 The route walk (tests/test_routes.py) shows that a foreign thing is 404. Here the answer is compared with that for an
 identifier of the same form that nothing has. Time is compared by its cause: as many queries, of the same texts.

@@ -51,6 +51,14 @@ def place_on_host(wanted: Amount) -> Host:
     return chosen
 
 
+def has_room(wanted: Amount) -> bool:
+    """Whether a living host could take a machine of that size now. One query; nothing is locked."""
+    return any(
+        uncommitted_memory(host, promised) >= wanted.memory_mb and free_disk(host) >= wanted.disk_size_mb
+        for host, promised in _living_hosts()
+    )
+
+
 def require_host_disk(host: Host) -> None:
     """Whether the host's disk has room beyond its reserve: a machine that starts will write. Raises VMUnavailable."""
     if free_disk(host) <= 0:

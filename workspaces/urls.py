@@ -53,6 +53,7 @@ urlpatterns = [
     path("internal/edge/", include("workspaces.edge_auth.urls")),
     path("workspace", workspace({"post": "create", "get": "list"})),
     path("workspace/quota", workspace({"get": "quota"})),
+    path("workspace/estimate", workspace({"get": "estimate"})),
     path("workspace/images", CatalogViewSet.as_view({"get": "list"})),
     path("workspace/usage", AllUsageViewSet.as_view({"get": "totals"})),
     path("workspace/activity", AllUsageViewSet.as_view({"get": "activity"})),

@@ -15,6 +15,7 @@ ROUTES = [
     Route("POST", "workspace", scopes=frozenset({ACCOUNT, NAMESPACE}), reads=True, fields=SIZES),
     Route("GET", "workspace"),
     Route("GET", "workspace/quota", scopes=frozenset({ACCOUNT, NAMESPACE})),
+    Route("GET", "workspace/estimate", scopes=frozenset({ACCOUNT, NAMESPACE})),
     Route("GET", "workspace/images", scopes=frozenset(Scope)),
     Route("GET", W),
     Route("PUT", W, reads=True),

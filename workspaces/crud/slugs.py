@@ -12,7 +12,7 @@ from workspaces.models import Workspace
 
 MIN_SLUG, MAX_SLUG = 3, 128
 # Words that stand where an id or slug stands in a route; a workspace of this slug could not be reached by it.
-RESERVED = frozenset({"activity", "images", "quota", "usage"})
+RESERVED = frozenset({"activity", "estimate", "images", "quota", "usage"})
 
 
 def name_from_image(image: str) -> str:

@@ -17,6 +17,8 @@ from common.requests import body_of, validated_query
 from common.responses import respond
 from workspaces import errors, quota, selectors
 from workspaces.crud import serializers, services
+from workspaces.crud.estimate import workspace_estimate
+from workspaces.crud.estimate_serializers import EstimateQuery, EstimateResponse, estimated_size
 from workspaces.crud.pagination import WorkspacePagination
 from workspaces.metrics.selectors import stats_of
 from workspaces.models import Workspace
@@ -30,7 +32,7 @@ DETAILS_TOKEN_SECONDS = 900
 class WorkspaceViewSet(ViewSet):
     """Lists and reads cover the scope of the credential; creating requires account or namespace scope."""
 
-    action_scopes = {"create": NAMESPACE_SCOPES, "quota": NAMESPACE_SCOPES}
+    action_scopes = {"create": NAMESPACE_SCOPES, "quota": NAMESPACE_SCOPES, "estimate": NAMESPACE_SCOPES}
 
     def handle_exception(self, exc: Exception) -> Response:
         if isinstance(exc, Unauthorized) and self.action == "create":
@@ -125,6 +127,15 @@ class WorkspaceViewSet(ViewSet):
     def quota(self, request: ApiRequest) -> Response:
         """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
         return Response(serializers.QuotaResponse(quota.account_quota(request.user.account)).data)
+
+    @extend_schema(parameters=[EstimateQuery], responses=EstimateResponse)
+    def estimate(self, request: ApiRequest) -> Response:
+        """What a workspace of this size costs in an hour of full use, and whether one could be created now: within the
+        plan and the pools, and on a host with room. Nothing is reserved. Traffic of disk and network is charged as it
+        occurs.
+        """
+        wanted = estimated_size(validated_query(EstimateQuery, request))
+        return respond(EstimateResponse, estimate=workspace_estimate(request.user.account, wanted))
 
 
 def accepted_response(status: int, workspace: Workspace) -> Response:

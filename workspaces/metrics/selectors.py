@@ -35,6 +35,16 @@ def stats_of(workspace: Workspace) -> dict[str, Any]:
     }
 
 
+def percentages(stats: dict[str, Any]) -> dict[str, float]:
+    """Of a stats object: `cpu_usage`, `memory_usage`, `disk_usage`, as sandboxes and events show them."""
+    used, total = stats["guestDiskUsed"], stats["guestDiskTotal"]
+    return {
+        "cpu_usage": stats["cpuUsage"],
+        "memory_usage": stats["memoryUsage"],
+        "disk_usage": round(min(used / total, 1) * 100, 2) if total else 0,
+    }
+
+
 def human_readable(size: float) -> str:
     """`1.5 MB`: at most one decimal place, powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -279,6 +279,6 @@ def test_without_redis_the_rows_are_returned(api: Caller, monkeypatch: pytest.Mo
 
 
 def test_the_words_of_the_routes_are_no_slugs(api: Caller) -> None:
-    for slug in ("usage", "activity"):
+    for slug in ("usage", "activity", "estimate"):
         answer: Any = api.post("/workspace", {"slug": slug, "wait_ready": False})
         assert answer.status_code == 400
