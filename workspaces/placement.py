@@ -80,10 +80,13 @@ def require_host_memory(host: Host, wanted: Amount) -> None:
 
 def _living_hosts() -> list[tuple[Host, int]]:
     """Hosts that accept new machines, each with the MiB promised to running machines; by name. One query."""
-    hosts = _with_promised(
-        Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR).order_by("name")
-    )
-    return [(host, host.promised) for host in hosts]
+    living = Host.objects.filter(problem="", accepts_new=True, last_seen_at__gt=timezone.now() - ALIVE_FOR)
+    return promised_memory(living.order_by("name"))
+
+
+def promised_memory(hosts: QuerySet[Host]) -> list[tuple[Host, int]]:
+    """Each host with the MiB promised to its running machines. One query."""
+    return [(host, host.promised) for host in _with_promised(hosts)]
 
 
 def _with_promised(hosts: QuerySet[Host]) -> QuerySet[Any]:

@@ -7,6 +7,7 @@ is picked up where the app has it:
     openapi_settings      its part of drf-spectacular's settings: ENUM_NAME_OVERRIDES
     periodic_tasks        its part of the beat schedule: `schedule(env)`
     doctor                its lines of `make doctor`: `doctor_lines()`
+    gauges                its part of `/metrics`: `gauges()`
     tests/<app>/routes    its entries of the route walk (tests/routes.py)
 
 The layer of an app is in pyproject.toml (`[tool.importlinter]`).

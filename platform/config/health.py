@@ -1,11 +1,23 @@
-"""`GET /healthz`: whether this process can serve. Needs no credential and reveals nothing else."""
+"""`GET /healthz` and `GET /readyz`. Neither needs a credential, and neither shows more than its words."""
 
 from __future__ import annotations
 
+import shutil
+import threading
+import time
+from collections.abc import Callable
+
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
+from django.utils import timezone
 
 from common.redis import redis_is_available
+from vmbackend.models import ALIVE_FOR, Host
+
+READY_SECONDS = 1.0
+# Free on the disk of the state folder: below it the database and logs are about to fail.
+LEAST_FREE_BYTES = 64 << 20
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
@@ -18,6 +30,17 @@ def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(body, status=200 if database else 503)
 
 
+def readyz(request: HttpRequest) -> JsonResponse:
+    """Whether workspaces can be created and run: 200, or 503 with what is missing. `checks` has a sentence for each.
+
+    Made at most once in READY_SECONDS in each process.
+    """
+    problems = _readiness.problems()
+    checks = {name: {"ok": not problem, "message": problem or "ok"} for name, problem in problems.items()}
+    ready = not any(problems.values())
+    return JsonResponse({"success": ready, "ready": ready, "checks": checks}, status=200 if ready else 503)
+
+
 def _database_answers() -> bool:
     try:
         with connection.cursor() as cursor:
@@ -25,3 +48,51 @@ def _database_answers() -> bool:
     except DatabaseError:
         return False
     return True
+
+
+def _database() -> str:
+    return "" if _database_answers() else "The database does not answer."
+
+
+def _redis() -> str:
+    return "" if redis_is_available() else "Redis does not answer: operations continue with delays."
+
+
+def _host() -> str:
+    try:
+        living = Host.objects.filter(problem="", last_seen_at__gt=timezone.now() - ALIVE_FOR).exists()
+    except DatabaseError:
+        return "Unknown without the database."
+    return "" if living else "No host reports: machines cannot be started."
+
+
+def _disk() -> str:
+    free = shutil.disk_usage(settings.STATE).free
+    return "" if free >= LEAST_FREE_BYTES else f"The disk of the state folder is full: {free >> 20} MiB are free."
+
+
+CHECKS: dict[str, Callable[[], str]] = {"database": _database, "redis": _redis, "host": _host, "disk": _disk}
+
+
+class _Readiness:
+    """What was found last. Of requests that come together one looks, and the others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, str] = {}
+        self._looked_at = float("-inf")
+
+    def problems(self) -> dict[str, str]:
+        """For each check what is wrong; empty where it is right."""
+        with self._lock:
+            if time.monotonic() - self._looked_at >= READY_SECONDS:
+                self._found = {name: check() for name, check in CHECKS.items()}
+                self._looked_at = time.monotonic()
+            return self._found
+
+    def invalidate(self) -> None:
+        with self._lock:
+            self._looked_at = float("-inf")
+
+
+_readiness = _Readiness()

@@ -6,7 +6,8 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from config.api_document import api_document
 from config.app_list import url_modules
-from config.health import healthz
+from config.health import healthz, readyz
+from config.metrics_page import metrics
 from config.page_policies import docs_page
 
 handler400 = "common.responses.bad_request"
@@ -15,6 +16,8 @@ handler500 = "common.responses.server_error"
 
 urlpatterns = [
     path("healthz", healthz),
+    path("readyz", readyz),
+    path("metrics", metrics),
     path("openapi.json", api_document, name="openapi"),
     # Its script is a file of its own, which the page's policy allows.
     path("docs", docs_page(SpectacularSwaggerSplitView.as_view(url_name="openapi", url_self="/docs"))),

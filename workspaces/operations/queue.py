@@ -20,12 +20,22 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from common import counters
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind, OperationState
 from workspaces.operations import waiting
 
 logger = logging.getLogger(__name__)
+
+ENDED = counters.Counter("mvm_operations", "Operations on workspaces that ended.", ("kind", "outcome"))
+SECONDS = counters.Histogram(
+    "mvm_operation_seconds",
+    "From the request of an operation to its end.",
+    ("kind",),
+    (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0),
+)
+RETRIED = counters.Counter("mvm_operation_retries", "Attempts of operations that are made once more.", ("kind",))
 
 RUN_TASK = "workspaces.tasks.run_operation"
 # The host's heartbeat thread notifies again of an operation that was not claimed for that long.
@@ -158,7 +168,15 @@ def finish_operation(operation: Operation, state: OperationState, *, code: str =
     if not changed:
         raise Preempted(operation.pk)
     operation.state, operation.error_code, operation.error_message = state, code, message
+    _count_on_commit(operation)
     announce_on_commit(operation)
+
+
+def _count_on_commit(operation: Operation) -> None:
+    """For `/metrics`: how operations end, and how long they take from the request on."""
+    seconds = (timezone.now() - operation.created_at).total_seconds()
+    additions = ENDED.of(1, operation.kind, operation.state) + SECONDS.of(seconds, operation.kind)
+    transaction.on_commit(lambda: counters.add(additions))
 
 
 def _claimed(operation: Operation) -> QuerySet[Operation]:
@@ -185,6 +203,8 @@ def cancel_operations(workspace: Workspace) -> bool:
             state=OperationState.CANCELLED, finished_at=timezone.now()
         )
         if ended:
+            operation.state = OperationState.CANCELLED
+            _count_on_commit(operation)
             announce_on_commit(operation)
     return bool(others.filter(state=OperationState.RUNNING).update(cancel_requested=True))
 
@@ -198,6 +218,7 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
     changed = _claimed(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
     if changed:
         logger.warning("%s %s is retried: %s", operation.kind, operation.pk, because)
+        transaction.on_commit(lambda: counters.add(RETRIED.of(1, operation.kind)))
         if not after:
             transaction.on_commit(lambda: notify_host(operation))
     return bool(changed)

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from common import counters
 from vmbackend.driver import Inventory, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
@@ -27,6 +28,7 @@ from workspaces.transitions import TransitionLost, transition
 logger = logging.getLogger(__name__)
 
 HOLDS_MEMORY = frozenset({MachineState.RUNNING, MachineState.PAUSED, MachineState.ASLEEP})
+CORRECTED = counters.Counter("mvm_reconcile", "What reconcile corrected: workspaces, and orphans removed.", ("kind",))
 # Rows without a process; a machine that runs for one is ended.
 WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED})
 # Rows without anything on the host.
@@ -54,7 +56,9 @@ def reconcile_machines(runtime: HostRuntime) -> int:
     for key, row in rows.items():
         if key not in busy:
             repaired += _reconcile_row(runtime, row, inventory)
-    return repaired + _remove_orphans(runtime, inventory, set(rows) | busy)
+    orphans = _remove_orphans(runtime, inventory, set(rows) | busy)
+    counters.add(CORRECTED.of(repaired, "workspace") + CORRECTED.of(orphans, "orphan"))
+    return repaired + orphans
 
 
 def resume_paused_machines(runtime: HostRuntime) -> int:

@@ -1,0 +1,103 @@
+"""Counters and histograms that all processes of all hosts add to, kept in Redis; read by `/metrics`.
+
+An addition is one round trip and never raises: what Redis misses is not counted, and a Redis that lost its memory
+begins at zero, which Prometheus takes for a restart. Labels are words of the code, never of a user: each combination is
+a field of one hash for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis import RedisError
+
+from common.redis import redis_client, redis_key
+
+logger = logging.getLogger(__name__)
+
+_SEPARATOR = "|"
+# A field's name, and what is added to it.
+Addition = tuple[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """`name`: as Prometheus has it, without `_total`."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _declared[self.name] = self
+
+    def of(self, amount: int, *values: str) -> list[Addition]:
+        return [(_field(self.name, values), amount)] if amount else []
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """`bounds`: the upper bounds of its buckets, ascending; the last bucket has none."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    bounds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _declared[self.name] = self
+
+    def of(self, value: float, *values: str) -> list[Addition]:
+        bucket = next((bound for bound in self.bounds if value <= bound), None)
+        return [
+            (_field(self.name, (*values, "+Inf" if bucket is None else repr(bucket))), 1),
+            (_field(self.name, (*values, "sum")), max(0.0, value)),
+        ]
+
+
+_declared: dict[str, Counter | Histogram] = {}
+
+
+def declared() -> list[Counter | Histogram]:
+    """Of all modules that this process has imported, by name."""
+    return [_declared[name] for name in sorted(_declared)]
+
+
+def add(additions: Iterable[Addition]) -> None:
+    """One round trip; without Redis nothing is added."""
+    wanted = list(additions)
+    if not wanted:
+        return
+    try:
+        with redis_client().pipeline(transaction=False) as pipe:
+            for field, amount in wanted:
+                pipe.hincrbyfloat(_key(), field, amount)
+            pipe.execute()
+    except RedisError as exc:
+        logger.debug("not counted: %s", exc)
+
+
+def read_all() -> dict[str, dict[tuple[str, ...], float]]:
+    """For each name the values by their labels. One round trip; raises RedisError."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for raw, value in _stored():
+        name, *labels = raw.split(_SEPARATOR)
+        found.setdefault(name, {})[tuple(labels)] = value
+    return found
+
+
+def _stored() -> Iterator[tuple[str, float]]:
+    stored: dict[Any, Any] = redis_client().hgetall(_key())
+    for field, value in stored.items():
+        yield field.decode(), float(value)
+
+
+def _key() -> str:
+    return redis_key("counters")
+
+
+def _field(name: str, values: Sequence[str]) -> str:
+    return _SEPARATOR.join((name, *values))
