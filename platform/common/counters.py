@@ -61,12 +61,12 @@ class Histogram:
 _declared: dict[str, Counter | Histogram] = {}
 
 
-def declared() -> list[Counter | Histogram]:
+def declared_metrics() -> list[Counter | Histogram]:
     """Of all modules that this process has imported, by name."""
     return [_declared[name] for name in sorted(_declared)]
 
 
-def add(additions: Iterable[Addition]) -> None:
+def additions_record(additions: Iterable[Addition]) -> None:
     """One round trip; without Redis nothing is added."""
     wanted = list(additions)
     if not wanted:
@@ -80,7 +80,7 @@ def add(additions: Iterable[Addition]) -> None:
         logger.debug("not counted: %s", exc)
 
 
-def read_all() -> dict[str, dict[tuple[str, ...], float]]:
+def values_read() -> dict[str, dict[tuple[str, ...], float]]:
     """For each name the values by their labels. One round trip; raises RedisError."""
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for raw, value in _stored():

@@ -94,8 +94,8 @@ def _queues() -> Iterator[Metric]:
 
 
 def _counters() -> Iterator[Metric]:
-    values = counters.read_all()
-    for one in counters.declared():
+    values = counters.values_read()
+    for one in counters.declared_metrics():
         found = values.get(one.name, {})
         yield _histogram(one, found) if isinstance(one, counters.Histogram) else _counter(one, found)
 

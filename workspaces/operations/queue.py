@@ -176,7 +176,7 @@ def _count_on_commit(operation: Operation) -> None:
     """For `/metrics`: how operations end, and how long they take from the request on."""
     seconds = (timezone.now() - operation.created_at).total_seconds()
     additions = ENDED.of(1, operation.kind, operation.state) + SECONDS.of(seconds, operation.kind)
-    transaction.on_commit(lambda: counters.add(additions))
+    transaction.on_commit(lambda: counters.additions_record(additions))
 
 
 def _claimed(operation: Operation) -> QuerySet[Operation]:
@@ -218,7 +218,7 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
     changed = _claimed(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
     if changed:
         logger.warning("%s %s is retried: %s", operation.kind, operation.pk, because)
-        transaction.on_commit(lambda: counters.add(RETRIED.of(1, operation.kind)))
+        transaction.on_commit(lambda: counters.additions_record(RETRIED.of(1, operation.kind)))
         if not after:
             transaction.on_commit(lambda: notify_host(operation))
     return bool(changed)

@@ -57,7 +57,7 @@ def reconcile_machines(runtime: HostRuntime) -> int:
         if key not in busy:
             repaired += _reconcile_row(runtime, row, inventory)
     orphans = _remove_orphans(runtime, inventory, set(rows) | busy)
-    counters.add(CORRECTED.of(repaired, "workspace") + CORRECTED.of(orphans, "orphan"))
+    counters.additions_record(CORRECTED.of(repaired, "workspace") + CORRECTED.of(orphans, "orphan"))
     return repaired + orphans
 
 
