@@ -14,6 +14,7 @@ from django.http.response import HttpResponseBase
 from common import errors
 from common.caller_places import loop_place, thread_place
 from common.dual_middleware import DualMiddleware
+from common.log_context import context_begin
 from common.request_id import begin_request
 from common.response_headers import begin_response_headers, write_response_headers
 from common.responses import as_domain_error, error_response
@@ -25,6 +26,7 @@ class ApiMiddleware(DualMiddleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase | Awaitable[HttpResponseBase]:
         request_id = begin_request(request.headers.get("X-Request-ID"))
+        context_begin(request_id)
         begin_response_headers()
         if self.is_async:
             return self._async_call(request, request_id)

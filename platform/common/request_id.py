@@ -1,8 +1,7 @@
-"""`X-Request-ID`: the caller's if valid, else generated; on every response, error body and log line."""
+"""`X-Request-ID`: the caller's if valid, else generated; on each response, error body and log line (log_context.py)."""
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 from contextvars import ContextVar
@@ -19,13 +18,10 @@ def current_request_id() -> str:
 def begin_request(sent: str | None) -> str:
     """Adopt the caller's id (at most 128 visible ASCII characters), or generate one."""
     value = sent if sent and _VALID.fullmatch(sent) else f"req_{secrets.token_hex(8)}"
-    _current.set(value)
+    request_id_set(value)
     return value
 
 
-class RequestIdFilter(logging.Filter):
-    """Puts `request_id` on every log record."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = _current.get() or "-"
-        return True
+def request_id_set(value: str) -> None:
+    """For the rest of this context; empty: it serves no request."""
+    _current.set(value)

@@ -13,7 +13,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_init, worker_shutdown, worker_shutting_down
+from celery.signals import (
+    before_task_publish,
+    setup_logging,
+    task_prerun,
+    worker_init,
+    worker_shutdown,
+    worker_shutting_down,
+)
+
+from common import log_context
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("platform")
@@ -30,6 +39,18 @@ def _use_django_logging(**kwargs: Any) -> None:
     from django.conf import settings
 
     dictConfig(settings.LOGGING)
+
+
+@before_task_publish.connect
+def _send_request_id(headers: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    if headers is not None:
+        log_context.task_headers(headers)
+
+
+@task_prerun.connect
+def _adopt_request_id(task: Any = None, **kwargs: Any) -> None:
+    """Tasks run one after the other in a thread, each with what it was sent with."""
+    log_context.context_begin(str((task.request.headers or {}).get(log_context.HEADER) or ""))
 
 
 @worker_init.connect

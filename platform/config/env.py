@@ -122,6 +122,7 @@ class Env(AssistSettings, CdnSettings, NotificationSettings):
         "`unix://STATE/run/redis.sock`", lambda data: f"unix://{data['short_state']}/run/redis.sock"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["line", "json"] = "line"
 
     # The process: set for each one by the supervisor
     role: str = ""

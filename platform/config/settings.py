@@ -148,9 +148,12 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.body_limit_bytes
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "common.request_id.RequestIdFilter"}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
+    "filters": {"context": {"()": "common.log_context.LogContextFilter"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s [%(context)s] %(message)s"},
+        "json": {"()": "common.log_json.JsonLines"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": ENV.log_format, "filters": ["context"]}},
     "root": {"handlers": ["stderr"], "level": ENV.log_level},
     "loggers": {
         # asyncssh logs every channel at INFO.

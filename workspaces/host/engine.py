@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 
 from common.database_errors import is_database_unavailable
+from common.log_context import operation_logged
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
 from workspaces.host.context import Cancelled, Context
@@ -96,7 +97,8 @@ def _claim_and_run(operation_id: str, runtime: HostRuntime) -> None:
         if operation is None:
             return
         try:
-            _attempt(operation, runtime)
+            with operation_logged(operation.pk, operation.workspace_id):
+                _attempt(operation, runtime)
         except (queue.Preempted, TransitionLost) as exc:
             logger.warning("lost the claim of %s %s: %s", operation.kind, operation.pk, exc)
 

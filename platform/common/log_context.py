@@ -1,0 +1,63 @@
+"""What a log line is about: the request, the operation and the workspace, on every record of their context.
+
+A request's id goes with the tasks that it sends, as a header of the message, so that one search finds what the api, the
+worker and vmhost wrote about it. A thread that code starts by itself has none of these.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from common.request_id import current_request_id, request_id_set
+
+# The header of a task's message.
+HEADER = "platform_request_id"
+
+_operation: ContextVar[str] = ContextVar("operation_id", default="")
+_workspace: ContextVar[str] = ContextVar("workspace_id", default="")
+
+
+def logged_workspace_set(workspace_id: str) -> None:
+    """For the rest of this context: a request, a task."""
+    _workspace.set(workspace_id)
+
+
+@contextmanager
+def operation_logged(operation_id: str, workspace_id: str) -> Iterator[None]:
+    """Lines inside name both."""
+    operation, workspace = _operation.set(operation_id), _workspace.set(workspace_id)
+    try:
+        yield
+    finally:
+        _operation.reset(operation)
+        _workspace.reset(workspace)
+
+
+def context_begin(request_id: str) -> None:
+    """Of a new request or task, in a thread that may have served another one. Empty: no request caused it."""
+    request_id_set(request_id)
+    _operation.set("")
+    _workspace.set("")
+
+
+def task_headers(headers: dict[str, Any]) -> None:
+    """Add the request's id to those of a task that is being sent."""
+    if current_request_id():
+        headers[HEADER] = current_request_id()
+
+
+class LogContextFilter(logging.Filter):
+    """Puts `request_id`, `operation_id` and `workspace_id` on every record; `context`: those there are, else `-`."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        ids = {
+            "request_id": current_request_id(),
+            "operation_id": _operation.get(),
+            "workspace_id": _workspace.get(),
+        }
+        vars(record).update(ids, context=" ".join(filter(None, ids.values())) or "-")
+        return True
