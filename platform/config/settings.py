@@ -63,8 +63,10 @@ ADMIN_MIDDLEWARE = [
     "config.page_policies.admin_policy",
     "accounts.login.answer_refused_logins",
 ]
-# The admin's middleware is there, in AdminOnlyMiddleware, where these checks do not look.
-SILENCED_SYSTEM_CHECKS = ["admin.E408", "admin.E409", "admin.E410"]
+# The admin's middleware and the security headers are there, in middleware of our own, where these checks do not look.
+SILENCED_SYSTEM_CHECKS = [
+    "admin.E408", "admin.E409", "admin.E410", "security.W001", "security.W002", "security.W003",
+]  # fmt: skip
 ROOT_URLCONF = "config.urls"
 APPEND_SLASH = False
 WSGI_APPLICATION = "config.wsgi.application"
