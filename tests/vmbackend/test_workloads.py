@@ -138,7 +138,7 @@ def test_workloads_get_sigterm_at_the_power_button(start: Start) -> None:
     machine = wait_ready(start(workloads=workloads, wait_for_init=True))
     wait_for_output(machine, harness.log_text("polite", "polite-too"), "up\nup\n")
     machine.qmp("system_powerdown")
-    assert machine.wait_off() < 3
+    assert machine.wait_off() < 5  # the grace of the main programs, which nothing used up
     machine.close()
     again = wait_ready(start())
     assert run(again, harness.log_text("polite", "polite-too"))[0][1] == ("up\nbye\nup\nbye\n")
@@ -148,7 +148,7 @@ def test_an_entrypoint_that_waits_for_its_restart_does_not_delay_power_off(start
     machine = wait_ready(start(entrypoint=("sh", "-c", "exit 1"), wait_for_init=True))
     time.sleep(1)
     machine.qmp("system_powerdown")
-    assert machine.wait_off() < 3
+    assert machine.wait_off() < 5
 
 
 def test_a_workload_that_ignores_sigterm_is_killed(start: Start) -> None:
