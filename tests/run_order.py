@@ -9,6 +9,10 @@ import pytest
 
 # By their measured seconds, the longest first; files that take less than half a minute are not worth a line.
 LONG = (
+    # With machines.
+    "vm/test_faults.py",
+    "vm/test_sleep.py",
+    # Without.
     "workspaces/faults/test_table.py",
     "test_requests.py",
     "test_recipe.py",

@@ -23,6 +23,7 @@ from accounts.models import Account, Credential, Plan
 from config import api_document
 from tests.callers import Caller
 from tests.routes import ROUTES
+from tests.run_order import LONG
 from tests.workspaces.rows import make_host, make_workspace
 from tests.world import assert_error
 from workspaces.models import Activity, Operation, Workspace
@@ -202,3 +203,8 @@ def test_refused_actions_show_the_reason(staff: Client, api: Caller, action: str
         assert not Workspace.objects.exists()
     else:
         assert "host" in answer.content.decode()
+
+
+def test_every_file_that_begins_first_exists_and_is_named_once() -> None:
+    assert [name for name in LONG if not (ROOT / "tests" / name).is_file()] == []
+    assert len(set(LONG)) == len(LONG)
