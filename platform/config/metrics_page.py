@@ -94,6 +94,7 @@ def _queues() -> Iterator[Metric]:
 
 
 def _counters() -> Iterator[Metric]:
+    app_modules("counted")  # which declare them
     values = counters.values_read()
     for one in counters.declared_metrics():
         found = values.get(one.name, {})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,8 @@ from credits.models import LedgerCheck
 from tests.callers import Caller
 from tests.common.test_metrics import samples
 from tests.workspaces.rows import make_host, make_workspace
-from workspaces.host.reconcile import machines
+from workspaces import counted
 from workspaces.models import Operation
-from workspaces.operations import queue
 
 DEPLOY = Path(settings.ROOT) / "deploy"
 ALERTS = DEPLOY / "prometheus" / "alerts.yml"
@@ -98,9 +99,11 @@ def names(api: Caller) -> set[str]:
     LedgerCheck.objects.create(differences=0, finished_at=now)
     _certificate(api.account)
     counters.additions_record(
-        queue.ENDED.of(1, "start", "failed") + queue.SECONDS.of(1, "start") + queue.RETRIED.of(1, "start")
+        counted.OPERATIONS_ENDED.of(1, "start", "failed")
+        + counted.OPERATION_SECONDS.of(1, "start")
+        + counted.OPERATION_RETRIES.of(1, "start")
     )
-    counters.additions_record(machines.CORRECTED.of(1, "orphan"))
+    counters.additions_record(counted.CORRECTIONS.of(1, "orphan"))
     return {name for name, _ in samples()}
 
 
@@ -125,3 +128,17 @@ def test_the_dashboard_shows_every_metric(names: set[str]) -> None:
     text = (DEPLOY / "grafana" / "dashboard.json").read_text() + ALERTS.read_text()
     shown = set(NAME.findall(text))
     assert {re.sub(r"_(bucket|count|sum|created)$", "_bucket", name) for name in names} - shown == set()
+
+
+def test_the_process_that_shows_counters_knows_all_of_them() -> None:
+    """The api does not load what vmhost and the worker count in."""
+    code = (
+        "import django; django.setup(); import config.urls; from config import metrics_page as page;"
+        "list(page._counters()); print(*[one.name for one in page.counters.declared_metrics()])"
+    )
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=settings.ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    names = {"mvm_operations", "mvm_operation_seconds", "mvm_operation_retries", "mvm_reconcile"}
+    assert names <= set(done.stdout.split())

@@ -21,21 +21,13 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from common import counters
+from workspaces import counted
 from workspaces.errors import OperationInProgress
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE, OperationKind, OperationState
 from workspaces.operations import waiting
 
 logger = logging.getLogger(__name__)
-
-ENDED = counters.Counter("mvm_operations", "Operations on workspaces that ended.", ("kind", "outcome"))
-SECONDS = counters.Histogram(
-    "mvm_operation_seconds",
-    "From the request of an operation to its end.",
-    ("kind",),
-    (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0),
-)
-RETRIED = counters.Counter("mvm_operation_retries", "Attempts of operations that are made once more.", ("kind",))
 
 RUN_TASK = "workspaces.tasks.run_operation"
 # The host's heartbeat thread notifies again of an operation that was not claimed for that long.
@@ -175,7 +167,9 @@ def finish_operation(operation: Operation, state: OperationState, *, code: str =
 def _count_on_commit(operation: Operation) -> None:
     """For `/metrics`: how operations end, and how long they take from the request on."""
     seconds = (timezone.now() - operation.created_at).total_seconds()
-    additions = ENDED.of(1, operation.kind, operation.state) + SECONDS.of(seconds, operation.kind)
+    additions = counted.OPERATIONS_ENDED.of(1, operation.kind, operation.state) + counted.OPERATION_SECONDS.of(
+        seconds, operation.kind
+    )
     transaction.on_commit(lambda: counters.additions_record(additions))
 
 
@@ -218,7 +212,7 @@ def requeue_operation(operation: Operation, *, because: str, after: float = 0) -
     changed = _claimed(operation).update(state=OperationState.QUEUED, claim="", notified_at=notified_at)
     if changed:
         logger.warning("%s %s is retried: %s", operation.kind, operation.pk, because)
-        transaction.on_commit(lambda: counters.additions_record(RETRIED.of(1, operation.kind)))
+        transaction.on_commit(lambda: counters.additions_record(counted.OPERATION_RETRIES.of(1, operation.kind)))
         if not after:
             transaction.on_commit(lambda: notify_host(operation))
     return bool(changed)

@@ -14,6 +14,7 @@ from common import counters
 from vmbackend.driver import Inventory, MachineState, StopReason
 from vmbackend.errors import BackendError
 from workspaces.audit import record_activity
+from workspaces.counted import CORRECTIONS
 from workspaces.crud.services import workspace_delete
 from workspaces.host.machine_events import handle_machine_end, memory_expiry
 from workspaces.host.outcomes import STATUS_OF, machine_status, rest_fields, rest_status, running_fields
@@ -28,7 +29,6 @@ from workspaces.transitions import TransitionLost, transition
 logger = logging.getLogger(__name__)
 
 HOLDS_MEMORY = frozenset({MachineState.RUNNING, MachineState.PAUSED, MachineState.ASLEEP})
-CORRECTED = counters.Counter("mvm_reconcile", "What reconcile corrected: workspaces, and orphans removed.", ("kind",))
 # Rows without a process; a machine that runs for one is ended.
 WANT_OFF = frozenset({Status.STOPPED, Status.FAILED, Status.DESTROYED})
 # Rows without anything on the host.
@@ -57,7 +57,7 @@ def reconcile_machines(runtime: HostRuntime) -> int:
         if key not in busy:
             repaired += _reconcile_row(runtime, row, inventory)
     orphans = _remove_orphans(runtime, inventory, set(rows) | busy)
-    counters.additions_record(CORRECTED.of(repaired, "workspace") + CORRECTED.of(orphans, "orphan"))
+    counters.additions_record(CORRECTIONS.of(repaired, "workspace") + CORRECTIONS.of(orphans, "orphan"))
     return repaired + orphans
 
 
