@@ -1,0 +1,8 @@
+"""Python client of the micro-VM workspace platform."""
+
+from microvm.aio.client import AsyncMicrovm
+from microvm.errors import ApiError, ConnectionFailed, MicrovmError, WaitTimeout
+from microvm.retries import Retries
+from microvm.sync.client import Microvm
+
+__all__ = ["ApiError", "AsyncMicrovm", "ConnectionFailed", "Microvm", "MicrovmError", "Retries", "WaitTimeout"]

@@ -1,0 +1,131 @@
+"""Workspaces: creation, power, commands, files and logs. `workspace` is an id or a slug everywhere."""
+
+from __future__ import annotations
+
+import time
+import base64
+from collections.abc import Iterator, Callable
+from time import monotonic
+from typing import Any, cast
+from urllib.parse import quote
+from uuid import uuid4
+
+from microvm.sync.transport import Transport, Json
+from microvm.errors import WaitTimeout
+from microvm.types import ExecResult, Workspace
+
+POWER_TIMEOUT = 660.0  # seconds: power methods answer when the operation has finished
+
+
+class Workspaces:
+    """Every method raises ApiError for an error of the service and ConnectionFailed where no answer came."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(self, *, idempotency_key: str | None = None, **fields: Any) -> Workspace:
+        """Orders a workspace and returns at once; `wait_until_ready` waits. `fields` as the specification has them.
+
+        Without a key one is made, so that a repetition after a lost answer makes no second workspace.
+        """
+        answer = self._transport.call(
+            "POST",
+            "/workspace",
+            body={**fields, "wait_ready": False},
+            headers={"Idempotency-Key": idempotency_key or str(uuid4())},
+        )
+        return cast(Workspace, answer["workspace"])
+
+    def get(self, workspace: str) -> Workspace:
+        return cast(Workspace, self._transport.call("GET", _path(workspace))["workspace"])
+
+    def list(self, *, page_size: int = 100, **filters: str) -> Iterator[Workspace]:
+        """All workspaces, page by page; filters are `mode`, `status`, `namespace`, `search`."""
+        page = seen = 0
+        while True:
+            page += 1
+            answer = self._transport.call(
+                "GET", "/workspace", query={**filters, "page": page, "limit": page_size}
+            )
+            for workspace in answer["workspaces"]:
+                yield cast(Workspace, workspace)
+            seen += len(answer["workspaces"])
+            if not answer["workspaces"] or seen >= answer["total"]:
+                return
+
+    def update(self, workspace: str, **fields: Any) -> Workspace:
+        return cast(Workspace, self._transport.call("PUT", _path(workspace), body=fields)["workspace"])
+
+    def delete(self, workspace: str) -> None:
+        """Removes the workspace and its data; where creation is in flight, the removal follows it."""
+        self._transport.call("DELETE", _path(workspace), timeout=POWER_TIMEOUT)
+
+    def wait_until_ready(
+        self,
+        workspace: str,
+        *,
+        timeout: float = 600,
+        interval: float = 1,
+        progress: Callable[[Json], None] | None = None,
+    ) -> Workspace:
+        """Waits up to `timeout` seconds, asking each `interval`; `progress` gets each `provisioning` object.
+
+        Returns when the workspace is ready, or when its creation failed (`provisioning["error"]` says why).
+        Raises WaitTimeout; the workspace goes on.
+        """
+        end = monotonic() + timeout
+        while True:
+            found = self.get(workspace)
+            provisioning = found.get("provisioning") or {}
+            if progress is not None:
+                progress(provisioning)
+            if found.get("ready") or provisioning.get("state") == "failed":
+                return found
+            if monotonic() + interval > end:
+                raise WaitTimeout(f"Workspace {workspace} is not ready after {timeout:g} seconds.")
+            time.sleep(interval)
+
+    def start(self, workspace: str) -> Workspace:
+        return self._power(workspace, "start")
+
+    def stop(self, workspace: str) -> Workspace:
+        return self._power(workspace, "stop")
+
+    def restart(self, workspace: str) -> Workspace:
+        return self._power(workspace, "restart")
+
+    def pause(self, workspace: str) -> Workspace:
+        return self._power(workspace, "pause")
+
+    def resume(self, workspace: str) -> Workspace:
+        return self._power(workspace, "resume")
+
+    def exec(self, workspace: str, cmd: str | list[str], **fields: Any) -> ExecResult:
+        """Runs a command; `fields`: `env`, `working_dir`, `user`, `timeout_seconds`, `stdin`. Never sent twice."""
+        answer = self._transport.call(
+            "POST", _path(workspace, "exec"), body={**fields, "cmd": cmd}, timeout=POWER_TIMEOUT
+        )
+        return cast(ExecResult, answer)
+
+    def read_file(self, workspace: str, path: str) -> bytes:
+        answer = self._transport.call("GET", _path(workspace, "overlay/files"), query={"path": path})
+        return base64.b64decode(answer["content"])
+
+    def write_file(self, workspace: str, path: str, content: bytes) -> int:
+        """Writes a whole file, making its folders; returns its size in bytes."""
+        body = {"path": path, "content": base64.b64encode(content).decode()}
+        return int(self._transport.call("POST", _path(workspace, "overlay/files"), body=body)["size"])
+
+    def logs(self, workspace: str, *, source: str = "boot", tail_lines: int = 100) -> list[Json]:
+        query = {"source": source, "tail_lines": tail_lines}
+        answer = self._transport.call("GET", _path(workspace, "logs"), query=query)
+        return cast("list[Json]", answer["logs"])
+
+    def _power(self, workspace: str, move: str) -> Workspace:
+        answer = self._transport.call("POST", _path(workspace, move), timeout=POWER_TIMEOUT)
+        return cast(Workspace, answer["workspace"])
+
+
+def _path(workspace: str, rest: str = "") -> str:
+    path = f"/workspace/{quote(workspace, safe='')}"
+    return f"{path}/{rest}" if rest else path
