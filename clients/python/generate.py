@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent / "src" / "microvm"
@@ -26,10 +28,19 @@ def synchronous(source: str) -> str:
     return source
 
 
+def formatted(source: str, path: Path) -> str:
+    """The text as the project's ruff sorts and formats it. Raises CalledProcessError where it is no Python."""
+    for options in (["check", "--quiet", "--fix-only", "--select", "I"], ["format", "--quiet"]):
+        command = [sys.executable, "-m", "ruff", *options, "--stdin-filename", str(path), "-"]
+        source = subprocess.run(command, input=source, text=True, check=True, capture_output=True).stdout
+    return source
+
+
 def modules() -> dict[Path, str]:
     """Each file of the synchronous client, with its text."""
     sources = [path for path in sorted((PACKAGE / "aio").glob("*.py")) if path.name != "__init__.py"]
-    return {PACKAGE / "sync" / path.name: synchronous(path.read_text()) for path in sources}
+    targets = {PACKAGE / "sync" / path.name: path.read_text() for path in sources}
+    return {target: formatted(synchronous(source), target) for target, source in targets.items()}
 
 
 if __name__ == "__main__":

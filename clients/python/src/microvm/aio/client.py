@@ -12,7 +12,7 @@ from microvm.retries import Retries
 
 
 class AsyncMicrovm:
-    """`timeout` in seconds. `http` replaces the connection pool; it needs a `base_url` and is closed with the client."""
+    """`timeout` in seconds. `http` replaces the connection pool, with a `base_url` of its own; `close` closes it."""
 
     def __init__(
         self,

@@ -6,13 +6,13 @@ from typing import Any, Self
 
 import httpx
 
+from microvm.retries import Retries
 from microvm.sync.transport import Transport
 from microvm.sync.workspaces import Workspaces
-from microvm.retries import Retries
 
 
 class Microvm:
-    """`timeout` in seconds. `http` replaces the connection pool; it needs a `base_url` and is closed with the client."""
+    """`timeout` in seconds. `http` replaces the connection pool, with a `base_url` of its own; `close` closes it."""
 
     def __init__(
         self,

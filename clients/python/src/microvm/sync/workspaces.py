@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 import base64
-from collections.abc import Iterator, Callable
+import time
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, cast
 from urllib.parse import quote
 from uuid import uuid4
 
-from microvm.sync.transport import Transport, Json
 from microvm.errors import WaitTimeout
+from microvm.sync.transport import Json, Transport
 from microvm.types import ExecResult, Workspace
 
 POWER_TIMEOUT = 660.0  # seconds: power methods answer when the operation has finished
@@ -44,9 +44,7 @@ class Workspaces:
         page = seen = 0
         while True:
             page += 1
-            answer = self._transport.call(
-                "GET", "/workspace", query={**filters, "page": page, "limit": page_size}
-            )
+            answer = self._transport.call("GET", "/workspace", query={**filters, "page": page, "limit": page_size})
             for workspace in answer["workspaces"]:
                 yield cast(Workspace, workspace)
             seen += len(answer["workspaces"])
