@@ -58,7 +58,7 @@ class Conflict(ApiError):
 
 
 class InvalidState(Conflict):
-    """409 `invalid_state`: a move out of turn; `details["status"]` has the state."""
+    """409 `invalid_state`: the state does not allow the move; `details["status"]` has the state."""
 
 
 class OperationInProgress(Conflict):

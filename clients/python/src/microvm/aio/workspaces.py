@@ -14,6 +14,8 @@ from microvm.aio.transport import AsyncTransport, Json
 from microvm.errors import WaitTimeout
 from microvm.types import ExecResult, Workspace
 
+Command = str | list[str]
+LogEntries = list[Json]
 POWER_TIMEOUT = 660.0  # seconds: power methods answer when the operation has finished
 
 
@@ -100,7 +102,7 @@ class AsyncWorkspaces:
     async def resume(self, workspace: str) -> Workspace:
         return await self._power(workspace, "resume")
 
-    async def exec(self, workspace: str, cmd: str | list[str], **fields: Any) -> ExecResult:
+    async def exec(self, workspace: str, cmd: Command, **fields: Any) -> ExecResult:
         """Runs a command; `fields`: `env`, `working_dir`, `user`, `timeout_seconds`, `stdin`. Never sent twice."""
         answer = await self._transport.call(
             "POST", _path(workspace, "exec"), body={**fields, "cmd": cmd}, timeout=POWER_TIMEOUT
@@ -116,10 +118,10 @@ class AsyncWorkspaces:
         body = {"path": path, "content": base64.b64encode(content).decode()}
         return int((await self._transport.call("POST", _path(workspace, "overlay/files"), body=body))["size"])
 
-    async def logs(self, workspace: str, *, source: str = "boot", tail_lines: int = 100) -> list[Json]:
+    async def logs(self, workspace: str, *, source: str = "boot", tail_lines: int = 100) -> LogEntries:
         query = {"source": source, "tail_lines": tail_lines}
         answer = await self._transport.call("GET", _path(workspace, "logs"), query=query)
-        return cast("list[Json]", answer["logs"])
+        return cast(LogEntries, answer["logs"])
 
     async def _power(self, workspace: str, move: str) -> Workspace:
         answer = await self._transport.call("POST", _path(workspace, move), timeout=POWER_TIMEOUT)

@@ -14,6 +14,8 @@ from microvm.errors import WaitTimeout
 from microvm.sync.transport import Json, Transport
 from microvm.types import ExecResult, Workspace
 
+Command = str | list[str]
+LogEntries = list[Json]
 POWER_TIMEOUT = 660.0  # seconds: power methods answer when the operation has finished
 
 
@@ -98,7 +100,7 @@ class Workspaces:
     def resume(self, workspace: str) -> Workspace:
         return self._power(workspace, "resume")
 
-    def exec(self, workspace: str, cmd: str | list[str], **fields: Any) -> ExecResult:
+    def exec(self, workspace: str, cmd: Command, **fields: Any) -> ExecResult:
         """Runs a command; `fields`: `env`, `working_dir`, `user`, `timeout_seconds`, `stdin`. Never sent twice."""
         answer = self._transport.call(
             "POST", _path(workspace, "exec"), body={**fields, "cmd": cmd}, timeout=POWER_TIMEOUT
@@ -114,10 +116,10 @@ class Workspaces:
         body = {"path": path, "content": base64.b64encode(content).decode()}
         return int(self._transport.call("POST", _path(workspace, "overlay/files"), body=body)["size"])
 
-    def logs(self, workspace: str, *, source: str = "boot", tail_lines: int = 100) -> list[Json]:
+    def logs(self, workspace: str, *, source: str = "boot", tail_lines: int = 100) -> LogEntries:
         query = {"source": source, "tail_lines": tail_lines}
         answer = self._transport.call("GET", _path(workspace, "logs"), query=query)
-        return cast("list[Json]", answer["logs"])
+        return cast(LogEntries, answer["logs"])
 
     def _power(self, workspace: str, move: str) -> Workspace:
         answer = self._transport.call("POST", _path(workspace, move), timeout=POWER_TIMEOUT)
