@@ -35,6 +35,10 @@ def found() -> httpx.Response:
     return httpx.Response(200, json={"success": True, "workspace": {"id": "ws_1"}})
 
 
+def of_html() -> httpx.Response:
+    return httpx.Response(200, text="<html>")
+
+
 def failed(status: int, code: str, **headers: str) -> httpx.Response:
     body = {"success": False, "error": code, "code": code, "message": "A sentence.", "request_id": "r1"}
     return httpx.Response(status, json=body, headers=headers)
@@ -51,7 +55,7 @@ def test_creation_is_repeated_with_the_same_key() -> None:
 def test_a_command_whose_answer_was_lost_is_not_run_again() -> None:
     seen: list[httpx.Request] = []
     with client_of([httpx.ReadError("lost"), found()], seen) as client, pytest.raises(ConnectionFailed):
-        client.workspaces.exec("one", "make")
+        client.workspaces.exec("one", cmd="make")
     assert len(seen) == 1
 
 
@@ -59,7 +63,7 @@ def test_a_command_that_never_left_is_sent_again() -> None:
     seen: list[httpx.Request] = []
     done = httpx.Response(200, json={"success": True, "exit_code": 0})
     with client_of([httpx.ConnectError("refused"), done], seen) as client:
-        assert client.workspaces.exec("one", "make")["exit_code"] == 0
+        assert client.workspaces.exec("one", cmd="make")["exit_code"] == 0
 
 
 def test_a_wait_longer_than_the_longest_is_raised_with_its_length() -> None:
@@ -109,3 +113,32 @@ def test_the_asynchronous_client_repeats_alike() -> None:
 
     assert asyncio.run(create()) == "ws_1"
     assert len({request.headers["Idempotency-Key"] for request in seen}) == 1
+
+
+def test_a_page_of_html_is_no_success() -> None:
+    with client_of([of_html()], []) as client, pytest.raises(ApiError) as raised:
+        client.workspaces.get("one")
+    assert (raised.value.status, raised.value.code) == (200, "")
+
+
+def test_a_method_without_a_second_effect_is_sent_again() -> None:
+    seen: list[httpx.Request] = []
+    kept = httpx.Response(200, json={"success": True, "metadata": {"a": 1}})
+    with client_of([httpx.ReadError("lost"), kept], seen) as client:
+        assert client.metadata.patch("one", metadata={"a": 1}) == {"a": 1}
+    assert [request.method for request in seen] == ["PATCH", "PATCH"]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_changes_the_path_is_refused(name: str) -> None:
+    with client_of([], []) as client, pytest.raises(ValueError, match="names nothing"):
+        client.workspaces.get(name)
+
+
+def test_a_send_token_is_sent_alone() -> None:
+    seen: list[httpx.Request] = []
+    sent = httpx.Response(200, json={"success": True, "delivered": 1, "failed": 0, "devices": 1})
+    with client_of([sent], seen) as client:
+        client.notifications.send(send_token="snd_1", title="Done")
+    assert seen[0].headers["Authorization"] == "Bearer snd_1"
+    assert "X-Client-Secret" not in seen[0].headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,9 +86,32 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
-def error_of(status: int, body: object, retry_after: float | None = None) -> ApiError:
+def error_of(status: int, content: bytes, retry_after: float | None = None) -> ApiError:
     """The error for an answer, by its code, else by its status. A body of another form counts as empty."""
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = None
     fields: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     error = ApiError(status, fields)
     fallback = ServiceFailed if status >= 500 else ApiError
     return _BY_CODE.get(error.code, _BY_STATUS.get(status, fallback))(status, fields, retry_after)
+
+
+def body_of(status: int, content: bytes) -> dict[str, Any]:
+    """The object in an answer; an empty one for no content. Raises ApiError for anything else, as a proxy's page."""
+    try:
+        body = json.loads(content or b"{}")
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        return body
+    raise error_of(status, content)
+
+
+def retry_after_of(headers: Mapping[str, str]) -> float | None:
+    """`Retry-After` in seconds; None where it is absent or no number."""
+    try:
+        return max(0.0, float(headers["Retry-After"]))
+    except (KeyError, ValueError):
+        return None

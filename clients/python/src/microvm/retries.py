@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -31,9 +33,25 @@ class Retries:
         return min(self.longest_wait, self.first_wait * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311
 
 
-def may_repeat(method: str, headers: dict[str, str]) -> bool:
-    """Whether a second request does no second thing: by its method, or by an idempotency key."""
-    return method in _SAFE_METHODS or "Idempotency-Key" in headers
+@dataclass(frozen=True)
+class Sending:
+    """One request, as often as it is sent. `timeout` in seconds; None: the client's own.
+
+    `is_idempotent`: a second one has no second effect, although its method does not say so.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    is_idempotent: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it is sent again after a lost connection: by its method, an idempotency key, or as it was made."""
+        return self.is_idempotent or self.method in _SAFE_METHODS or "Idempotency-Key" in self.headers
 
 
 def refused_unprocessed(error: httpx.TransportError) -> bool:
@@ -44,11 +62,3 @@ def refused_unprocessed(error: httpx.TransportError) -> bool:
 def is_passing(status: int, repeatable: bool) -> bool:
     """429 was refused before anything was done; other statuses count only for what may be repeated."""
     return status == 429 or (repeatable and status in _PASSING_STATUSES)
-
-
-def seconds_of(header: str | None) -> float | None:
-    """`Retry-After` in seconds; None where it is absent or no number."""
-    try:
-        return None if header is None else max(0.0, float(header))
-    except ValueError:
-        return None

@@ -1,64 +1,34 @@
-"""Workspaces: creation, power, commands, files and logs. `workspace` is an id or a slug everywhere."""
+"""Creation of workspaces, and the wait for it. `workspace` is an id or a slug everywhere."""
 
 from __future__ import annotations
 
-import base64
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import monotonic
-from typing import Any, cast
-from urllib.parse import quote
+from typing import Unpack
 from uuid import uuid4
 
 from microvm.errors import WaitTimeout
-from microvm.sync.transport import Json, Transport
-from microvm.types import ExecResult, Workspace
-
-Command = str | list[str]
-LogEntries = list[Json]
-POWER_TIMEOUT = 660.0  # seconds: power methods answer when the operation has finished
+from microvm.retries import Sending
+from microvm.sync.routes.workspaces import WorkspaceRoutes
+from microvm.sync.waiting import sleep
+from microvm.types.workspaces import CreateRequest, Provisioning, Workspace
 
 
-class Workspaces:
-    """Every method raises ApiError for an error of the service and ConnectionFailed where no answer came."""
+class Workspaces(WorkspaceRoutes):
+    """Workspaces, their creation and their power."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def create(self, **body: Unpack[CreateRequest]) -> Workspace:
+        """Order a workspace and return at once; `wait_until_ready` waits.
 
-    def create(self, *, idempotency_key: str | None = None, **fields: Any) -> Workspace:
-        """Orders a workspace and returns at once; `wait_until_ready` waits. `fields` as the specification has them.
-
-        Without a key one is made, so that a repetition after a lost answer makes no second workspace.
+        Without `idempotency_key` one is made, so that a repetition after a lost answer makes no second workspace.
         """
+        key = body.pop("idempotency_key", None) or str(uuid4())
+        body.setdefault("wait_ready", False)
         answer = self._transport.call(
-            "POST",
-            "/workspace",
-            body={**fields, "wait_ready": False},
-            headers={"Idempotency-Key": idempotency_key or str(uuid4())},
+            Sending("POST", "/workspace", body=body, headers={"Idempotency-Key": key}, timeout=660)
         )
-        return cast(Workspace, answer["workspace"])
-
-    def get(self, workspace: str) -> Workspace:
-        return cast(Workspace, self._transport.call("GET", _path(workspace))["workspace"])
-
-    def list(self, *, page_size: int = 100, **filters: str) -> Iterator[Workspace]:
-        """All workspaces, page by page; filters are `mode`, `status`, `namespace`, `search`."""
-        page = seen = 0
-        while True:
-            page += 1
-            answer = self._transport.call("GET", "/workspace", query={**filters, "page": page, "limit": page_size})
-            for workspace in answer["workspaces"]:
-                yield cast(Workspace, workspace)
-            seen += len(answer["workspaces"])
-            if not answer["workspaces"] or seen >= answer["total"]:
-                return
-
-    def update(self, workspace: str, **fields: Any) -> Workspace:
-        return cast(Workspace, self._transport.call("PUT", _path(workspace), body=fields)["workspace"])
-
-    def delete(self, workspace: str) -> None:
-        """Removes the workspace and its data; where creation is in flight, the removal follows it."""
-        self._transport.call("DELETE", _path(workspace), timeout=POWER_TIMEOUT)
+        made: Workspace = answer["workspace"]
+        return made
 
     def wait_until_ready(
         self,
@@ -66,9 +36,9 @@ class Workspaces:
         *,
         timeout: float = 600,
         interval: float = 1,
-        progress: Callable[[Json], None] | None = None,
+        progress: Callable[[Provisioning], None] | None = None,
     ) -> Workspace:
-        """Waits up to `timeout` seconds, asking each `interval`; `progress` gets each `provisioning` object.
+        """Wait up to `timeout` seconds, asking each `interval`; `progress` gets each `provisioning` object.
 
         Returns when the workspace is ready, or when its creation failed (`provisioning["error"]` says why).
         Raises WaitTimeout; the workspace goes on.
@@ -76,56 +46,10 @@ class Workspaces:
         end = monotonic() + timeout
         while True:
             found = self.get(workspace)
-            provisioning = found.get("provisioning") or {}
             if progress is not None:
-                progress(provisioning)
-            if found.get("ready") or provisioning.get("state") == "failed":
+                progress(found["provisioning"])
+            if found["ready"] or found["provisioning"]["state"] == "failed":
                 return found
             if monotonic() + interval > end:
                 raise WaitTimeout(f"Workspace {workspace} is not ready after {timeout:g} seconds.")
-            time.sleep(interval)
-
-    def start(self, workspace: str) -> Workspace:
-        return self._power(workspace, "start")
-
-    def stop(self, workspace: str) -> Workspace:
-        return self._power(workspace, "stop")
-
-    def restart(self, workspace: str) -> Workspace:
-        return self._power(workspace, "restart")
-
-    def pause(self, workspace: str) -> Workspace:
-        return self._power(workspace, "pause")
-
-    def resume(self, workspace: str) -> Workspace:
-        return self._power(workspace, "resume")
-
-    def exec(self, workspace: str, cmd: Command, **fields: Any) -> ExecResult:
-        """Runs a command; `fields`: `env`, `working_dir`, `user`, `timeout_seconds`, `stdin`. Never sent twice."""
-        answer = self._transport.call(
-            "POST", _path(workspace, "exec"), body={**fields, "cmd": cmd}, timeout=POWER_TIMEOUT
-        )
-        return cast(ExecResult, answer)
-
-    def read_file(self, workspace: str, path: str) -> bytes:
-        answer = self._transport.call("GET", _path(workspace, "overlay/files"), query={"path": path})
-        return base64.b64decode(answer["content"])
-
-    def write_file(self, workspace: str, path: str, content: bytes) -> int:
-        """Writes a whole file, making its folders; returns its size in bytes."""
-        body = {"path": path, "content": base64.b64encode(content).decode()}
-        return int(self._transport.call("POST", _path(workspace, "overlay/files"), body=body)["size"])
-
-    def logs(self, workspace: str, *, source: str = "boot", tail_lines: int = 100) -> LogEntries:
-        query = {"source": source, "tail_lines": tail_lines}
-        answer = self._transport.call("GET", _path(workspace, "logs"), query=query)
-        return cast(LogEntries, answer["logs"])
-
-    def _power(self, workspace: str, move: str) -> Workspace:
-        answer = self._transport.call("POST", _path(workspace, move), timeout=POWER_TIMEOUT)
-        return cast(Workspace, answer["workspace"])
-
-
-def _path(workspace: str, rest: str = "") -> str:
-    path = f"/workspace/{quote(workspace, safe='')}"
-    return f"{path}/{rest}" if rest else path
+            sleep(interval)
