@@ -78,7 +78,7 @@ class AsyncFiles(AsyncFileRoutes):
             try:
                 async with self._transport.opened(sending) as response:
                     download.begin_part(response.status_code, response.headers)
-                    async for part in response.aiter_bytes(CHUNK):
+                    async for part in response.aiter_bytes():
                         await in_thread(download.add, part)
                 return download.done
             except httpx.TransportError as error:

@@ -76,7 +76,7 @@ class Files(FileRoutes):
             try:
                 with self._transport.opened(sending) as response:
                     download.begin_part(response.status_code, response.headers)
-                    for part in response.iter_bytes(CHUNK):
+                    for part in response.iter_bytes():
                         in_thread(download.add, part)
                 return download.done
             except httpx.TransportError as error:
