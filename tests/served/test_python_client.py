@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from microvm import AccessTokens, AsyncMicrovm, Microvm, Retries
 from microvm.errors import NotFound
@@ -16,6 +18,9 @@ from tests.vm.instances import TestInstance
 
 PATIENT = Retries(attempts=8, longest_wait=5)
 SIZE = 40 << 20
+
+
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", (Path(settings.ROOT) / "docs/clients.md").read_text(), re.M | re.S)
 
 
 @pytest.fixture
@@ -83,3 +88,21 @@ def test_coroutines_at_once_share_one_token(client: Api, box: str) -> None:
         return {workspace["id"] for workspace in found}
 
     assert asyncio.run(names()) == {box}
+
+
+def test_the_examples_of_the_document_run(
+    client: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    headers = client.http.headers
+    monkeypatch.setenv("BASE_URL", str(client.http.base_url))
+    monkeypatch.setenv("CLIENT_ID", headers["X-Client-ID"])
+    monkeypatch.setenv("CLIENT_SECRET", headers["X-Client-Secret"])
+    monkeypatch.chdir(tmp_path)
+    assert len(EXAMPLES) >= 6
+    exec("\n".join(EXAMPLES), {})
+    client.call("DELETE", "/workspace/first-call")
+    printed = capsys.readouterr().out
+    assert "100 %" in printed
+    assert "not_found" in printed
+    assert "['default']" in printed
+    assert (tmp_path / "copy.txt").read_text() == "one\n"
