@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from microvm import ApiError, AsyncMicrovm, ConnectionFailed, Microvm, Retries
-from microvm.errors import InvalidState, RateLimited
+from microvm.errors import InvalidState, NotFound, RateLimited
 
 FAST = Retries(attempts=3, first_wait=0.001)
 Answer = httpx.Response | httpx.TransportError
@@ -142,3 +142,10 @@ def test_a_send_token_is_sent_alone() -> None:
         client.notifications.send(send_token="snd_1", title="Done")
     assert seen[0].headers["Authorization"] == "Bearer snd_1"
     assert "X-Client-Secret" not in seen[0].headers
+
+
+def test_what_is_gone_after_a_lost_answer_was_removed() -> None:
+    with client_of([httpx.ReadError("lost"), failed(404, "not_found")], []) as client:
+        client.workspaces.delete("one")
+    with client_of([failed(404, "not_found")], []) as client, pytest.raises(NotFound):
+        client.workspaces.delete("one")

@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pytest
 
-import microvm.sync.auth
+import microvm.sync.token_auth
 from microvm import AccessTokens, Microvm, Retries
 from microvm.errors import Forbidden, Unauthorized
 
@@ -54,7 +54,7 @@ def test_the_secret_is_sent_only_for_a_token() -> None:
 
 def test_a_token_is_renewed_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     service, now = Service(), [1000.0]
-    monkeypatch.setattr(microvm.sync.auth, "monotonic", lambda: now[0])
+    monkeypatch.setattr(microvm.sync.token_auth, "monotonic", lambda: now[0])
     with client_of(service) as client:
         for moment, issued in ((1000.0, 1), (1719.0, 1), (1721.0, 2), (2439.0, 2), (2442.0, 3)):
             now[0] = moment
@@ -97,3 +97,17 @@ def test_a_client_has_one_kind_of_credential() -> None:
     for given in ({}, {"client_id": "i"}, {"client_id": "i", "client_secret": "s", "token": "t"}):
         with pytest.raises(ValueError, match="client_id and client_secret, or a token"):
             Microvm("http://test", **given)
+
+
+def test_a_token_is_asked_for_again_after_a_lost_answer() -> None:
+    service, lost = Service(), [httpx.ReadError("lost")]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if lost:
+            raise lost.pop()
+        return service.answer(request)
+
+    http = httpx.Client(base_url="http://test", transport=httpx.MockTransport(answer))
+    with Microvm("", client_id="i", client_secret="s", access_tokens=AccessTokens(), retries=FAST, http=http) as client:
+        assert client.workspaces.get("one")["id"] == "ws_1"
+    assert service.issued == 1

@@ -105,14 +105,15 @@ class _Writer:
         query = ", ".join(f'"{name}": {python}' for python, (name, _) in self._query().items())
         if self.is_iterator:
             return f'return self._{self.paging}({path}, "{self.result}", {{{query}}}, page_size)'
-        arguments = [f'"{self.method.verb}"', path]
+        is_removal = self.method.verb == "DELETE" and self.result == "none"
+        arguments = [path] if is_removal else [f'"{self.method.verb}"', path]
         arguments += [f"query={{{query}}}"] if query else []
         arguments += ["body=body"] if self._has_body() else []
         arguments += [f'part="{self.result}"'] if self.result not in ("-", "none") else []
         arguments += ["timeout=LONG"] if "long" in self.method.flags else []
         arguments += ["again=True"] if "again" in self.method.flags else []
         arguments += [f"bearer={self.method.bearer}"] if self.method.bearer else []
-        called = f"await self._call({', '.join(arguments)})"
+        called = f"await self._{'delete' if is_removal else 'call'}({', '.join(arguments)})"
         return called if self.result == "none" else f"answer: {self._returned()} = {called}"
 
     def _docstring(self) -> str:

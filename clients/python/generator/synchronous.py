@@ -11,6 +11,7 @@ REPLACEMENTS = [
     (r"__aexit__", "__exit__"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\ba(close|read|iter_bytes)\b", r"\1"),
+    (r"\bAsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\bmicrovm\.aio\b", "microvm.sync"),
 ]

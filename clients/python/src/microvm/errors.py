@@ -20,7 +20,10 @@ class WaitTimeout(MicrovmError):
 
 
 class ApiError(MicrovmError):
-    """An error that the service answered. `retry_after` is in seconds, None where the service named none."""
+    """An error that the service answered, at the last of so many `attempts`.
+
+    `retry_after` is in seconds, None where the service named none.
+    """
 
     def __init__(self, status: int, body: Mapping[str, Any], retry_after: float | None = None) -> None:
         inner = body.get("error")
@@ -31,6 +34,7 @@ class ApiError(MicrovmError):
         self.details: Any = source.get("details")
         self.request_id: str | None = body.get("request_id")
         self.retry_after = retry_after
+        self.attempts = 1
         super().__init__(f"{self.message} ({self.code or status})")
 
 

@@ -30,7 +30,8 @@ class Retries:
             return None
         if retry_after is not None:
             return retry_after if retry_after <= self.longest_wait else None
-        return min(self.longest_wait, self.first_wait * 2 ** (attempt - 1)) * random.uniform(0.5, 1)  # noqa: S311
+        doubled: float = self.first_wait * 2 ** (attempt - 1)
+        return min(self.longest_wait, doubled) * random.uniform(0.5, 1)  # noqa: S311
 
 
 @dataclass(frozen=True)

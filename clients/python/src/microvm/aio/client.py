@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import httpx
 
-from microvm.aio.auth import AsyncAuth, AsyncFixedAuth, AsyncTokenAuth
+from microvm.aio.auth import AsyncFixedAuth
 from microvm.aio.files import AsyncFiles
 from microvm.aio.routes.api_keys import AsyncApiKeyRoutes
 from microvm.aio.routes.assist import AsyncAssistRoutes
@@ -30,6 +30,7 @@ from microvm.aio.routes.usage import AsyncUsageRoutes
 from microvm.aio.routes.webhooks import AsyncWebhookRoutes
 from microvm.aio.sandboxes import AsyncSandboxes
 from microvm.aio.streams import AsyncLogs, AsyncMetrics
+from microvm.aio.token_auth import AsyncTokenAuth
 from microvm.aio.transport import AsyncTransport
 from microvm.aio.workspaces import AsyncWorkspaces
 from microvm.credentials import AccessTokens, ClientCredential, bearer_header
@@ -59,10 +60,10 @@ class AsyncMicrovm:
             raise ValueError("Give client_id and client_secret, or a token.")
         pool = http or httpx.AsyncClient(base_url=base_url, timeout=timeout)
         credential = ClientCredential(client_id, client_secret)
-        auth: AsyncAuth = AsyncFixedAuth(bearer_header(token) if token else credential.headers())
+        fixed = AsyncFixedAuth(bearer_header(token) if token else credential.headers())
+        self._transport = AsyncTransport(pool, fixed, retries or Retries())
         if access_tokens is not None and not token:
-            auth = AsyncTokenAuth(pool, credential, access_tokens)
-        self._transport = AsyncTransport(pool, auth, retries or Retries())
+            self._transport = AsyncTransport(pool, AsyncTokenAuth(self._transport, access_tokens), retries or Retries())
         self._add_groups(self._transport)
 
     def _add_groups(self, transport: AsyncTransport) -> None:

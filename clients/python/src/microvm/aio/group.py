@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from microvm.aio.transport import AsyncTransport
+from microvm.errors import NotFound
 from microvm.retries import Sending
 
 LONG = 660.0  # seconds: such methods answer when an operation has finished
@@ -34,6 +35,14 @@ class AsyncGroup:
         sending = Sending(method, path, query=query or {}, body=body, timeout=timeout, is_idempotent=again)
         answer = await transport.call(sending)
         return _field(answer, part) if part else answer
+
+    async def _delete(self, path: str, *, query: Mapping[str, Any] | None = None, timeout: float | None = None) -> None:
+        """A removal. What is gone at the second attempt was removed by the first one, whose answer was lost."""
+        try:
+            await self._call("DELETE", path, query=query, timeout=timeout)
+        except NotFound as error:
+            if error.attempts == 1:
+                raise
 
     async def _pages(self, path: str, rows: str, query: Mapping[str, Any], size: int) -> AsyncIterator[Any]:
         """Rows of a list with `page` and `limit`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 import httpx
@@ -25,7 +25,7 @@ SILENCE = 45.0
 class AsyncMetrics(AsyncMetricRoutes):
     """The present state of a workspace's machine."""
 
-    async def follow(self, workspace: str) -> AsyncIterator[Stats]:
+    async def follow(self, workspace: str) -> AsyncGenerator[Stats, None]:
         """Statistics once a second, until the caller ends it or the workspace is deleted. Missed ones are left out."""
         async for event in events_of(self._transport, f"/workspace/{quoted(workspace)}/stats/stream", {}):
             if event.kind == "message":
@@ -44,7 +44,7 @@ class AsyncLogs(AsyncLogRoutes):
         tail_lines: int = 100,
         on_gap: Callable[[], None] | None = None,
         on_clear: Callable[[], None] | None = None,
-    ) -> AsyncIterator[LogEntry]:
+    ) -> AsyncGenerator[LogEntry, None]:
         """The last lines, then each new one, until the caller ends it or the workspace is deleted.
 
         After a lost connection it goes on where it was. `on_gap` is called where lines are missing, `on_clear` where
@@ -61,7 +61,7 @@ class AsyncLogs(AsyncLogRoutes):
                 on_clear()
 
 
-async def events_of(transport: AsyncTransport, path: str, query: Mapping[str, Any]) -> AsyncIterator[Event]:
+async def events_of(transport: AsyncTransport, path: str, query: Mapping[str, Any]) -> AsyncGenerator[Event, None]:
     """The events of a stream, over as many connections as it takes.
 
     Ends where what was streamed is deleted. Raises ApiError where the service refuses, ConnectionFailed where no

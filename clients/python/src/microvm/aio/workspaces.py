@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Unpack
 from uuid import uuid4
 
+from microvm.aio.group import LONG
 from microvm.aio.routes.workspaces import AsyncWorkspaceRoutes
 from microvm.aio.waiting import sleep
 from microvm.errors import WaitTimeout
@@ -24,8 +25,9 @@ class AsyncWorkspaces(AsyncWorkspaceRoutes):
         """
         key = body.pop("idempotency_key", None) or str(uuid4())
         body.setdefault("wait_ready", False)
+        timeout = LONG if body["wait_ready"] else None
         answer = await self._transport.call(
-            Sending("POST", "/workspace", body=body, headers={"Idempotency-Key": key}, timeout=660)
+            Sending("POST", "/workspace", body=body, headers={"Idempotency-Key": key}, timeout=timeout)
         )
         made: Workspace = answer["workspace"]
         return made

@@ -8,7 +8,7 @@ import httpx
 
 from microvm.credentials import AccessTokens, ClientCredential, bearer_header
 from microvm.retries import Retries
-from microvm.sync.auth import Auth, FixedAuth, TokenAuth
+from microvm.sync.auth import FixedAuth
 from microvm.sync.files import Files
 from microvm.sync.routes.api_keys import ApiKeyRoutes
 from microvm.sync.routes.assist import AssistRoutes
@@ -32,6 +32,7 @@ from microvm.sync.routes.usage import UsageRoutes
 from microvm.sync.routes.webhooks import WebhookRoutes
 from microvm.sync.sandboxes import Sandboxes
 from microvm.sync.streams import Logs, Metrics
+from microvm.sync.token_auth import TokenAuth
 from microvm.sync.transport import Transport
 from microvm.sync.workspaces import Workspaces
 
@@ -59,10 +60,10 @@ class Microvm:
             raise ValueError("Give client_id and client_secret, or a token.")
         pool = http or httpx.Client(base_url=base_url, timeout=timeout)
         credential = ClientCredential(client_id, client_secret)
-        auth: Auth = FixedAuth(bearer_header(token) if token else credential.headers())
+        fixed = FixedAuth(bearer_header(token) if token else credential.headers())
+        self._transport = Transport(pool, fixed, retries or Retries())
         if access_tokens is not None and not token:
-            auth = TokenAuth(pool, credential, access_tokens)
-        self._transport = Transport(pool, auth, retries or Retries())
+            self._transport = Transport(pool, TokenAuth(self._transport, access_tokens), retries or Retries())
         self._add_groups(self._transport)
 
     def _add_groups(self, transport: Transport) -> None:

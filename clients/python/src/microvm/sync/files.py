@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
 import httpx
 
@@ -37,7 +38,7 @@ class Files(FileRoutes):
         After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
         is left as it was.
         """
-        part = target.with_name(f".{target.name}.part")
+        part = target.with_name(f".{target.name}.{uuid4().hex}.part")
         try:
             with part.open("wb") as sink:
                 size = self._receive(workspace, path, Download(sink, progress))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from microvm.errors import NotFound
 from microvm.retries import Sending
 from microvm.sync.transport import Transport
 
@@ -34,6 +35,14 @@ class Group:
         sending = Sending(method, path, query=query or {}, body=body, timeout=timeout, is_idempotent=again)
         answer = transport.call(sending)
         return _field(answer, part) if part else answer
+
+    def _delete(self, path: str, *, query: Mapping[str, Any] | None = None, timeout: float | None = None) -> None:
+        """A removal. What is gone at the second attempt was removed by the first one, whose answer was lost."""
+        try:
+            self._call("DELETE", path, query=query, timeout=timeout)
+        except NotFound as error:
+            if error.attempts == 1:
+                raise
 
     def _pages(self, path: str, rows: str, query: Mapping[str, Any], size: int) -> Iterator[Any]:
         """Rows of a list with `page` and `limit`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import httpx
@@ -25,7 +25,7 @@ SILENCE = 45.0
 class Metrics(MetricRoutes):
     """The present state of a workspace's machine."""
 
-    def follow(self, workspace: str) -> Iterator[Stats]:
+    def follow(self, workspace: str) -> Generator[Stats, None, None]:
         """Statistics once a second, until the caller ends it or the workspace is deleted. Missed ones are left out."""
         for event in events_of(self._transport, f"/workspace/{quoted(workspace)}/stats/stream", {}):
             if event.kind == "message":
@@ -44,7 +44,7 @@ class Logs(LogRoutes):
         tail_lines: int = 100,
         on_gap: Callable[[], None] | None = None,
         on_clear: Callable[[], None] | None = None,
-    ) -> Iterator[LogEntry]:
+    ) -> Generator[LogEntry, None, None]:
         """The last lines, then each new one, until the caller ends it or the workspace is deleted.
 
         After a lost connection it goes on where it was. `on_gap` is called where lines are missing, `on_clear` where
@@ -61,7 +61,7 @@ class Logs(LogRoutes):
                 on_clear()
 
 
-def events_of(transport: Transport, path: str, query: Mapping[str, Any]) -> Iterator[Event]:
+def events_of(transport: Transport, path: str, query: Mapping[str, Any]) -> Generator[Event, None, None]:
     """The events of a stream, over as many connections as it takes.
 
     Ends where what was streamed is deleted. Raises ApiError where the service refuses, ConnectionFailed where no

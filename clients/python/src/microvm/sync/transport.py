@@ -78,7 +78,9 @@ class Transport:
                     continue
                 wait = self._wait_after_answer(attempt, sending, outcome)
                 if wait is None:
-                    raise error_of(outcome.status_code, outcome.content, retry_after_of(outcome.headers))
+                    error = error_of(outcome.status_code, outcome.content, retry_after_of(outcome.headers))
+                    error.attempts = attempt
+                    raise error
             sleep(wait)
             attempt += 1
 

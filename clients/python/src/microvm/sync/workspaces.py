@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from microvm.errors import WaitTimeout
 from microvm.retries import Sending
+from microvm.sync.group import LONG
 from microvm.sync.routes.workspaces import WorkspaceRoutes
 from microvm.sync.waiting import sleep
 from microvm.types.workspaces import CreateRequest, Provisioning, Workspace
@@ -24,8 +25,9 @@ class Workspaces(WorkspaceRoutes):
         """
         key = body.pop("idempotency_key", None) or str(uuid4())
         body.setdefault("wait_ready", False)
+        timeout = LONG if body["wait_ready"] else None
         answer = self._transport.call(
-            Sending("POST", "/workspace", body=body, headers={"Idempotency-Key": key}, timeout=660)
+            Sending("POST", "/workspace", body=body, headers={"Idempotency-Key": key}, timeout=timeout)
         )
         made: Workspace = answer["workspace"]
         return made

@@ -92,7 +92,7 @@ class AsyncCdnRoutes(AsyncGroup):
 
     async def delete_file(self, file: str) -> None:
         """Move a file to the trash, or cancel its upload. From the next request on it is not delivered. Idempotent."""
-        await self._call("DELETE", f"/cdn/files/{quoted(file)}")
+        await self._delete(f"/cdn/files/{quoted(file)}")
 
     async def restore_file(self, file: str) -> CdnFile:
         """Take a file out of the trash: it is delivered at its former address. Idempotent."""

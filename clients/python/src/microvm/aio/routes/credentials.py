@@ -32,4 +32,4 @@ class AsyncCredentialRoutes(AsyncGroup):
 
     async def delete(self, credential: str) -> None:
         """Delete a credential; it and its tokens are revoked immediately."""
-        await self._call("DELETE", f"/credentials/{quoted(credential)}")
+        await self._delete(f"/credentials/{quoted(credential)}")

@@ -45,7 +45,7 @@ class AsyncDomainRoutes(AsyncGroup):
 
     async def disconnect(self, workspace: str) -> None:
         """Disconnect the domain: it is not served any more, and its certificates are removed."""
-        await self._call("DELETE", f"/workspace/{quoted(workspace)}/domain")
+        await self._delete(f"/workspace/{quoted(workspace)}/domain")
 
     async def renew(self, workspace: str) -> RenewedCertificateResponse:
         """Order new certificates now. The present ones are served until the new ones are there."""

@@ -29,7 +29,7 @@ class AsyncLogRoutes(AsyncGroup):
 
     async def clear(self, workspace: str) -> None:
         """Empty all logs, on the host and in the workspace, which must be running. Open streams get an event."""
-        await self._call("DELETE", f"/workspace/{quoted(workspace)}/logs")
+        await self._delete(f"/workspace/{quoted(workspace)}/logs")
 
     async def files(self, workspace: str) -> builtins.list[LogFile]:
         """The log files, older ones (`.1` to `.3`) included."""

@@ -42,7 +42,7 @@ class AsyncNotificationRoutes(AsyncGroup):
 
     async def delete_token(self, token: str) -> None:
         """Remove a send token, whether or not it is revoked."""
-        await self._call("DELETE", f"/notifications/tokens/{quoted(token)}")
+        await self._delete(f"/notifications/tokens/{quoted(token)}")
 
     async def send(self, *, send_token: str, **body: Unpack[SendNotificationRequest]) -> SendNotificationResponse:
         """Send a notification to all devices of the token's owner."""
@@ -60,7 +60,7 @@ class AsyncNotificationRoutes(AsyncGroup):
 
     async def delete_device(self, device: str) -> None:
         """Remove a device."""
-        await self._call("DELETE", f"/notifications/devices/{quoted(device)}")
+        await self._delete(f"/notifications/devices/{quoted(device)}")
 
     async def web_push_key(self) -> str:
         """The public key of this service for Web Push. It never changes: subscriptions are bound to it."""

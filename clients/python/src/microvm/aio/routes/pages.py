@@ -56,7 +56,7 @@ class AsyncPageRoutes(AsyncGroup):
 
     async def delete(self, page: str) -> None:
         """Delete a page with all its releases. A deploy that is under way ends without effect."""
-        await self._call("DELETE", f"/pages/{quoted(page)}")
+        await self._delete(f"/pages/{quoted(page)}")
 
     async def deploy(self, page: str, **body: Unpack[DeployPageRequest]) -> DeployedPageResponse:
         """Replace the files by those of a folder in a running workspace, and wait until they are served."""
@@ -108,7 +108,7 @@ class AsyncPageRoutes(AsyncGroup):
 
     async def disconnect_domain(self, page: str) -> None:
         """Disconnect the domain: it is not served any more, and its certificates are removed."""
-        await self._call("DELETE", f"/pages/{quoted(page)}/domain")
+        await self._delete(f"/pages/{quoted(page)}/domain")
 
     async def renew_domain(self, page: str) -> RenewedCertificateResponse:
         """Order new certificates now. The present ones are served until the new ones are there."""

@@ -29,4 +29,4 @@ class AsyncPortRoutes(AsyncGroup):
 
     async def withdraw(self, workspace: int, port: str) -> None:
         """Unpublish a port and close its open connections."""
-        await self._call("DELETE", f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")
+        await self._delete(f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")

@@ -33,7 +33,7 @@ class AsyncSandboxRoutes(AsyncGroup):
 
     async def delete(self, sandbox: str) -> None:
         """Delete the sandbox and all its data, from any state. Its token ends immediately."""
-        await self._call("DELETE", f"/sandbox/{quoted(sandbox)}", timeout=LONG)
+        await self._delete(f"/sandbox/{quoted(sandbox)}", timeout=LONG)
 
     async def start(self, sandbox: str) -> Sandbox:
         """Start a sandbox; a suspended one goes on where it was. Idempotent."""

@@ -61,4 +61,4 @@ class AsyncUsageRoutes(AsyncGroup):
 
     async def delete(self, workspace: str) -> None:
         """Delete totals and series permanently. Billing records stay."""
-        await self._call("DELETE", f"/workspace/{quoted(workspace)}/usage")
+        await self._delete(f"/workspace/{quoted(workspace)}/usage")

@@ -49,7 +49,7 @@ class AsyncWebhookRoutes(AsyncGroup):
 
     async def delete(self, webhook: str) -> None:
         """Delete a webhook, with its deliveries. Nothing more is sent to it."""
-        await self._call("DELETE", f"/webhooks/{quoted(webhook)}")
+        await self._delete(f"/webhooks/{quoted(webhook)}")
 
     async def test(self, webhook: str) -> WebhookDelivery:
         """Send the event `webhook.test` to this webhook alone. What comes of it is in its deliveries."""

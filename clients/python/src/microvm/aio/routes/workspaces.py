@@ -81,7 +81,7 @@ class AsyncWorkspaceRoutes(AsyncGroup):
 
     async def delete(self, workspace: str) -> None:
         """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
-        await self._call("DELETE", f"/workspace/{quoted(workspace)}", timeout=LONG)
+        await self._delete(f"/workspace/{quoted(workspace)}", timeout=LONG)
 
     async def retry(self, workspace: str) -> Workspace:
         """Try a failed creation again; 202; `provisioning` shows the progress."""
@@ -132,7 +132,7 @@ class AsyncWorkspaceRoutes(AsyncGroup):
 
     async def destroy(self, workspace: str) -> None:
         """Remove the virtual machine and its disk; the record stays, `destroyed`. Idempotent."""
-        await self._call("DELETE", f"/workspace/{quoted(workspace)}/lifecycle", timeout=LONG)
+        await self._delete(f"/workspace/{quoted(workspace)}/lifecycle", timeout=LONG)
 
     async def exec(self, workspace: str, **body: Unpack[ExecRequest]) -> ExecResponse:
         """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124)."""

@@ -27,4 +27,4 @@ class ApiKeyRoutes(Group):
 
     def delete(self, api_key: str) -> None:
         """Delete a key: the next request with it is refused. Calls that are under way are finished."""
-        self._call("DELETE", f"/api-keys/{quoted(api_key)}")
+        self._delete(f"/api-keys/{quoted(api_key)}")

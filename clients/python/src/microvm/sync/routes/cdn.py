@@ -90,7 +90,7 @@ class CdnRoutes(Group):
 
     def delete_file(self, file: str) -> None:
         """Move a file to the trash, or cancel its upload. From the next request on it is not delivered. Idempotent."""
-        self._call("DELETE", f"/cdn/files/{quoted(file)}")
+        self._delete(f"/cdn/files/{quoted(file)}")
 
     def restore_file(self, file: str) -> CdnFile:
         """Take a file out of the trash: it is delivered at its former address. Idempotent."""

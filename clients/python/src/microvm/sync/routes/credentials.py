@@ -32,4 +32,4 @@ class CredentialRoutes(Group):
 
     def delete(self, credential: str) -> None:
         """Delete a credential; it and its tokens are revoked immediately."""
-        self._call("DELETE", f"/credentials/{quoted(credential)}")
+        self._delete(f"/credentials/{quoted(credential)}")

@@ -81,4 +81,4 @@ class CreditRoutes(Group):
         self, *, level: Literal["namespace"], service: Literal["sandbox", "deployment", "ai", "cdn"]
     ) -> None:
         """Delete the default that the body or the query names. Quotas that were made from it stay."""
-        self._call("DELETE", "/credits/defaults", query={"level": level, "service": service})
+        self._delete("/credits/defaults", query={"level": level, "service": service})

@@ -45,7 +45,7 @@ class DomainRoutes(Group):
 
     def disconnect(self, workspace: str) -> None:
         """Disconnect the domain: it is not served any more, and its certificates are removed."""
-        self._call("DELETE", f"/workspace/{quoted(workspace)}/domain")
+        self._delete(f"/workspace/{quoted(workspace)}/domain")
 
     def renew(self, workspace: str) -> RenewedCertificateResponse:
         """Order new certificates now. The present ones are served until the new ones are there."""

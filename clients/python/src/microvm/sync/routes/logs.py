@@ -29,7 +29,7 @@ class LogRoutes(Group):
 
     def clear(self, workspace: str) -> None:
         """Empty all logs, on the host and in the workspace, which must be running. Open streams get an event."""
-        self._call("DELETE", f"/workspace/{quoted(workspace)}/logs")
+        self._delete(f"/workspace/{quoted(workspace)}/logs")
 
     def files(self, workspace: str) -> builtins.list[LogFile]:
         """The log files, older ones (`.1` to `.3`) included."""

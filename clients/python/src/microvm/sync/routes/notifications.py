@@ -42,7 +42,7 @@ class NotificationRoutes(Group):
 
     def delete_token(self, token: str) -> None:
         """Remove a send token, whether or not it is revoked."""
-        self._call("DELETE", f"/notifications/tokens/{quoted(token)}")
+        self._delete(f"/notifications/tokens/{quoted(token)}")
 
     def send(self, *, send_token: str, **body: Unpack[SendNotificationRequest]) -> SendNotificationResponse:
         """Send a notification to all devices of the token's owner."""
@@ -60,7 +60,7 @@ class NotificationRoutes(Group):
 
     def delete_device(self, device: str) -> None:
         """Remove a device."""
-        self._call("DELETE", f"/notifications/devices/{quoted(device)}")
+        self._delete(f"/notifications/devices/{quoted(device)}")
 
     def web_push_key(self) -> str:
         """The public key of this service for Web Push. It never changes: subscriptions are bound to it."""

@@ -56,7 +56,7 @@ class PageRoutes(Group):
 
     def delete(self, page: str) -> None:
         """Delete a page with all its releases. A deploy that is under way ends without effect."""
-        self._call("DELETE", f"/pages/{quoted(page)}")
+        self._delete(f"/pages/{quoted(page)}")
 
     def deploy(self, page: str, **body: Unpack[DeployPageRequest]) -> DeployedPageResponse:
         """Replace the files by those of a folder in a running workspace, and wait until they are served."""
@@ -102,7 +102,7 @@ class PageRoutes(Group):
 
     def disconnect_domain(self, page: str) -> None:
         """Disconnect the domain: it is not served any more, and its certificates are removed."""
-        self._call("DELETE", f"/pages/{quoted(page)}/domain")
+        self._delete(f"/pages/{quoted(page)}/domain")
 
     def renew_domain(self, page: str) -> RenewedCertificateResponse:
         """Order new certificates now. The present ones are served until the new ones are there."""

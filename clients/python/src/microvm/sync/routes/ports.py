@@ -29,4 +29,4 @@ class PortRoutes(Group):
 
     def withdraw(self, workspace: int, port: str) -> None:
         """Unpublish a port and close its open connections."""
-        self._call("DELETE", f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")
+        self._delete(f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")

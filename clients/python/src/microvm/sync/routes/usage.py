@@ -61,4 +61,4 @@ class UsageRoutes(Group):
 
     def delete(self, workspace: str) -> None:
         """Delete totals and series permanently. Billing records stay."""
-        self._call("DELETE", f"/workspace/{quoted(workspace)}/usage")
+        self._delete(f"/workspace/{quoted(workspace)}/usage")

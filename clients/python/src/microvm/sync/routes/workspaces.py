@@ -81,7 +81,7 @@ class WorkspaceRoutes(Group):
 
     def delete(self, workspace: str) -> None:
         """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
-        self._call("DELETE", f"/workspace/{quoted(workspace)}", timeout=LONG)
+        self._delete(f"/workspace/{quoted(workspace)}", timeout=LONG)
 
     def retry(self, workspace: str) -> Workspace:
         """Try a failed creation again; 202; `provisioning` shows the progress."""
@@ -124,7 +124,7 @@ class WorkspaceRoutes(Group):
 
     def destroy(self, workspace: str) -> None:
         """Remove the virtual machine and its disk; the record stays, `destroyed`. Idempotent."""
-        self._call("DELETE", f"/workspace/{quoted(workspace)}/lifecycle", timeout=LONG)
+        self._delete(f"/workspace/{quoted(workspace)}/lifecycle", timeout=LONG)
 
     def exec(self, workspace: str, **body: Unpack[ExecRequest]) -> ExecResponse:
         """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124)."""
