@@ -147,5 +147,7 @@ def test_a_send_token_is_sent_alone() -> None:
 def test_what_is_gone_after_a_lost_answer_was_removed() -> None:
     with client_of([httpx.ReadError("lost"), failed(404, "not_found")], []) as client:
         client.workspaces.delete("one")
-    with client_of([failed(404, "not_found")], []) as client, pytest.raises(NotFound):
-        client.workspaces.delete("one")
+    refused = failed(429, "rate_limited", **{"Retry-After": "0"})
+    for answers in ([failed(404, "not_found")], [refused, failed(404, "not_found")]):
+        with client_of(list(answers), []) as client, pytest.raises(NotFound):
+            client.workspaces.delete("one")

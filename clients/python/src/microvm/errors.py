@@ -20,9 +20,9 @@ class WaitTimeout(MicrovmError):
 
 
 class ApiError(MicrovmError):
-    """An error that the service answered, at the last of so many `attempts`.
+    """An error that the service answered. `retry_after` is in seconds, None where the service named none.
 
-    `retry_after` is in seconds, None where the service named none.
+    `after_lost_answer`: an earlier attempt of the same request may have been done.
     """
 
     def __init__(self, status: int, body: Mapping[str, Any], retry_after: float | None = None) -> None:
@@ -34,7 +34,7 @@ class ApiError(MicrovmError):
         self.details: Any = source.get("details")
         self.request_id: str | None = body.get("request_id")
         self.retry_after = retry_after
-        self.attempts = 1
+        self.after_lost_answer = False
         super().__init__(f"{self.message} ({self.code or status})")
 
 

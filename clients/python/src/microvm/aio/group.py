@@ -41,7 +41,7 @@ class AsyncGroup:
         try:
             await self._call("DELETE", path, query=query, timeout=timeout)
         except NotFound as error:
-            if error.attempts == 1:
+            if not error.after_lost_answer:
                 raise
 
     async def _pages(self, path: str, rows: str, query: Mapping[str, Any], size: int) -> AsyncIterator[Any]:

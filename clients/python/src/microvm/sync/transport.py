@@ -61,7 +61,7 @@ class Transport:
             response.close()
 
     def _exchange(self, sending: Sending, content: Content | None, *, stream: bool) -> httpx.Response:
-        attempt, is_renewed = 1, False
+        attempt, is_renewed, is_unsure = 1, False, False
         while True:
             auth = self._auth.headers()
             outcome = self._outcome(sending, auth, content, stream)
@@ -69,6 +69,7 @@ class Transport:
                 wait = self._wait_after_failure(attempt, sending, outcome)
                 if wait is None:
                     raise ConnectionFailed(f"No answer from {self._http.base_url.host}: {outcome}") from outcome
+                is_unsure = is_unsure or not refused_unprocessed(outcome)
             elif outcome.is_success:
                 return outcome
             else:
@@ -79,8 +80,9 @@ class Transport:
                 wait = self._wait_after_answer(attempt, sending, outcome)
                 if wait is None:
                     error = error_of(outcome.status_code, outcome.content, retry_after_of(outcome.headers))
-                    error.attempts = attempt
+                    error.after_lost_answer = is_unsure
                     raise error
+                is_unsure = is_unsure or outcome.status_code != 429
             sleep(wait)
             attempt += 1
 
