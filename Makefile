@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres test-all fuzz chaos lint format migration lock procfile kit kernel image doctor bench clean-instance
+	test-fast test-postgres test-all fuzz chaos lint format migration client lock procfile kit kernel image doctor bench clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -115,6 +115,11 @@ format: setup-lint ## format the code
 migration: setup ## write the migration of an app's changed models: make migration APP=workspaces
 	@[ -n "$(APP)" ] || { echo "Name the app: make migration APP=workspaces"; exit 1; }
 	@state=$$(mktemp -d) && PLATFORM_STATE=$$state PLATFORM_VM_BACKEND=fake $(PYTHON) manage.py makemigrations $(APP); \
+		code=$$?; rm -rf "$$state"; exit $$code
+
+client: setup-lint ## write the routes and types of the Python client from the API's description
+	@state=$$(mktemp -d) && PLATFORM_STATE=$$state PLATFORM_VM_BACKEND=fake PYTHONPATH=.:platform $(PYTHON) manage.py spectacular \
+		--skip-checks --format openapi-json --file $$state/openapi.json && $(PYTHON) -m clients.python.generator < $$state/openapi.json; \
 		code=$$?; rm -rf "$$state"; exit $$code
 
 lock: setup-lint ## resolve the dependencies again, within the ranges of pyproject.toml

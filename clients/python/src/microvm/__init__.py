@@ -1,0 +1,18 @@
+"""Python client of the micro-VM workspace platform."""
+
+from microvm.aio.client import AsyncMicrovm
+from microvm.credentials import AccessTokens
+from microvm.errors import ApiError, ConnectionFailed, MicrovmError, WaitTimeout
+from microvm.retries import Retries
+from microvm.sync.client import Microvm
+
+__all__ = [
+    "AccessTokens",
+    "ApiError",
+    "AsyncMicrovm",
+    "ConnectionFailed",
+    "Microvm",
+    "MicrovmError",
+    "Retries",
+    "WaitTimeout",
+]

@@ -1,0 +1,1 @@
+"""The asynchronous client, from which `generate.py` makes the synchronous one."""

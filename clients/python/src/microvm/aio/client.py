@@ -1,0 +1,103 @@
+"""The client: one connection pool, one credential, the routes in groups."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import httpx
+
+from microvm.aio.auth import AsyncFixedAuth
+from microvm.aio.files import AsyncFiles
+from microvm.aio.routes.api_keys import AsyncApiKeyRoutes
+from microvm.aio.routes.assist import AsyncAssistRoutes
+from microvm.aio.routes.cdn import AsyncCdnRoutes
+from microvm.aio.routes.credentials import AsyncCredentialRoutes
+from microvm.aio.routes.credits import AsyncCreditRoutes
+from microvm.aio.routes.domains import AsyncDomainRoutes
+from microvm.aio.routes.images import AsyncImageRoutes
+from microvm.aio.routes.lifecycle import AsyncLifecycleRoutes
+from microvm.aio.routes.metadata import AsyncMetadataRoutes
+from microvm.aio.routes.namespaces import AsyncNamespaceRoutes
+from microvm.aio.routes.network import AsyncNetworkRoutes
+from microvm.aio.routes.notifications import AsyncNotificationRoutes
+from microvm.aio.routes.pages import AsyncPageRoutes
+from microvm.aio.routes.ports import AsyncPortRoutes
+from microvm.aio.routes.quota import AsyncQuotaRoutes
+from microvm.aio.routes.resources import AsyncResourceRoutes
+from microvm.aio.routes.ssh import AsyncSshRoutes
+from microvm.aio.routes.tokens import AsyncTokenRoutes
+from microvm.aio.routes.usage import AsyncUsageRoutes
+from microvm.aio.routes.webhooks import AsyncWebhookRoutes
+from microvm.aio.sandboxes import AsyncSandboxes
+from microvm.aio.streams import AsyncLogs, AsyncMetrics
+from microvm.aio.token_auth import AsyncTokenAuth
+from microvm.aio.transport import AsyncTransport
+from microvm.aio.workspaces import AsyncWorkspaces
+from microvm.credentials import AccessTokens, ClientCredential, bearer_header
+from microvm.retries import Retries
+
+
+class AsyncMicrovm:
+    """`timeout` in seconds. `http` replaces the connection pool, with a `base_url` of its own; `close` closes it.
+
+    Either `client_id` and `client_secret`, or `token`, an access token that somebody else renews. With `access_tokens`
+    the secret is sent only for new tokens, and all other requests carry a token.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        client_id: str = "",
+        client_secret: str = "",
+        token: str = "",
+        access_tokens: AccessTokens | None = None,
+        timeout: float = 30,
+        retries: Retries | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        if bool(token) == bool(client_id and client_secret):
+            raise ValueError("Give client_id and client_secret, or a token.")
+        pool = http or httpx.AsyncClient(base_url=base_url, timeout=timeout)
+        credential = ClientCredential(client_id, client_secret)
+        fixed = AsyncFixedAuth(bearer_header(token) if token else credential.headers())
+        self._transport = AsyncTransport(pool, fixed, retries or Retries())
+        if access_tokens is not None and not token:
+            self._transport = AsyncTransport(pool, AsyncTokenAuth(self._transport, access_tokens), retries or Retries())
+        self._add_groups(self._transport)
+
+    def _add_groups(self, transport: AsyncTransport) -> None:
+        self.workspaces = AsyncWorkspaces(transport)
+        self.quota = AsyncQuotaRoutes(transport)
+        self.resources = AsyncResourceRoutes(transport)
+        self.lifecycle = AsyncLifecycleRoutes(transport)
+        self.metadata = AsyncMetadataRoutes(transport)
+        self.usage = AsyncUsageRoutes(transport)
+        self.metrics = AsyncMetrics(transport)
+        self.logs = AsyncLogs(transport)
+        self.files = AsyncFiles(transport)
+        self.images = AsyncImageRoutes(transport)
+        self.network = AsyncNetworkRoutes(transport)
+        self.ports = AsyncPortRoutes(transport)
+        self.ssh = AsyncSshRoutes(transport)
+        self.domains = AsyncDomainRoutes(transport)
+        self.sandboxes = AsyncSandboxes(transport)
+        self.pages = AsyncPageRoutes(transport)
+        self.namespaces = AsyncNamespaceRoutes(transport)
+        self.credits = AsyncCreditRoutes(transport)
+        self.webhooks = AsyncWebhookRoutes(transport)
+        self.notifications = AsyncNotificationRoutes(transport)
+        self.assist = AsyncAssistRoutes(transport)
+        self.cdn = AsyncCdnRoutes(transport)
+        self.credentials = AsyncCredentialRoutes(transport)
+        self.api_keys = AsyncApiKeyRoutes(transport)
+        self.tokens = AsyncTokenRoutes(transport)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()

@@ -1,0 +1,94 @@
+"""Files of a workspace, up and down, in parts that fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+import httpx
+
+from microvm.addresses import quoted
+from microvm.aio.routes.files import AsyncFileRoutes
+from microvm.aio.waiting import in_thread, sleep
+from microvm.errors import ConnectionFailed, body_of
+from microvm.retries import Sending
+from microvm.transfers import CHUNK, RAW, Download, Progress
+from microvm.types.files import FileWritten
+
+
+class AsyncFiles(AsyncFileRoutes):
+    """Files of a running workspace. Paths are absolute. `progress` gets the bytes that are done, and all, if known."""
+
+    async def read(self, workspace: str, path: str) -> bytes:
+        """The bytes of a file."""
+        sink = BytesIO()
+        await self._receive(workspace, path, Download(sink))
+        return sink.getvalue()
+
+    async def write(self, workspace: str, path: str, content: bytes) -> FileWritten:
+        """Write a whole file: readers see the old one or the new one. Missing directories are made."""
+        return await self._send(workspace, path, BytesIO(content), len(content), None)
+
+    async def download(self, workspace: str, path: str, target: Path, *, progress: Progress | None = None) -> int:
+        """Copy a file of the workspace to `target`, and return its size in bytes.
+
+        After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
+        is left as it was.
+        """
+        part = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        try:
+            with part.open("wb") as sink:
+                size = await self._receive(workspace, path, Download(sink, progress))
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        return size
+
+    async def upload(self, workspace: str, path: str, source: Path, *, progress: Progress | None = None) -> FileWritten:
+        """Copy a file to the workspace. Readers there see the old one or the whole new one.
+
+        After a lost connection it begins again, and so does `progress`.
+        """
+        with source.open("rb") as opened:
+            return await self._send(workspace, path, opened, source.stat().st_size, progress)
+
+    async def _send(
+        self, workspace: str, path: str, source: BinaryIO, size: int, progress: Progress | None
+    ) -> FileWritten:
+        async def parts() -> AsyncIterator[bytes]:
+            source.seek(0)
+            while part := await in_thread(source.read, CHUNK):
+                yield part
+                if progress is not None:
+                    progress(source.tell(), size)
+
+        headers = {"Content-Type": RAW, "Content-Length": str(size)}
+        sending = Sending("POST", _address(workspace), {"path": path}, None, headers, is_idempotent=True)
+        async with self._transport.opened(sending, parts) as response:
+            written: FileWritten = body_of(response.status_code, await response.aread())  # type: ignore[assignment]
+            return written
+
+    async def _receive(self, workspace: str, path: str, download: Download) -> int:
+        failures = 0
+        while True:
+            before = download.done
+            sending = Sending("GET", _address(workspace), {"path": path}, None, download.headers())
+            try:
+                async with self._transport.opened(sending) as response:
+                    download.begin_part(response.status_code, response.headers)
+                    async for part in response.aiter_bytes():
+                        await in_thread(download.add, part)
+                return download.done
+            except httpx.TransportError as error:
+                failures = 1 if download.done > before else failures + 1
+                wait = self._transport.retries.wait_before_next(failures, None)
+                if wait is None:
+                    raise ConnectionFailed(f"{path} broke off after {download.done} bytes: {error}") from error
+            await sleep(wait)
+
+
+def _address(workspace: str) -> str:
+    return f"/workspace/{quoted(workspace)}/overlay/files"

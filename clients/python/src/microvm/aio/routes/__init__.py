@@ -1,0 +1,1 @@
+"""The routes of each group, written by the generator."""

@@ -1,0 +1,32 @@
+"""Public ports of a workspace.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from microvm.addresses import quoted
+from microvm.aio.group import AsyncGroup
+from microvm.types.ports import PublicPortResponse, PublicPortsResponse, PublishRequest
+
+
+class AsyncPortRoutes(AsyncGroup):
+    """Public ports of a workspace."""
+
+    async def list(self, workspace: str) -> PublicPortsResponse:
+        """The public ports and their addresses."""
+        answer: PublicPortsResponse = await self._call("GET", f"/workspace/{quoted(workspace)}/public-access")
+        return answer
+
+    async def publish(self, workspace: str, **body: Unpack[PublishRequest]) -> PublicPortResponse:
+        """Publish a port. 200 if it is already published: its label and slug are changed."""
+        answer: PublicPortResponse = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/public-access", body=body, again=True
+        )
+        return answer
+
+    async def withdraw(self, workspace: int, port: str) -> None:
+        """Unpublish a port and close its open connections."""
+        await self._delete(f"/workspace/{quoted(workspace)}/public-access/{quoted(port)}")

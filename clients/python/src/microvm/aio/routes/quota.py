@@ -1,0 +1,28 @@
+"""What the plan allows, and what a workspace would cost.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from microvm.aio.group import AsyncGroup
+from microvm.types.quota import Estimate, QuotaResponse
+
+
+class AsyncQuotaRoutes(AsyncGroup):
+    """What the plan allows, and what a workspace would cost."""
+
+    async def get(self) -> QuotaResponse:
+        """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
+        answer: QuotaResponse = await self._call("GET", "/workspace/quota")
+        return answer
+
+    async def estimate(self, *, cpu: float | str, disk_mb: int, ram_mb: int) -> Estimate:
+        """What a workspace of this size costs in an hour of full use, and whether one could be created now: within
+        the plan and the pools, and on a host with room. Nothing is reserved. Traffic of disk and network is
+        charged as it occurs.
+        """
+        answer: Estimate = await self._call(
+            "GET", "/workspace/estimate", query={"cpu": cpu, "disk_mb": disk_mb, "ram_mb": ram_mb}, part="estimate"
+        )
+        return answer

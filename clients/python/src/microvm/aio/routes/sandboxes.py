@@ -1,0 +1,61 @@
+"""Sandboxes at the level of the account; `open` reaches into one.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from microvm.addresses import quoted
+from microvm.aio.group import LONG, AsyncGroup
+from microvm.types.sandboxes import Sandbox, SandboxMetrics
+
+
+class AsyncSandboxRoutes(AsyncGroup):
+    """Sandboxes at the level of the account; `open` reaches into one."""
+
+    def list(
+        self,
+        *,
+        namespace: str | None = None,
+        status: Literal["active", "stopped", "suspended", "creating", "failed"] | None = None,
+        page_size: int = 100,
+    ) -> AsyncIterator[Sandbox]:
+        """Sandboxes, newest first, without their tokens."""
+        return self._pages("/sandbox", "sandboxes", {"namespace": namespace, "status": status}, page_size)
+
+    async def get(self, sandbox: str) -> Sandbox:
+        """One sandbox, without its token."""
+        answer: Sandbox = await self._call("GET", f"/sandbox/{quoted(sandbox)}", part="sandbox")
+        return answer
+
+    async def delete(self, sandbox: str) -> None:
+        """Delete the sandbox and all its data, from any state. Its token ends immediately."""
+        await self._delete(f"/sandbox/{quoted(sandbox)}", timeout=LONG)
+
+    async def start(self, sandbox: str) -> Sandbox:
+        """Start a sandbox; a suspended one goes on where it was. Idempotent."""
+        answer: Sandbox = await self._call("POST", f"/sandbox/{quoted(sandbox)}/start", part="sandbox", timeout=LONG)
+        return answer
+
+    async def stop(self, sandbox: str) -> Sandbox:
+        """Shut a sandbox down; its data is preserved. Idempotent."""
+        answer: Sandbox = await self._call("POST", f"/sandbox/{quoted(sandbox)}/stop", part="sandbox", timeout=LONG)
+        return answer
+
+    async def restart(self, sandbox: str) -> Sandbox:
+        """Shut a running sandbox down and start it; saved settings are applied."""
+        answer: Sandbox = await self._call("POST", f"/sandbox/{quoted(sandbox)}/restart", part="sandbox", timeout=LONG)
+        return answer
+
+    async def regenerate_token(self, sandbox: str) -> str:
+        """Replace the token. The old one is refused immediately, and its open WebSockets end within a second."""
+        answer: str = await self._call("POST", f"/sandbox/{quoted(sandbox)}/regenerate-token", part="token")
+        return answer
+
+    async def metrics(self, sandbox: str) -> SandboxMetrics:
+        """Current use, sampled every second; zeros while it does not run."""
+        answer: SandboxMetrics = await self._call("GET", f"/sandbox/{quoted(sandbox)}/metrics", part="metrics")
+        return answer

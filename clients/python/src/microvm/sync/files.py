@@ -1,0 +1,92 @@
+"""Files of a workspace, up and down, in parts that fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+import httpx
+
+from microvm.addresses import quoted
+from microvm.errors import ConnectionFailed, body_of
+from microvm.retries import Sending
+from microvm.sync.routes.files import FileRoutes
+from microvm.sync.waiting import in_thread, sleep
+from microvm.transfers import CHUNK, RAW, Download, Progress
+from microvm.types.files import FileWritten
+
+
+class Files(FileRoutes):
+    """Files of a running workspace. Paths are absolute. `progress` gets the bytes that are done, and all, if known."""
+
+    def read(self, workspace: str, path: str) -> bytes:
+        """The bytes of a file."""
+        sink = BytesIO()
+        self._receive(workspace, path, Download(sink))
+        return sink.getvalue()
+
+    def write(self, workspace: str, path: str, content: bytes) -> FileWritten:
+        """Write a whole file: readers see the old one or the new one. Missing directories are made."""
+        return self._send(workspace, path, BytesIO(content), len(content), None)
+
+    def download(self, workspace: str, path: str, target: Path, *, progress: Progress | None = None) -> int:
+        """Copy a file of the workspace to `target`, and return its size in bytes.
+
+        After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
+        is left as it was.
+        """
+        part = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        try:
+            with part.open("wb") as sink:
+                size = self._receive(workspace, path, Download(sink, progress))
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        return size
+
+    def upload(self, workspace: str, path: str, source: Path, *, progress: Progress | None = None) -> FileWritten:
+        """Copy a file to the workspace. Readers there see the old one or the whole new one.
+
+        After a lost connection it begins again, and so does `progress`.
+        """
+        with source.open("rb") as opened:
+            return self._send(workspace, path, opened, source.stat().st_size, progress)
+
+    def _send(self, workspace: str, path: str, source: BinaryIO, size: int, progress: Progress | None) -> FileWritten:
+        def parts() -> Iterator[bytes]:
+            source.seek(0)
+            while part := in_thread(source.read, CHUNK):
+                yield part
+                if progress is not None:
+                    progress(source.tell(), size)
+
+        headers = {"Content-Type": RAW, "Content-Length": str(size)}
+        sending = Sending("POST", _address(workspace), {"path": path}, None, headers, is_idempotent=True)
+        with self._transport.opened(sending, parts) as response:
+            written: FileWritten = body_of(response.status_code, response.read())  # type: ignore[assignment]
+            return written
+
+    def _receive(self, workspace: str, path: str, download: Download) -> int:
+        failures = 0
+        while True:
+            before = download.done
+            sending = Sending("GET", _address(workspace), {"path": path}, None, download.headers())
+            try:
+                with self._transport.opened(sending) as response:
+                    download.begin_part(response.status_code, response.headers)
+                    for part in response.iter_bytes():
+                        in_thread(download.add, part)
+                return download.done
+            except httpx.TransportError as error:
+                failures = 1 if download.done > before else failures + 1
+                wait = self._transport.retries.wait_before_next(failures, None)
+                if wait is None:
+                    raise ConnectionFailed(f"{path} broke off after {download.done} bytes: {error}") from error
+            sleep(wait)
+
+
+def _address(workspace: str) -> str:
+    return f"/workspace/{quoted(workspace)}/overlay/files"

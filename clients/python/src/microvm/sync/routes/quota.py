@@ -1,0 +1,28 @@
+"""What the plan allows, and what a workspace would cost.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from microvm.sync.group import Group
+from microvm.types.quota import Estimate, QuotaResponse
+
+
+class QuotaRoutes(Group):
+    """What the plan allows, and what a workspace would cost."""
+
+    def get(self) -> QuotaResponse:
+        """The plan's limits, the owned and the running pool, and whether another workspace can be created."""
+        answer: QuotaResponse = self._call("GET", "/workspace/quota")
+        return answer
+
+    def estimate(self, *, cpu: float | str, disk_mb: int, ram_mb: int) -> Estimate:
+        """What a workspace of this size costs in an hour of full use, and whether one could be created now: within
+        the plan and the pools, and on a host with room. Nothing is reserved. Traffic of disk and network is
+        charged as it occurs.
+        """
+        answer: Estimate = self._call(
+            "GET", "/workspace/estimate", query={"cpu": cpu, "disk_mb": disk_mb, "ram_mb": ram_mb}, part="estimate"
+        )
+        return answer

@@ -1,0 +1,38 @@
+"""SSH of a workspace.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from microvm.addresses import quoted
+from microvm.sync.group import Group
+from microvm.types.ssh import KeyRequest, Ssh, SshChanged
+
+
+class SshRoutes(Group):
+    """SSH of a workspace."""
+
+    def get(self, workspace: str) -> Ssh:
+        """Where to connect, the host key to expect, and the authorized keys."""
+        answer: Ssh = self._call("GET", f"/workspace/{quoted(workspace)}/ssh", part="ssh")
+        return answer
+
+    def enable(self, workspace: str) -> SshChanged:
+        """Start the SSH server of the workspace; its keys are authorized."""
+        answer: SshChanged = self._call("POST", f"/workspace/{quoted(workspace)}/ssh/enable", part="ssh", again=True)
+        return answer
+
+    def disable(self, workspace: str) -> SshChanged:
+        """Stop the SSH server and close its sessions; the keys stay stored."""
+        answer: SshChanged = self._call("POST", f"/workspace/{quoted(workspace)}/ssh/disable", part="ssh", again=True)
+        return answer
+
+    def change_key(self, workspace: str, **body: Unpack[KeyRequest]) -> SshChanged:
+        """Add a public key (at most 32), or with `remove` delete one, by its line or its fingerprint."""
+        answer: SshChanged = self._call(
+            "POST", f"/workspace/{quoted(workspace)}/ssh/key", body=body, part="ssh", again=True
+        )
+        return answer

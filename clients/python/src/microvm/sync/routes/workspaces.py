@@ -1,0 +1,132 @@
+"""Workspaces, their creation and their power.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Unpack
+
+from microvm.addresses import quoted
+from microvm.sync.group import LONG, Group
+from microvm.types.workspaces import (
+    Details,
+    ExecRequest,
+    ExecResponse,
+    ReinstallResponse,
+    StartRequest,
+    UpdateRequest,
+    Workspace,
+)
+
+
+class WorkspaceRoutes(Group):
+    """Workspaces, their creation and their power."""
+
+    def list(
+        self,
+        *,
+        mode: Literal["permanent", "temporary"] | None = None,
+        namespace: str | None = None,
+        search: str | None = None,
+        status: Literal[
+            "queued",
+            "creating",
+            "running",
+            "stopped",
+            "paused",
+            "sleeping",
+            "failed",
+            "destroyed",
+            "deleting",
+            "lost",
+            "starting",
+            "stopping",
+            "restarting",
+            "pausing",
+            "resuming",
+            "suspending",
+            "waking",
+            "reinstalling",
+            "resizing",
+        ]
+        | None = None,
+        page_size: int = 100,
+    ) -> Iterator[Workspace]:
+        """Workspaces, newest first. Sandboxes are listed by `GET /sandbox`; by the id of its machine
+        (`sandbox.workspace_id`) every other route here takes one as well.
+        """
+        return self._pages(
+            "/workspace",
+            "workspaces",
+            {"mode": mode, "namespace": namespace, "search": search, "status": status},
+            page_size,
+        )
+
+    def get(self, workspace: str) -> Workspace:
+        """One workspace by id or slug."""
+        answer: Workspace = self._call("GET", f"/workspace/{quoted(workspace)}", part="workspace")
+        return answer
+
+    def details(self, workspace: str) -> Details:
+        """The workspace with its token (good for 15 minutes, for this workspace), statistics and configuration."""
+        answer: Details = self._call("GET", f"/workspace/{quoted(workspace)}/details", part="workspace")
+        return answer
+
+    def update(self, workspace: str, **body: Unpack[UpdateRequest]) -> Workspace:
+        """Change name, slug, logo and settings; settings of the machine apply at its next start."""
+        answer: Workspace = self._call("PUT", f"/workspace/{quoted(workspace)}", body=body, part="workspace")
+        return answer
+
+    def delete(self, workspace: str) -> None:
+        """Delete the workspace and all its data, from any state. 202 while its creation is being cancelled."""
+        self._delete(f"/workspace/{quoted(workspace)}", timeout=LONG)
+
+    def retry(self, workspace: str) -> Workspace:
+        """Try a failed creation again; 202; `provisioning` shows the progress."""
+        answer: Workspace = self._call("POST", f"/workspace/{quoted(workspace)}/provisioning/retry", part="workspace")
+        return answer
+
+    def start(self, workspace: str, **body: Unpack[StartRequest]) -> Workspace:
+        """Start a workspace; a paused one is resumed and a sleeping one woken. Idempotent."""
+        answer: Workspace = self._call(
+            "POST", f"/workspace/{quoted(workspace)}/start", body=body, part="workspace", timeout=LONG
+        )
+        return answer
+
+    def stop(self, workspace: str) -> Workspace:
+        """Shut a workspace down; its data is preserved. Idempotent."""
+        answer: Workspace = self._call("POST", f"/workspace/{quoted(workspace)}/stop", part="workspace", timeout=LONG)
+        return answer
+
+    def restart(self, workspace: str) -> Workspace:
+        """Shut a running workspace down and start it; saved settings are applied."""
+        answer: Workspace = self._call(
+            "POST", f"/workspace/{quoted(workspace)}/restart", part="workspace", timeout=LONG
+        )
+        return answer
+
+    def pause(self, workspace: str) -> Workspace:
+        """Suspend the processes of a running workspace: its memory stays allocated, no CPU is used."""
+        answer: Workspace = self._call("POST", f"/workspace/{quoted(workspace)}/pause", part="workspace", timeout=LONG)
+        return answer
+
+    def resume(self, workspace: str) -> Workspace:
+        """Resume a paused workspace, or wake a sleeping one. Idempotent."""
+        answer: Workspace = self._call("POST", f"/workspace/{quoted(workspace)}/resume", part="workspace", timeout=LONG)
+        return answer
+
+    def reinstall(self, workspace: str) -> ReinstallResponse:
+        """Reset the whole file system to the image and start it. Irreversible; SSH is disabled."""
+        answer: ReinstallResponse = self._call("POST", f"/workspace/{quoted(workspace)}/reinstall", timeout=LONG)
+        return answer
+
+    def destroy(self, workspace: str) -> None:
+        """Remove the virtual machine and its disk; the record stays, `destroyed`. Idempotent."""
+        self._delete(f"/workspace/{quoted(workspace)}/lifecycle", timeout=LONG)
+
+    def exec(self, workspace: str, **body: Unpack[ExecRequest]) -> ExecResponse:
+        """Run a command in the workspace to its end. At the timeout all that it began is killed (code 124)."""
+        answer: ExecResponse = self._call("POST", f"/workspace/{quoted(workspace)}/exec", body=body, timeout=LONG)
+        return answer

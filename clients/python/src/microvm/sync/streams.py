@@ -1,0 +1,86 @@
+"""Event streams that outlive their connection: logs and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+import httpx
+
+from microvm.addresses import quoted
+from microvm.errors import NotFound
+from microvm.events import Event, EventParser, StreamPlace
+from microvm.retries import Sending
+from microvm.sync.routes.logs import LogRoutes
+from microvm.sync.routes.metrics import MetricRoutes
+from microvm.sync.transport import Transport
+from microvm.sync.waiting import sleep
+from microvm.types.logs import LogEntry
+from microvm.types.metrics import Stats
+
+# The service sends a comment every 15 seconds: a connection without one for that long is lost.
+SILENCE = 45.0
+
+
+class Metrics(MetricRoutes):
+    """The present state of a workspace's machine."""
+
+    def follow(self, workspace: str) -> Generator[Stats, None, None]:
+        """Statistics once a second, until the caller ends it or the workspace is deleted. Missed ones are left out."""
+        for event in events_of(self._transport, f"/workspace/{quoted(workspace)}/stats/stream", {}):
+            if event.kind == "message":
+                stats: Stats = event.data
+                yield stats
+
+
+class Logs(LogRoutes):
+    """Logs of a workspace: `boot` (the console), `cmd` (the main program) and those of its workloads."""
+
+    def follow(
+        self,
+        workspace: str,
+        source: str = "boot",
+        *,
+        tail_lines: int = 100,
+        on_gap: Callable[[], None] | None = None,
+        on_clear: Callable[[], None] | None = None,
+    ) -> Generator[LogEntry, None, None]:
+        """The last lines, then each new one, until the caller ends it or the workspace is deleted.
+
+        After a lost connection it goes on where it was. `on_gap` is called where lines are missing, `on_clear` where
+        the log was emptied.
+        """
+        path = f"/workspace/{quoted(workspace)}/logs/stream/{quoted(source)}"
+        for event in events_of(self._transport, path, {"tail_lines": tail_lines}):
+            if event.kind == "message" and "line" in event.data:
+                entry: LogEntry = event.data
+                yield entry
+            elif event.kind == "gap" and on_gap is not None:
+                on_gap()
+            elif "cleared" in event.data and on_clear is not None:
+                on_clear()
+
+
+def events_of(transport: Transport, path: str, query: Mapping[str, Any]) -> Generator[Event, None, None]:
+    """The events of a stream, over as many connections as it takes.
+
+    Ends where what was streamed is deleted. Raises ApiError where the service refuses, ConnectionFailed where no
+    connection comes about.
+    """
+    place = StreamPlace()
+    is_begun = False
+    while True:
+        parser = EventParser(place)
+        sending = Sending("GET", path, query=query, headers=place.headers(), timeout=SILENCE)
+        try:
+            with transport.opened(sending) as response:
+                is_begun = True
+                for part in response.iter_bytes():
+                    yield from parser.events_in(part)
+        except httpx.TransportError:
+            pass  # the next connection goes on after the last event
+        except NotFound:
+            if is_begun:
+                return
+            raise
+        sleep(place.wait)

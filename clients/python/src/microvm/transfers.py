@@ -1,0 +1,48 @@
+"""Progress of a transfer, and what the two sides of the client share of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+Progress = Callable[[int, int | None], None]
+CHUNK = 256 << 10  # bytes
+RAW = "application/octet-stream"
+_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
+
+
+@dataclass
+class Download:
+    """A file on its way: `done` bytes of `total` (None: not named) are in `sink`."""
+
+    sink: BinaryIO
+    progress: Progress | None = None
+    done: int = 0
+    total: int | None = None
+    tag: str = ""
+
+    def headers(self) -> dict[str, str]:
+        """Those of the next request: of what is missing, if the file is the same still."""
+        if not self.done or not self.tag:
+            return {"Accept": RAW}
+        return {"Accept": RAW, "Range": f"bytes={self.done}-", "If-Range": self.tag}
+
+    def begin_part(self, status: int, headers: Mapping[str, str]) -> None:
+        """Begins with an answer: a part that follows what is there, or the whole file from its first byte."""
+        found = _RANGE.fullmatch(headers.get("Content-Range", "")) if status == 206 else None
+        self.tag = headers.get("ETag", "")
+        if found is not None and int(found[1]) == self.done:
+            self.total = int(found[2])
+            return
+        self.sink.seek(0)
+        self.sink.truncate()
+        length = headers.get("Content-Length", "")
+        self.done, self.total = 0, int(length) if length.isdecimal() else None
+
+    def add(self, part: bytes) -> None:
+        self.sink.write(part)
+        self.done += len(part)
+        if self.progress is not None:
+            self.progress(self.done, self.total)

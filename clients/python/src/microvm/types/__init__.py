@@ -1,0 +1,1 @@
+"""Shapes of bodies and answers, one module for each group of methods."""

@@ -1,0 +1,70 @@
+"""An HTTP server on a real socket that does, request by request, what a test says: also to break off."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Step = Callable[["ScriptedRequest"], None]
+
+
+class ScriptedRequest(BaseHTTPRequestHandler):
+    """Passes each request to the next step; without one left it is a 404."""
+
+    protocol_version = "HTTP/1.1"
+    script: Script
+
+    def handle_one_step(self) -> None:
+        self.script.seen.append(
+            (self.command, self.path, {name.lower(): value for name, value in self.headers.items()})
+        )
+        step = self.script.steps.pop(0) if self.script.steps else not_found
+        step(self)
+
+    do_GET = do_POST = handle_one_step
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing: the test looks at `seen`."""
+
+    def answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+        """The head of an answer, and as much of its body as is given; the connection ends after it."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+
+@dataclass
+class Script:
+    """What is done with each request, and what came in: method, path, headers in lower case."""
+
+    steps: list[Step] = field(default_factory=list)
+    seen: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    url: str = ""
+
+
+def not_found(request: ScriptedRequest) -> None:
+    body = b'{"success": false, "error": "not_found", "code": "not_found", "message": "It is gone."}'
+    request.answer(404, {"Content-Length": str(len(body)), "Content-Type": "application/json"}, body)
+
+
+@contextmanager
+def scripted_server(*steps: Step) -> Iterator[Script]:
+    """Serves the steps in turn, until the block ends."""
+    script = Script(list(steps))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (ScriptedRequest,), {"script": script}))
+    script.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield script
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
