@@ -117,6 +117,6 @@ def test_coroutines_transfer_files_alike(tmp_path: Path) -> None:
 def test_an_empty_file_is_transferred(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with scripted_server(stored, file_of(b"", "a")) as script, client_at(script.url) as client:
-        assert client.files.upload("one", "/a", tmp_path / "empty")["size"] == 0
-        assert client.files.download("one", "/a", tmp_path / "down") == 0
+        assert client.files.upload("one", "/a", str(tmp_path / "empty"))["size"] == 0
+        assert client.files.download("one", "/a", str(tmp_path / "down")) == 0
     assert (tmp_path / "down").read_bytes() == b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from io import BytesIO
+from os import PathLike, fstat
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -32,28 +33,33 @@ class AsyncFiles(AsyncFileRoutes):
         """Write a whole file: readers see the old one or the new one. Missing directories are made."""
         return await self._send(workspace, path, BytesIO(content), len(content), None)
 
-    async def download(self, workspace: str, path: str, target: Path, *, progress: Progress | None = None) -> int:
+    async def download(
+        self, workspace: str, path: str, target: str | PathLike[str], *, progress: Progress | None = None
+    ) -> int:
         """Copy a file of the workspace to `target`, and return its size in bytes.
 
         After a lost connection it goes on where it was. `target` is replaced when everything is there; on failure it
         is left as it was.
         """
-        part = target.with_name(f".{target.name}.{uuid4().hex}.part")
+        final = Path(target)
+        part = final.with_name(f".{final.name}.{uuid4().hex}.part")
         try:
             with part.open("wb") as sink:
                 size = await self._receive(workspace, path, Download(sink, progress))
-            part.replace(target)
+            part.replace(final)
         finally:
             part.unlink(missing_ok=True)
         return size
 
-    async def upload(self, workspace: str, path: str, source: Path, *, progress: Progress | None = None) -> FileWritten:
+    async def upload(
+        self, workspace: str, path: str, source: str | PathLike[str], *, progress: Progress | None = None
+    ) -> FileWritten:
         """Copy a file to the workspace. Readers there see the old one or the whole new one.
 
         After a lost connection it begins again, and so does `progress`.
         """
-        with source.open("rb") as opened:
-            return await self._send(workspace, path, opened, source.stat().st_size, progress)
+        with Path(source).open("rb") as opened:
+            return await self._send(workspace, path, opened, fstat(opened.fileno()).st_size, progress)
 
     async def _send(
         self, workspace: str, path: str, source: BinaryIO, size: int, progress: Progress | None
