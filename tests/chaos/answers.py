@@ -16,7 +16,7 @@ from tests.syntax_trees import syntax_tree
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "platform/edge/Caddyfile.template"
 # vmbackend's errors have codes too, and never reach a caller.
-LEFT_OUT = {".venv", "var", "tests", "benchmarks", "migrations", "vmbackend"}
+LEFT_OUT = {".venv", "var", "tests", "benchmarks", "clients", "migrations", "vmbackend"}
 # A well-formed request with a valid credential gets none of these.
 REFUSALS_OF_VALID_REQUESTS = frozenset({400, 401, 402, 403, 405, 413, 415})
 ENVELOPE = frozenset({"success", "error", "code", "message", "request_id"})
