@@ -12,14 +12,15 @@ class CdnConfig(AppConfig):
     name = "cdn"
 
     def ready(self) -> None:
-        from cdn.hooks import file_received
-        from cdn.media.notifications import worker_notify
+        from cdn.hooks import bytes_withdrawn, file_received
+        from cdn.media.notifications import removal_request, worker_notify
         from cdn.services import moves
         from edge.hooks import cdn_path
         from namespaces import hooks
 
         cdn_path.register(_delivery_path)
         file_received.register(worker_notify)
+        bytes_withdrawn.register(removal_request)
         hooks.contents_move.register(moves.files_move)
 
 

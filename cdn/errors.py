@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from common.errors import Conflict, DomainError, NotFound
+from common.errors import Conflict, DomainError, NotFound, RateLimited
 
 
 class CdnQuotaExceeded(DomainError):
@@ -33,6 +33,10 @@ class UploadUnknown(NotFound):
 
 class UploadInProgress(Conflict):
     message = "Another request is sending this file; try again when it has ended."
+
+
+class UploadsAtOnce(RateLimited):
+    message = "This account sends too many files at once."
 
 
 class OffsetConflict(Conflict):

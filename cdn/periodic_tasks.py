@@ -26,7 +26,7 @@ def schedule(env: Any) -> dict[str, dict[str, Any]]:
         "remove-cdn-orphans": {
             "task": "cdn.tasks.remove_orphans",
             "schedule": 3600.0,
-            "options": {"expires": 3000},
+            "options": {"expires": 3000, "queue": "media"},
         },
         "process-cdn-files": {
             "task": "cdn.tasks.process_due",

@@ -49,7 +49,7 @@ COLUMNS = tuple(column.name for column in fields(Change))
 @dataclass(frozen=True, slots=True)
 class Room:
     """What must still be within the limits once a change is made. `with_reserved`: what others have reserved counts,
-    too. `requested`: for the message.
+    too. `requested`: for the message. `moment`: in whose month it counts, if not now.
     """
 
     requested: int
@@ -57,6 +57,7 @@ class Room:
     with_reserved: bool = True
     monthly: bool = True
     uploads: bool = False
+    moment: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def pools_claim(owner: Owner, change: Change, policy: EffectivePolicy, room: Roo
     """Add to both pools where both have room. Raises CdnQuotaExceeded: the caller's transaction must be rolled back, as
     the first pool may have been changed.
     """
+    room = replace(room, moment=room.moment or timezone.now())
     _claim_pool(owner, owner.scope, change, policy.pool, room)
     _claim_pool(owner, PoolKind.ACCOUNT, change, policy.account, room)
 
@@ -122,9 +124,10 @@ def rolled(pool: Pool) -> Pool:
 
 
 def _change_pool(owner: Owner, key: str, change: Change) -> None:
-    if not _update(key, change, "", []):
+    month = month_of()
+    if not _update(key, change, month, "", []):
         _insert(owner, key)
-        _update(key, change, "", [])
+        _update(key, change, month, "", [])
 
 
 def _claim_pool(owner: Owner, scope: str, change: Change, limits: PoolLimits | None, room: Room) -> None:
@@ -133,15 +136,15 @@ def _claim_pool(owner: Owner, scope: str, change: Change, limits: PoolLimits | N
         _change_pool(owner, key, change)
         return
     where, params = _conditions(change, limits, room)
-    if _update(key, change, where, params):
+    month = month_of(room.moment)
+    if _update(key, change, month, where, params):
         return
     _insert(owner, key)
-    if not _update(key, change, where, params):
+    if not _update(key, change, month, where, params):
         raise quota_exceeded(pool_of(key), scope, limits, room)
 
 
-def _update(key: str, change: Change, where: str, params: list[Any]) -> bool:
-    month = month_of()
+def _update(key: str, change: Change, month: str, where: str, params: list[Any]) -> bool:
     sets, values = [], []
     for name in COLUMNS:
         delta = getattr(change, name)
@@ -178,7 +181,7 @@ def _conditions(change: Change, limits: PoolLimits, room: Room) -> tuple[str, li
     where, params = "", []
     if room.monthly and limits.monthly_bytes[1] is not None:
         where = f" AND CASE WHEN month < %s THEN 0 ELSE month_bytes END{reserved} + %s <= %s"
-        params = [month_of(), after.month_bytes + after.reserved_bytes, limits.monthly_bytes[1]]
+        params = [month_of(room.moment), after.month_bytes + after.reserved_bytes, limits.monthly_bytes[1]]
     if room.uploads:
         checks.append(("open_permits", after.open_permits, limits.max_uploads))
     for sums, delta, limit in checks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from cdn import audit
-from cdn.media import pipeline, sweep
+from cdn.media import removal, sweep
 from cdn.services import processing, storage_check, sweeps
 
 
@@ -29,14 +29,20 @@ def prune_rows() -> int:
 
 @shared_task
 def remove_orphans() -> int:
-    """Celery beat: bytes that belong to no row."""
+    """Celery beat, on the queue `media`: bytes that belong to no row."""
     return storage_check.orphans_remove()
 
 
 @shared_task
-def process_file(file_id: str) -> bool:
-    """On the queue `media`: a file's bytes have arrived. Whether there is anything to do, the row says."""
-    return pipeline.file_process(file_id)
+def process_next() -> bool:
+    """On the queue `media`: a file's bytes have arrived. Which one is processed, the rows say."""
+    return sweep.next_process()
+
+
+@shared_task
+def remove_stored(file_ids: list[str]) -> int:
+    """On the queue `media`: bytes in a remote store whose rows are gone, or refused."""
+    return removal.stored_remove(file_ids)
 
 
 @shared_task

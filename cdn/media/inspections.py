@@ -6,6 +6,7 @@ import logging
 import os
 import py_compile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ from vmbackend.errors import BackendUnavailable
 
 logger = logging.getLogger(__name__)
 
+# A level that failed once, as on a host without memory for a moment, is not given up.
+RETRY_SECONDS = 300.0
 _PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010800000000"
     "3a7e9b550000000a49444154789c63600000000200014865a4ea0000000049454e44ae426082"
@@ -46,17 +49,22 @@ def is_answering(level: Level) -> bool:
 
 
 class LevelFound:
-    """The strictest level with which a process of this host has answered; found once."""
+    """The strictest level with which a process of this host has answered. A lesser one than the host may have is tried
+    again after a while.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._level: Level | None = None
+        self._retry_at = 0.0
 
     def level(self) -> Level:
         """Tries them. Raises BackendUnavailable where no process can be started at all."""
         with self._lock:
-            if self._level is None:
+            if self._level is None or (self._retry_at and time.monotonic() >= self._retry_at):
                 self._level = _level_tried()
+                is_strictest = self._level is next(levels())
+                self._retry_at = 0.0 if is_strictest else time.monotonic() + RETRY_SECONDS
                 logger.info("files are looked at by a process confined %s", self._level.value)
             return self._level
 

@@ -1,4 +1,4 @@
-"""Wakes the worker `media` for a file whose bytes have arrived."""
+"""Tasks for the worker `media`: a file whose bytes have arrived, and bytes of a remote store that are to be removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,24 @@ from kombu.exceptions import OperationalError
 logger = logging.getLogger(__name__)
 
 QUEUE = "media"
-TASK = "cdn.tasks.process_file"
+PROCESS_TASK = "cdn.tasks.process_next"
+REMOVE_TASK = "cdn.tasks.remove_stored"
+EXPIRES_SECONDS = 3600
 
 
 def worker_notify(file_id: str) -> None:
-    """By a task. Where that fails (Redis is down), the worker's next look at the rows finds the file."""
+    """One task for each file; which file it processes is decided when it runs, so that accounts take turns."""
+    _send(PROCESS_TASK, [], f"the worker of {file_id}")
+
+
+def removal_request(file_ids: list[str]) -> None:
+    """Have what is stored of these files removed."""
+    _send(REMOVE_TASK, [file_ids], f"the worker of the bytes of {len(file_ids)} files")
+
+
+def _send(task: str, args: list[object], what: str) -> None:
+    """Where that fails (Redis is down), the next look at the rows, or at the store, finds the same."""
     try:
-        current_app.send_task(TASK, args=[file_id], queue=QUEUE, expires=3600)
+        current_app.send_task(task, args=args, queue=QUEUE, expires=EXPIRES_SECONDS)
     except (OperationalError, redis.RedisError, OSError) as exc:
-        logger.warning("could not notify the worker of %s: %s", file_id, exc)
+        logger.warning("could not notify %s: %s", what, exc)

@@ -9,19 +9,23 @@ from cdn.media.pipeline import file_process
 from cdn.models import File
 from cdn.services.processing import processing_due
 from cdn.states import UNFINISHED
+from common.batches import batched
 
 # One task does not keep a place of the worker for longer.
 SECONDS = 60.0
 _BATCH = 500
 
 
+def next_process() -> bool:
+    """Process one file: whose turn it is among those that no process looks at. False: there is none."""
+    return any(file_process(file_id) for file_id in processing_due())
+
+
 def due_process() -> int:
     """Process the files that no process looks at, one after the other. Returns how many it processed."""
     end, done = time.monotonic() + SECONDS, 0
-    for file_id in processing_due():
-        if time.monotonic() >= end:
-            break
-        done += file_process(file_id)
+    while time.monotonic() < end and next_process():
+        done += 1
     return done
 
 
@@ -30,10 +34,11 @@ def ended_parts_remove() -> int:
 
     Their process died before it could. What belongs to no row at all is `cdn_check`'s.
     """
-    there = {part.file_id for part in storage.parts_list()} | set(storage.work_list())
-    ended = File.objects.filter(pk__in=sorted(there)[:_BATCH]).exclude(status__in=UNFINISHED)
-    found = list(ended.values_list("pk", flat=True))
-    for file_id in found:
-        storage.part_remove(file_id)
-        storage.work_remove(file_id)
-    return len(found)
+    there = {part.file_id for part in storage.parts_list()} | {work.file_id for work in storage.work_list()}
+    removed = 0
+    for some in batched(sorted(there), _BATCH):
+        for file_id in File.objects.filter(pk__in=some).exclude(status__in=UNFINISHED).values_list("pk", flat=True):
+            storage.part_remove(file_id)
+            storage.work_remove(file_id)
+            removed += 1
+    return removed

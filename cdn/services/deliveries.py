@@ -22,10 +22,11 @@ def file_deliver(address: Address) -> str:
     Raises QuotaExceeded where it was never delivered before and the owner's credits are used up, StorageUnavailable,
     OSError.
     """
-    if settings.ENV.cdn_s3_bucket:
-        file = _active(address.file_id)
-        if file is None or file.delivered:
-            return _key(file, address)
+    # Without a lock first: anybody may ask for addresses that no file has.
+    file = _active(address.file_id)
+    key = _key(file, address)
+    if file is None or not key or (settings.ENV.cdn_s3_bucket and file.delivered):
+        return key
     with transaction.atomic():
         # Withdrawal changes the row first and removes links before its commit: it waits for this, or is seen here.
         file = _active(address.file_id, lock=True)

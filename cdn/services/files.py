@@ -113,7 +113,7 @@ def purge_batch(account_id: str) -> int:
     """
     account_lock(Account(pk=account_id))
     rows = list(File.objects.filter(account_id=account_id, purge=True).order_by("pk")[:PURGE_BATCH])
-    rows_remove(rows, _trashed_sums(rows))
+    rows_remove(rows, _trashed_sums(rows), stored=True)
     return len(rows)
 
 
@@ -124,11 +124,13 @@ def _trashed_sums(rows: list[File]) -> dict[Owner, Change]:
     return {owner: Change(trashed_bytes=-sum(each), trashed_files=-len(each)) for owner, each in sizes.items()}
 
 
-def rows_remove(rows: list[File], changes: dict[Owner, Change]) -> None:
-    """Delete rows of one account, which is locked, with what they count for. Bytes follow after the commit."""
+def rows_remove(rows: list[File], changes: dict[Owner, Change], *, stored: bool) -> None:
+    """Delete rows of one account, which is locked, with what they count for. Bytes follow after the commit; `stored`:
+    also those in the store.
+    """
     for owner in sorted(changes, key=lambda each: each.key):
         pools_change(owner, changes[owner])
     for row in rows:
         links_withdraw(row)
-        remove_on_commit(row.pk)
+    remove_on_commit([row.pk for row in rows], stored=stored)
     File.objects.filter(pk__in=[row.pk for row in rows]).delete()

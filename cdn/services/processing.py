@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import Count, F, Q, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from accounts.models import Account
@@ -121,8 +122,10 @@ def _publish(claim: ClaimedFile, facts: FileFacts, variants: Sequence[VariantFac
     policy = effective_policy(account, Namespace(pk=file.namespace_id) if file.namespace_id else None)
     policy.check_found(facts, variants=len(variants))
     footprint = facts.size + sum(each.size for each in variants)
-    _move_reserved(file, permit, policy, footprint)
-    _write_facts(file, facts, footprint)
+    # One moment for both, so that the counters of a month agree with its files.
+    now = timezone.now()
+    _move_reserved(file, permit, policy, footprint, now)
+    _write_facts(file, facts, footprint, now)
     Variant.objects.bulk_create([_variant_row(file, index, each) for index, each in enumerate(variants)])
     Permit.objects.filter(pk=file.pk).update(state=PermitState.CLOSED)
     hold_end(permit, file)
@@ -141,7 +144,7 @@ def _locked(claim: ClaimedFile) -> tuple[Account, File, Permit]:
     return account, file, permit
 
 
-def _move_reserved(file: File, permit: Permit, policy: EffectivePolicy, footprint: int) -> None:
+def _move_reserved(file: File, permit: Permit, policy: EffectivePolicy, footprint: int, now: datetime) -> None:
     """Raises CdnQuotaExceeded. What was reserved has its room unless the quota was lowered; more is asked for."""
     change = Change(
         reserved_bytes=-permit.reserved_bytes,
@@ -151,11 +154,11 @@ def _move_reserved(file: File, permit: Permit, policy: EffectivePolicy, footprin
         month_bytes=footprint,
         month_files=1,
     )
-    room = Room(footprint, 1, with_reserved=footprint > permit.reserved_bytes)
+    room = Room(footprint, 1, with_reserved=footprint > permit.reserved_bytes, moment=now)
     pools_claim(owner_of(file), change, policy, room)
 
 
-def _write_facts(file: File, facts: FileFacts, footprint: int) -> None:
+def _write_facts(file: File, facts: FileFacts, footprint: int, now: datetime) -> None:
     write_file(
         file,
         status=FileStatus.ACTIVE,
@@ -171,7 +174,7 @@ def _write_facts(file: File, facts: FileFacts, footprint: int) -> None:
         claim="",
         claim_until=None,
         deadline_at=None,
-        published_at=timezone.now(),
+        published_at=now,
     )
 
 
@@ -198,11 +201,24 @@ def processing_reject(claim: ClaimedFile, error: DomainError) -> File:
 
 
 def processing_due() -> list[str]:
-    """The ids of files that no process looks at: no task was sent for them, or its process died."""
+    """The ids of some files that no process looks at, in the order in which they are to be claimed: accounts take
+    turns, and those of which fewer files are looked at already come first.
+    """
     now = timezone.now()
     waiting = Q(claim_until__lte=now) | Q(claim_until=None)
-    found = File.objects.filter(waiting, status=FileStatus.PROCESSING, deadline_at__gt=now)
-    return list(found.order_by("claim_until").values_list("pk", flat=True)[:BATCH])
+    # PostgreSQL would have those that were never claimed last.
+    oldest = (F("claim_until").asc(nulls_first=True), "pk")
+    turn = Window(RowNumber(), partition_by="account_id", order_by=oldest)
+    found = File.objects.filter(waiting, status=FileStatus.PROCESSING, deadline_at__gt=now).annotate(turn=turn)
+    rows = found.order_by("turn", *oldest).values_list("pk", "account_id", "turn")[:BATCH]
+    claimed = _claims_by_account(now)
+    return [pk for pk, account_id, turn in sorted(rows, key=lambda row: row[2] + claimed.get(row[1], 0))]
+
+
+def _claims_by_account(now: datetime) -> dict[str, int]:
+    """How many files of each account are looked at."""
+    held = File.objects.filter(status=FileStatus.PROCESSING, claim_until__gt=now).exclude(claim="")
+    return dict(held.order_by().values_list("account_id").annotate(Count("pk")))
 
 
 def processing_expire() -> int:

@@ -8,12 +8,13 @@ from functools import partial
 from django.db import transaction
 from django.utils import timezone
 
+from cdn import hooks
 from cdn.models import File, Permit
 from cdn.pools import Change, pools_change
 from cdn.services.payments import hold_release
 from cdn.services.rows import owner_of, permit_of, write_file
 from cdn.states import UPLOADABLE, FileStatus, PermitState
-from cdn.storage import bytes_remove
+from cdn.storage import bytes_remove, local_remove, store_is_remote
 from common.errors import DomainError
 
 logger = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ def file_reject(file: File, error: DomainError) -> None:
     permit = permit_of(file)
     if permit is None:
         raise ValueError(f"{file.pk} has no permit")
-    receiving = permit.state in UPLOADABLE
+    receiving, was_stored = permit.state in UPLOADABLE, file.status == FileStatus.PROCESSING
     change = Change(
         reserved_bytes=-permit.reserved_bytes,
         reserved_files=-1,
@@ -43,7 +44,7 @@ def file_reject(file: File, error: DomainError) -> None:
     Permit.objects.filter(pk=file.pk).update(state=PermitState.CLOSED, lease_owner="", lease_until=None)
     pools_change(owner_of(file), change)
     hold_release(permit, file)
-    remove_on_commit(file.pk)
+    remove_on_commit([file.pk], stored=was_stored)
 
 
 def error_object(error: DomainError) -> dict[str, object]:
@@ -54,13 +55,20 @@ def error_object(error: DomainError) -> dict[str, object]:
     return found
 
 
-def remove_on_commit(file_id: str) -> None:
-    """Its bytes, wherever they are. What cannot be removed now is removed by the sweep for bytes without a row."""
-    transaction.on_commit(partial(_remove, file_id), robust=True)
+def remove_on_commit(file_ids: list[str], *, stored: bool) -> None:
+    """Their bytes. `stored`: they may have reached the store; a remote one is asked by the worker `media`, not here.
+
+    What cannot be removed now is removed by the sweep for bytes without a row.
+    """
+    transaction.on_commit(partial(_remove, file_ids, stored), robust=True)
 
 
-def _remove(file_id: str) -> None:
-    try:
-        bytes_remove(file_id)
-    except (DomainError, OSError) as exc:
-        logger.warning("the bytes of %s stay for now: %s", file_id, exc)
+def _remove(file_ids: list[str], stored: bool) -> None:
+    remove = bytes_remove if stored and not store_is_remote() else local_remove
+    for file_id in file_ids:
+        try:
+            remove(file_id)
+        except (DomainError, OSError) as exc:
+            logger.warning("the bytes of %s stay for now: %s", file_id, exc)
+    if stored and store_is_remote() and file_ids:
+        hooks.bytes_withdrawn(file_ids)

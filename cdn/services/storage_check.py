@@ -7,7 +7,6 @@ and what was published after the beginning is left out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,8 +16,9 @@ from django.utils import timezone
 from cdn.delivery.links import links_list, links_remove
 from cdn.models import File
 from cdn.states import UNFINISHED, FileStatus
-from cdn.storage import bytes_remove, file_store, original_key, variant_key
-from cdn.storage.parts import part_remove, parts_list
+from cdn.storage import bytes_remove, file_store, local_remove, original_key, parts_list, variant_key, work_list
+from cdn.storage.errors import StorageUnavailable
+from common.batches import batched
 from common.errors import DomainError
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,9 @@ PUBLISHED = (FileStatus.ACTIVE, FileStatus.TRASHED)
 
 @dataclass(slots=True)
 class StoredNow:
-    """What is stored. `young`: files of which something is younger than the grace time."""
+    """What is stored. `parts`: files with a part file or a work folder. `young`: those of which something is younger
+    than the grace time.
+    """
 
     keys: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
@@ -38,22 +40,26 @@ class StoredNow:
 
 
 def stored_now() -> StoredNow:
-    """Everything in the store and in the folder of part files."""
+    """Everything in the store, and all part files and work folders. Raises StorageUnavailable."""
     found, grace = StoredNow(), settings.ENV.cdn_orphan_grace_seconds
     for stored in file_store().list_files():
         found.keys.add(stored.key)
         found.files.add(stored.file_id)
         if stored.age < grace:
             found.young.add(stored.file_id)
-    for part in parts_list():
-        found.parts.add(part.file_id)
-        if part.age < grace:
-            found.young.add(part.file_id)
+    local = [(part.file_id, part.age) for part in parts_list()] + [(work.file_id, work.age) for work in work_list()]
+    for file_id, age in local:
+        found.parts.add(file_id)
+        if age < grace:
+            found.young.add(file_id)
     return found
 
 
 def orphans_remove(found: StoredNow | None = None) -> int:
-    """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many."""
+    """Remove bytes and links that belong to no row, and what interrupted writes have left. Returns how many.
+
+    Raises StorageUnavailable: the next run goes on.
+    """
     found = stored_now() if found is None else found
     removed = file_store().abort_unfinished(settings.ENV.cdn_orphan_grace_seconds)
     old = (found.files | found.parts) - found.young
@@ -61,7 +67,7 @@ def orphans_remove(found: StoredNow | None = None) -> int:
         removed += _removed(file_id)
     published = found.parts - found.young
     for file_id in sorted(_ids_in(published, PUBLISHED)):
-        part_remove(file_id)
+        local_remove(file_id)
         removed += 1
     linked = set(links_list())
     for file_id in sorted(linked - _ids_in(linked, (FileStatus.ACTIVE,))):
@@ -73,6 +79,8 @@ def orphans_remove(found: StoredNow | None = None) -> int:
 def _removed(file_id: str) -> int:
     try:
         bytes_remove(file_id)
+    except StorageUnavailable:
+        raise
     except (DomainError, OSError) as exc:
         logger.warning("the bytes of %s, which belong to no row, stay for now: %s", file_id, exc)
         return 0
@@ -83,7 +91,7 @@ def _removed(file_id: str) -> int:
 def _ids_in(ids: set[str], statuses: tuple[str, ...]) -> set[str]:
     """Those with a row in one of these states."""
     rows: set[str] = set()
-    for some in _batches(sorted(ids)):
+    for some in batched(sorted(ids), BATCH):
         rows.update(File.objects.filter(pk__in=some, status__in=statuses).order_by().values_list("pk", flat=True))
     return rows
 
@@ -97,7 +105,7 @@ def rows_compare(found: StoredNow, begun: datetime) -> tuple[list[str], list[str
     published = File.objects.filter(status__in=PUBLISHED, purge=False, published_at__lt=begun)
     ids = list(published.order_by("pk").values_list("pk", flat=True))
     missing, others = set[str](), set(found.keys)
-    for some in _batches(ids):
+    for some in batched(ids, BATCH):
         for file in File.objects.filter(pk__in=some, status__in=PUBLISHED, purge=False).prefetch_related("variants"):
             keys = _keys_of(file)
             missing |= keys - found.keys
@@ -113,10 +121,6 @@ def _file_of(key: str) -> str:
 def _keys_of(file: File) -> set[str]:
     variants = {variant_key(file.pk, variant.index, variant.sha256) for variant in file.variants.all()}
     return {original_key(file.pk, file.sha256), *variants}
-
-
-def _batches(ids: list[str]) -> Iterator[list[str]]:
-    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
 
 
 def storage_check() -> tuple[list[str], int]:

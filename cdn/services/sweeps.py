@@ -4,10 +4,13 @@ run at any time, in several processes, and be killed anywhere.
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+import time
+from collections import Counter
+from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from accounts.models import Account
@@ -19,8 +22,13 @@ from cdn.services.files import purge_batch, rows_remove
 from cdn.services.rejection import file_reject
 from cdn.services.rows import account_of, lock_file, owner_of
 from cdn.states import UPLOADABLE, FileStatus, PermitState
+from common.errors import DomainError
+
+logger = logging.getLogger(__name__)
 
 BATCH = 200
+# How long one run removes rows that are over.
+PRUNE_SECONDS = 20.0
 PURGE_ROUNDS = 20
 PRUNED = 5000
 # Of an upload that has ended: a client whose last answer was lost asks how far it is.
@@ -56,21 +64,44 @@ def permits_prune() -> int:
 
 
 def rejected_prune() -> int:
-    """Remove the rows of files that were rejected a day ago (a setting). Returns how many."""
+    """Remove the rows of files that were rejected a day ago (a setting), as many as there is time for: nothing limits
+    how many an account makes. Returns how many.
+    """
     before = timezone.now() - timedelta(seconds=settings.ENV.cdn_rejected_seconds)
+    end, removed = time.monotonic() + PRUNE_SECONDS, 0
+    while time.monotonic() < end and (some := _rejected_batch(before)):
+        removed += some
+    return removed
+
+
+def _rejected_batch(before: datetime) -> int:
+    """Of the account whose rejected file is the oldest."""
     due = File.objects.filter(status=FileStatus.REJECTED, rejected_at__lte=before).order_by("rejected_at")
-    return sum(_remove_rejected(*row) for row in list(due.values_list("pk", "account_id")[:BATCH]))
+    account_id = due.values_list("account_id", flat=True).first()
+    return 0 if account_id is None else _remove_rejected(account_id, before)
 
 
 @transaction.atomic
-def _remove_rejected(file_id: str, account_id: str) -> int:
+def _remove_rejected(account_id: str, before: datetime) -> int:
     account_lock(Account(pk=account_id))
-    rows = list(File.objects.select_for_update(of=("self",)).filter(pk=file_id, status=FileStatus.REJECTED))
-    rows_remove(rows, {owner_of(row): Change(rejected_files=-1) for row in rows})
+    due = File.objects.filter(account_id=account_id, status=FileStatus.REJECTED, rejected_at__lte=before)
+    rows = list(due.select_for_update(of=("self",)).order_by("rejected_at")[:BATCH])
+    counts = Counter(owner_of(row) for row in rows)
+    # Their bytes were removed when they were rejected.
+    rows_remove(rows, {owner: Change(rejected_files=-count) for owner, count in counts.items()}, stored=False)
     return len(rows)
 
 
 def purges_continue() -> int:
     """Remove files whose deletion was asked for by a request that did not end. Returns how many."""
     accounts = File.objects.filter(purge=True).order_by().values_list("account_id", flat=True).distinct()
-    return sum(purge_batch(account_id) for account_id in list(accounts[:PURGE_ROUNDS]))
+    return sum(_purge(account_id) for account_id in list(accounts[:PURGE_ROUNDS]))
+
+
+def _purge(account_id: str) -> int:
+    """An account whose files cannot be removed delays no other."""
+    try:
+        return purge_batch(account_id)
+    except (DatabaseError, DomainError, OSError):
+        logger.exception("files of %s that are to be deleted stay for now", account_id)
+        return 0

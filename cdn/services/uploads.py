@@ -45,6 +45,11 @@ class UploadStatus:
     file_id: str
 
 
+def upload_account(token: str) -> str:
+    """The id of the account whose file is uploaded. Raises UploadUnknown (404)."""
+    return _permit(token).file.account_id
+
+
 def upload_begin(token: str, *, length: int | None, offset: int | None, owner: str) -> UploadGrant:
     """Take the lease. `length`: of this request's body, if it is known; `offset`: where it goes on, None: a whole file,
     from its beginning.

@@ -9,8 +9,8 @@ from cdn.storage.interface import Store, StoredBytes
 from cdn.storage.keys import original_key, variant_key
 from cdn.storage.parts import PartFound, part_remove, parts_list
 from cdn.storage.places import part_path, work_folder, work_list, work_remove
-from cdn.storage.removal import bytes_remove
-from cdn.storage.stores import file_store
+from cdn.storage.removal import bytes_remove, local_remove
+from cdn.storage.stores import file_store, store_is_remote
 
 __all__ = [
     "PartFound",
@@ -18,10 +18,12 @@ __all__ = [
     "StoredBytes",
     "bytes_remove",
     "file_store",
+    "local_remove",
     "original_key",
     "part_path",
     "part_remove",
     "parts_list",
+    "store_is_remote",
     "variant_key",
     "work_folder",
     "work_list",

@@ -8,7 +8,12 @@ live/             links by which the edge delivers (cdn/delivery/links.py)
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
@@ -17,6 +22,14 @@ from cdn.storage.keys import checked_id
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFound:
+    """A work folder. `age`: seconds since something was made in it; never negative."""
+
+    file_id: str
+    age: float
 
 
 def cdn_folder(name: str) -> Path:
@@ -49,6 +62,10 @@ def work_remove(file_id: str) -> None:
         shutil.rmtree(path)
 
 
-def work_list() -> list[str]:
-    """The ids of the files that have a work folder."""
-    return [path.name for path in cdn_folder("work").iterdir()]
+def work_list() -> Iterator[WorkFound]:
+    """Every work folder, for sweeps; what is none is left out."""
+    now = time.time()
+    for entry in os.scandir(cdn_folder("work")):
+        with suppress(FileNotFoundError, ValueError):
+            found = entry.stat(follow_symlinks=False)
+            yield WorkFound(checked_id(entry.name), max(0.0, now - found.st_mtime))

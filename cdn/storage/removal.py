@@ -7,8 +7,13 @@ from cdn.storage.places import work_remove
 from cdn.storage.stores import file_store
 
 
-def bytes_remove(file_id: str) -> None:
-    """Part file, work folder and stored bytes. Idempotent. Raises StorageUnavailable, OSError."""
+def local_remove(file_id: str) -> None:
+    """Part file and work folder, which are on this host whatever the store is. Idempotent. Raises OSError."""
     part_remove(file_id)
     work_remove(file_id)
+
+
+def bytes_remove(file_id: str) -> None:
+    """Part file, work folder and stored bytes. Idempotent. Raises StorageUnavailable, OSError."""
+    local_remove(file_id)
     file_store().remove_all(file_id)

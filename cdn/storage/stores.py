@@ -7,9 +7,14 @@ from django.conf import settings
 from cdn.storage.interface import Store
 
 
+def store_is_remote() -> bool:
+    """Whether a call of the store may take as long as a network lets it."""
+    return bool(settings.ENV.cdn_s3_bucket)
+
+
 def file_store() -> Store:
     """The store of the settings."""
-    if settings.ENV.cdn_s3_bucket:
+    if store_is_remote():
         from cdn.storage.s3 import s3_store
 
         return s3_store()

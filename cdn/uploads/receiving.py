@@ -17,10 +17,18 @@ from typing import Any, TypeVar
 from django.db import DatabaseError, InterfaceError
 
 from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
-from cdn.services.uploads import UploadGrant, upload_begin, upload_complete, upload_pause, upload_progress
+from cdn.services.uploads import (
+    UploadGrant,
+    upload_account,
+    upload_begin,
+    upload_complete,
+    upload_pause,
+    upload_progress,
+)
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.parts import PartBusy, PartFile
 from cdn.uploads.part_writer import PartWriter, in_upload_thread
+from cdn.uploads.places import upload_place
 from common.async_views import in_pool_thread
 from common.errors import PayloadTooLarge, ValidationError
 from common.server_stop import cancelled_at_stop
@@ -44,23 +52,28 @@ CHECKPOINT_SECONDS = 2.0
 async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> Received:
     """Receive a body: a whole file, or with an offset what goes on from there.
 
-    To be run to its end. Raises what `upload_begin` does, StorageUnavailable, ClientDisconnected, RequestStalled,
-    PayloadTooLarge (more came than was announced), ValidationError (an empty file).
+    To be run to its end. Raises what `upload_begin` does, UploadsAtOnce, StorageUnavailable, ClientDisconnected,
+    RequestStalled, PayloadTooLarge (more came than was announced), ValidationError (an empty file).
     """
     with cancelled_at_stop():
         return await _receive(body, token, length, offset)
 
 
 async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> Received:
-    owner = secrets.token_hex(16)
-    grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
+    with upload_place(await in_pool_thread(upload_account, token)):
+        owner = secrets.token_hex(16)
+        grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
+        return await _receive_granted(grant, body, whole=offset is None)
+
+
+async def _receive_granted(grant: UploadGrant, body: AsyncIterator[bytes], *, whole: bool) -> Received:
     try:
-        writer = await _open(grant, hashed=offset is None)
+        writer = await _open(grant, hashed=whole)
     except BaseException as error:
         await _pause(grant, _left_offset(grant, error))
         raise
     try:
-        return await _Upload(grant, writer, whole=offset is None).run(body)
+        return await _Upload(grant, writer, whole=whole).run(body)
     finally:
         await writer.close()
 
@@ -137,6 +150,7 @@ class _Upload:
             if count > self._grant.size:
                 raise PayloadTooLarge(f"The permit is for {self._grant.size} bytes, and more were sent.")
             await self._writer.append(piece)
+            del piece  # a body that stalls holds no memory
         await self._writer.finish()
         if self._whole and not count and self._grant.size:
             raise ValidationError("The body is empty; send the bytes of the file.")

@@ -30,6 +30,7 @@ REFUSALS = {
     409: "`conflict`: another request sends this file",
     412: "`precondition_failed`: another version of tus",
     413: "`payload_too_large`: more bytes than the permit is for",
+    429: "`rate_limited`: this account sends too many files at once",
     503: "`VM_UNAVAILABLE`: the bytes cannot be stored at the moment; what came is kept",
 }
 OUTCOMES = {

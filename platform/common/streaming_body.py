@@ -21,6 +21,8 @@ from common.errors import BodyEndedEarly, DomainError
 RAW = "application/octet-stream"
 CHUNK_BYTES = 240 * 1024  # what one request to a guest's file server carries
 STALL_SECONDS = 60.0
+# What has come is passed on after so long without more: a body that stalls holds no memory.
+FLUSH_SECONDS = 1.0
 # The rest of a refused body is read within these bounds, so that its client gets to read the response.
 DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
@@ -66,14 +68,16 @@ class StreamingBody:
         self._lock = asyncio.Lock()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Chunks of about CHUNK_BYTES. Raises ClientDisconnected, RequestStalled."""
+        """Chunks of about CHUNK_BYTES; less where no more comes for FLUSH_SECONDS. Raises ClientDisconnected,
+        RequestStalled.
+        """
         buffer = bytearray()
         try:
-            while (found := await self._next(STALL_SECONDS)) is not None:
+            while (found := await self._next_soon(buffer)) is not None:
                 buffer += found
-                if len(buffer) >= CHUNK_BYTES:
+                if len(buffer) >= CHUNK_BYTES or (buffer and not found):
                     yield bytes(buffer)
-                    buffer.clear()
+                    buffer = bytearray()
         except (ClientDisconnected, RequestStalled):
             # An upload that can be resumed keeps all that has come.
             if buffer:
@@ -81,6 +85,15 @@ class StreamingBody:
             raise
         if buffer:
             yield bytes(buffer)
+
+    async def _next_soon(self, buffer: bytearray) -> bytes | None:
+        """Empty where nothing has come for a while and there is something to pass on."""
+        try:
+            return await self._next(FLUSH_SECONDS if buffer else STALL_SECONDS)
+        except RequestStalled:
+            if not buffer:
+                raise
+            return b""
 
     async def drain(self) -> int:
         """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS. Returns how many bytes it was."""
@@ -260,6 +273,7 @@ async def body_chunks(request: HttpRequest) -> AsyncIterator[bytes]:
     if body is not None:
         async for chunk in body.chunks():
             yield chunk
+            del chunk  # before the next one is waited for
         return
     while chunk := await asyncio.to_thread(request.read, CHUNK_BYTES):
         yield chunk

@@ -20,6 +20,7 @@ from cdn.services.limits import namespace_quota_set
 from cdn.services.permits import IssuedPermit
 from credits.models import Balance, Hold
 from namespaces.models import Namespace
+from tests.cdn.history_bytes import bytes_found, part_write, removals_run, stored_write
 from tests.cdn.rows import SHA, facts_of, make_permit, variant_facts
 
 PLACES = ("first", "second", "")
@@ -36,6 +37,7 @@ class Expected:
     size: int
     state: str = "open"
     footprint: int = 0
+    part: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -49,6 +51,7 @@ class FileHistory(RuleBasedStateMachine):
         super().__init__()
         self.expected: dict[str, Expected] = {}
         self.issued: dict[str, IssuedPermit] = {}
+        self.ever: set[str] = set()
         self.month = 0
         self.published: dict[str, list[int]] = {place: [0, 0] for place in (*PLACES, "all")}
         self.limits: dict[str, dict[str, int | None]] = {place: {} for place in PLACES}
@@ -66,7 +69,7 @@ class FileHistory(RuleBasedStateMachine):
 
     def turn_month(self, number: int) -> None:
         self.month = number
-        pools.month_of = lambda: f"2030-{number + 1:02}"  # type: ignore[assignment]
+        pools.month_of = lambda moment=None: f"2030-{number + 1:02}"  # type: ignore[misc]
 
     def set_plan(self, most: int, monthly: int) -> None:
         self.ceiling |= {"bytes": most, "monthly": monthly}
@@ -111,6 +114,7 @@ class FileHistory(RuleBasedStateMachine):
             return
         assert fits
         self.expected[issued.file.pk] = Expected(place, size)
+        self.ever.add(issued.file.pk)
         self.issued[issued.file.pk] = issued
 
     @precondition(lambda self: self.in_state("open"))
@@ -121,6 +125,8 @@ class FileHistory(RuleBasedStateMachine):
         known = self.expected[key]
         Permit.objects.filter(pk=key, state="receiving").update(lease_until=EXPIRED)
         grant = uploads.upload_begin(self.issued[key].token, length=None, offset=None, owner="a")
+        known.part = known.size if how == "whole" else known.size // 2
+        part_write(key, known.part)
         if how == "cut":
             uploads.upload_progress(grant, known.size // 2)
             uploads.upload_pause(grant, known.size // 2)
@@ -179,6 +185,8 @@ class FileHistory(RuleBasedStateMachine):
         footprint = size + extra
         # What was reserved is its own: only more than that competes with what others have reserved.
         competes = footprint > known.size
+        stored_write(key, size, extra)
+        known.part = None
         asked = footprint - known.size if competes else footprint
         fits = self.has_room(known.place, asked, extra_files=0 if competes else 1, monthly=True, reserved=competes)
         made = processing.processing_publish(claim, facts_of(claim_file(claim)), [variant_facts("v", extra)])
@@ -259,6 +267,15 @@ class FileHistory(RuleBasedStateMachine):
         rows = dict(File.objects.filter(account=self.owner).values_list("pk", "status"))
         assert rows == {key: shown.get(each.state, each.state) for key, each in self.expected.items()}
         self.require_holds()
+        self.require_bytes()
+
+    def require_bytes(self) -> None:
+        """Those of published files are stored, those of unfinished uploads are in parts, and no others are there."""
+        removals_run()
+        stored, parts = bytes_found(self.ever)
+        assert stored == {key: self.expected[key].footprint for key in self.in_state("active", "trashed")}
+        begun = {key: self.expected[key].part for key in self.in_state("open", "received")}
+        assert parts == {key: size for key, size in begun.items() if size is not None}
 
     def require_pool(self, place: str) -> None:
         key = self.owner.pk if place == "all" else self.pool_key(place)

@@ -238,6 +238,16 @@ def test_the_strictest_level_that_answers_is_used(monkeypatch: pytest.MonkeyPatc
         inspections.LevelFound().level()
 
 
+def test_a_level_that_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([False, True, True])
+    monkeypatch.setattr(inspections, "levels", lambda: iter(Level))
+    monkeypatch.setattr(inspections, "is_answering", lambda level: next(answers))
+    found = inspections.LevelFound()
+    assert found.level() is found.level() is Level.NO_NETWORK
+    monkeypatch.setattr(inspections.time, "monotonic", lambda: found._retry_at)
+    assert found.level() is found.level() is Level.OWN_USER
+
+
 def test_the_doctor_says_how_strictly_files_are_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     found = inspections.LevelFound()
     _, strict, message, fix = confinement_line(found)

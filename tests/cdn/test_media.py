@@ -306,8 +306,11 @@ def test_the_worker_is_woken_when_bytes_have_arrived(api: Caller) -> None:
     with patch("cdn.media.notifications.current_app.send_task") as send:
         file = received_file(api.account, b"plain")
     send.assert_called_once()
-    assert send.call_args.kwargs["args"] == [file.pk]
+    assert send.call_args.args == ("cdn.tasks.process_next",)
     assert send.call_args.kwargs["queue"] == "media"
+    assert sweep.next_process()
+    file.refresh_from_db()
+    assert file.status == FileStatus.ACTIVE
     with patch("cdn.media.notifications.current_app.send_task", side_effect=OSError("no broker")):
         assert received_file(api.account, b"plain").status == FileStatus.PROCESSING
 

@@ -69,3 +69,10 @@ def test_nothing_is_removed_of_a_file_whose_own_bytes_are_missing(file: File) ->
     storage.file_store().remove(own)
     assert storage_check() == ([f"{own} is not stored"], 0)
     assert stored() == {other}
+
+
+@pytest.mark.usefixtures("no_grace")
+def test_a_work_folder_without_a_row_is_removed() -> None:
+    (storage.work_folder("file_aaaaaaaaaaaaaaaa") / "0").write_bytes(b"left")
+    assert storage_check() == ([], 1)
+    assert not list(storage.work_list())

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from cdn.services.check_run import cdn_check
+from cdn.storage.errors import StorageUnavailable
 
 
 class Command(BaseCommand):
@@ -16,7 +17,10 @@ class Command(BaseCommand):
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        differences = cdn_check(self.stdout.write)
+        try:
+            differences = cdn_check(self.stdout.write)
+        except StorageUnavailable as exc:
+            raise CommandError(exc.message) from exc
         if differences:
             raise CommandError(f"{differences} differences.")
         self.stdout.write("Counters, rows and stored bytes agree.")

@@ -1,0 +1,45 @@
+"""Removing bytes of a remote store, which may answer slowly or not at all."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from cdn.media.notifications import removal_request
+from cdn.models import File
+from cdn.states import FileStatus
+from cdn.storage import file_store
+from cdn.storage.errors import StorageUnavailable
+from common.batches import batched
+
+logger = logging.getLogger(__name__)
+
+# One task does not keep a place of the worker for longer; another one goes on.
+SECONDS = 30.0
+_BATCH = 100
+
+
+def stored_remove(file_ids: list[str]) -> int:
+    """Remove what is stored of files whose rows are gone or refused. Returns of how many files.
+
+    It ends at the first call that the store does not answer: the sweep for bytes without a row removes the others.
+    """
+    end, removed = time.monotonic() + SECONDS, 0
+    for some in batched(file_ids, _BATCH):
+        if time.monotonic() >= end:
+            removal_request(file_ids[removed:])
+            break
+        try:
+            for file_id in some:
+                _remove(file_id)
+                removed += 1
+        except StorageUnavailable as exc:
+            logger.warning("the bytes of %d files stay for now: %s", len(file_ids) - removed, exc.message)
+            break
+    return removed
+
+
+def _remove(file_id: str) -> None:
+    """Nothing of a file that has bytes to keep, whatever a task says. Raises StorageUnavailable."""
+    if not File.objects.filter(pk=file_id).exclude(status=FileStatus.REJECTED).exists():
+        file_store().remove_all(file_id)

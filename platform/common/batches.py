@@ -1,0 +1,13 @@
+"""Long lists in parts: a database limits the parameters of one query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Parts of `size` items, the last one of what is left."""
+    return (items[start : start + size] for start in range(0, len(items), size))
