@@ -12,14 +12,11 @@ import socket
 import subprocess
 import sys
 import time
-import xmlrpc.client
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-
-from supervisor.xmlrpc import SupervisorTransport
 
 from config.env import Env, variable
 from edge.caddy import caddyfile
@@ -28,9 +25,14 @@ from supervise.files import UMASK, write_private
 from supervise.instance import ROOT, Instance, InstanceError
 from supervise.orphans import MARKER, end_orphans, environment_of
 from supervise.processes import processes
+from supervise.supervisor_calls import call_supervisor
 
-# supervisord stops one process after the other; this is more than the sum of what each may take.
+# More than any process may take.
 STOP_SECONDS = 240.0
+# They stop in this order, all others at once between them: nothing comes in any more, and Redis is there to the end.
+_FIRST, _LAST = "edge", "redis"
+_POLL_SECONDS = 0.05
+_UP = ("STARTING", "RUNNING", "BACKOFF", "STOPPING")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,12 @@ def supervisor_pid(instance: Instance) -> int | None:
 
 def process_states(instance: Instance) -> list[ProcessState]:
     """Every process of a running instance; an empty list where supervisord does not answer."""
-    transport = SupervisorTransport(None, None, f"unix://{instance.run_dir}/supervisor.sock")
-    proxy = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
-    try:
-        rows = cast(list[dict[str, Any]], proxy.supervisor.getAllProcessInfo())
-    except (OSError, xmlrpc.client.Error, xmlrpc.client.ProtocolError):
-        return []
-    finally:
-        transport.close()
+    rows = cast(list[dict[str, Any]], _call(instance, "getAllProcessInfo") or [])
     return [ProcessState(row["name"], row["statename"], row["pid"], row["description"]) for row in rows]
+
+
+def _call(instance: Instance, method: str, *arguments: object) -> object:
+    return call_supervisor(instance.run_dir / "supervisor.sock", method, *arguments)
 
 
 def _caddyfile(instance: Instance, settings: Env) -> str:
@@ -136,22 +135,40 @@ def _end_supervisor(instance: Instance, pid: int, say: Callable[[str], None]) ->
     try:
         if supervisor_pid(instance) != pid:
             return
+        _stop_processes(instance, say)
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        _wait_for_end(instance, descriptor, say)
+        _wait_for_end(descriptor)
     except ProcessLookupError:
         return
     finally:
         os.close(descriptor)
 
 
-def _wait_for_end(instance: Instance, descriptor: int, say: Callable[[str], None]) -> None:
+def _stop_processes(instance: Instance, say: Callable[[str], None]) -> None:
+    """Several at a time, as supervisord stops one after the other; it ends what this leaves."""
+    listed = [row.name for row in process_states(instance)]
+    others = [name for name in listed if name not in (_FIRST, _LAST)]
+    for names in ([_FIRST], others, [_LAST]):
+        _stop_together(instance, [name for name in names if name in listed], say)
+
+
+def _stop_together(instance: Instance, names: list[str], say: Callable[[str], None]) -> None:
+    for name in names:
+        _call(instance, "stopProcess", name, False)
     deadline, shown = time.monotonic() + STOP_SECONDS, ""
-    # A pidfd turns readable when its process has ended, reaped or not.
-    while time.monotonic() < deadline and not select.select([descriptor], [], [], 0.1)[0]:
-        stopping = ", ".join(row.name for row in process_states(instance) if row.state == "STOPPING")
-        if stopping and stopping != shown:
+    while time.monotonic() < deadline:
+        stopping = ", ".join(row.name for row in process_states(instance) if row.name in names and row.state in _UP)
+        if not stopping:
+            return
+        if not shown:
             say(f"stopping {stopping}")
             shown = stopping
+        time.sleep(_POLL_SECONDS)
+
+
+def _wait_for_end(descriptor: int) -> None:
+    # A pidfd turns readable when its process has ended, reaped or not.
+    select.select([descriptor], [], [], STOP_SECONDS)
 
 
 def _require_port(instance: Instance, settings: Env) -> None:
