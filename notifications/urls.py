@@ -1,5 +1,7 @@
 from django.urls import path
 
+# Registers itself; with the routes, as a process without them needs no description of them.
+from notifications import openapi  # noqa: F401
 from notifications.browser_page.views import BrowserPageViewSet
 from notifications.views import DeviceViewSet, SendTokenViewSet, SendViewSet, WebPushKeyViewSet
 

@@ -2,6 +2,8 @@
 
 from django.urls import include, path, register_converter
 
+# Registers itself; with the routes, as a process without them needs no description of them.
+from sandboxes.level import openapi  # noqa: F401
 from sandboxes.views import SandboxViewSet
 
 

@@ -25,6 +25,8 @@ from celery.signals import (
 from common import log_context
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+# Django's checks import every view, which no worker needs; they run once, where the database is prepared.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 app = Celery("platform")
 app.config_from_object("config.celery_settings")
 app.autodiscover_tasks()

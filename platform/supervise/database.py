@@ -35,6 +35,7 @@ def main() -> None:
     require_fitting_settings()
     instance = load_instance()
     _wait_for_other_hosts()
+    call_command("check", stdout=io.StringIO())
     call_command("migrate", interactive=False, verbosity=0)
     _collect_static()
     _write_credentials(instance)
