@@ -157,6 +157,26 @@ class SshKeyNotFound(NotFound):
     message = "The workspace has no such SSH key."
 
 
+class WorkloadExists(Conflict):
+    code = "workload_exists"
+    message = "The workspace has a workload of this name; change that one."
+
+
+class WorkloadLimit(Conflict):
+    code = "workload_limit_exceeded"
+    message = "The workspace has as many workloads as it can have."
+
+
+class WorkloadDisabled(Conflict):
+    code = "workload_disabled"
+    message = "The workload is disabled; enable it first."
+
+
+class WorkloadNotFound(NotFound):
+    code = "workload_not_found"
+    message = "The workspace has no such workload."
+
+
 class PublicPortLimit(Conflict):
     code = "public_port_limit_exceeded"
     message = "The workspace has as many public ports as it can have."

@@ -11,7 +11,9 @@ from common.connections import release_thread
 from common.errors import DomainError, NotFound, RateLimited
 from vmbackend import errors as backend
 from vmbackend.backend import guest_pool
+from vmbackend.driver import Workload
 from vmbackend.guest.session import GuestAddress, GuestSession
+from vmbackend.guest.workloads import put_workload, remove_workload
 from workspaces import errors, last_used
 from workspaces.models import Workspace
 from workspaces.states import Status
@@ -19,6 +21,8 @@ from workspaces.states import Status
 T = TypeVar("T")
 
 SSH_SECONDS = 5
+# A program has 5 seconds to end.
+WORKLOAD_SECONDS = 20
 # What is refused now is worth trying again: the machine is about to run.
 SOON_RUNNING = frozenset({Status.CREATING, Status.STARTING, Status.RESTARTING, Status.RESUMING, Status.WAKING})
 RETRY_SECONDS = 2
@@ -60,6 +64,19 @@ def configure_ssh(workspace: Workspace) -> None:
     with guest_errors():
         guest_pool().call(
             _address(workspace), lambda session: session.set_ssh(workspace.ssh_enabled, keys), SSH_SECONDS * 2
+        )
+
+
+def configure_workload(workspace: Workspace, name: str, wanted: Workload | None) -> None:
+    """Let a running guest have a workload as it is wanted, or none of this name.
+
+    Raises GuestUnreachable, CommandInvalid.
+    """
+    with guest_errors():
+        guest_pool().call(
+            _address(workspace),
+            lambda session: put_workload(session, wanted) if wanted else remove_workload(session, name),
+            WORKLOAD_SECONDS,
         )
 
 

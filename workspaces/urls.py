@@ -22,6 +22,7 @@ from workspaces.resources.views import ResourcesViewSet
 from workspaces.ssh.views import SshViewSet
 from workspaces.streams.views import StreamsViewSet
 from workspaces.usage.views import AllUsageViewSet, UsageViewSet
+from workspaces.workload_changes.views import WorkloadsViewSet
 
 
 class Identifier:
@@ -47,6 +48,7 @@ usage = UsageViewSet.as_view
 network = NetworkViewSet.as_view
 public = PublicAccessViewSet.as_view
 domain = WorkspaceDomainViewSet.as_view
+workloads = WorkloadsViewSet.as_view
 urlpatterns = [
     path("namespaces/<slug:namespace_id>/usage-units", UsageUnitsViewSet.as_view({"get": "list"})),
     # Before the others: one request for each request to a public port that is not in the route cache.
@@ -94,6 +96,15 @@ urlpatterns = [
     path("workspace/<ws:workspace_id>/ssh/enable", ssh({"post": "enable"})),
     path("workspace/<ws:workspace_id>/ssh/disable", ssh({"post": "disable"})),
     path("workspace/<ws:workspace_id>/ssh/key", ssh({"post": "key"})),
+    path("workspace/<ws:workspace_id>/workloads", workloads({"get": "list", "post": "create"})),
+    path(
+        "workspace/<ws:workspace_id>/workloads/<str:workload_id>",
+        workloads({"get": "retrieve", "patch": "update", "delete": "destroy"}),
+    ),
+    path("workspace/<ws:workspace_id>/workloads/<str:workload_id>/status", workloads({"get": "status"})),
+    path("workspace/<ws:workspace_id>/workloads/<str:workload_id>/logs", LogsViewSet.as_view({"get": "of_workload"})),
+    path("workspace/<ws:workspace_id>/workloads/<str:workload_id>/start", workloads({"post": "start"})),
+    path("workspace/<ws:workspace_id>/workloads/<str:workload_id>/stop", workloads({"post": "stop"})),
     path("workspace/<ws:workspace_id>/overlay", FilesViewSet.as_view({"get": "list"})),
     path("workspace/<ws:workspace_id>/overlay/usage", FilesViewSet.as_view({"get": "usage"})),
     path("workspace/<ws:workspace_id>/overlay/sync", FilesViewSet.as_view({"post": "sync"})),

@@ -26,6 +26,9 @@ FLUSH_SECONDS = 1.0
 # The rest of a refused body is read within these bounds, so that its client gets to read the response.
 DRAIN_BYTES = 64 * 1024 * 1024
 DRAIN_SECONDS = 10.0
+# And this much more beside the response.
+LINGER_BYTES = 16 * 1024 * 1024
+LINGER_SECONDS = 3.0
 _FILE_WRITES = re.compile(r"/workspace/[^/]+/overlay/files|/s/[^/]+/files/(create|edit|upload)")
 _RAW_WRITES = re.compile(r"/workspace/[^/]+/overlay/files")
 # Code assistance: what a model can read is less.
@@ -41,6 +44,7 @@ _REFUSED = "common.streaming_body.refused"
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+_NO_MORE: Message = {"type": "http.response.body", "body": b"", "more_body": False}
 _EMPTY_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
 
 
@@ -66,6 +70,11 @@ class StreamingBody:
             self._complete.set()
         self._disconnected = False
         self._lock = asyncio.Lock()
+
+    @property
+    def is_complete(self) -> bool:
+        """All of it was read, or its client is gone."""
+        return self._complete.is_set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Chunks of about CHUNK_BYTES; less where no more comes for FLUSH_SECONDS. Raises ClientDisconnected,
@@ -95,16 +104,16 @@ class StreamingBody:
                 raise
             return b""
 
-    async def drain(self) -> int:
-        """Read and drop the rest, at most DRAIN_BYTES and DRAIN_SECONDS. Returns how many bytes it was."""
-        left = DRAIN_BYTES
+    async def drain(self, most: int, seconds: float) -> int:
+        """Read and drop the rest, within these bounds. Returns how many bytes it was."""
+        left = most
         try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                while left > 0 and (found := await self._next(DRAIN_SECONDS)) is not None:
+            async with asyncio.timeout(seconds):
+                while left > 0 and (found := await self._next(seconds)) is not None:
                     left -= len(found)
         except (TimeoutError, RequestStalled, ClientDisconnected):
             pass
-        return DRAIN_BYTES - left
+        return most - left
 
     async def receive_disconnect(self) -> Message:
         """The message that follows the body: that the client disconnected."""
@@ -146,6 +155,12 @@ class StreamingHandler(ASGIHandler):
         async def drain_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await handled.drain()
+            elif handled.is_still_sent and not message.get("more_body", False):
+                # The server closes the connection after the last message, and unread bytes would reset
+                # it: the edge, or the client, would get that in place of the response.
+                await send({**message, "more_body": True})
+                await handled.linger()
+                message = _NO_MORE
             await send(message)
 
         await super().handle(handled.scope, handled.receive, drain_and_send)
@@ -182,13 +197,22 @@ class _HandledRequest:
         self._refuse(complete=not message.get("more_body", False))
         return _EMPTY_BODY
 
+    @property
+    def is_still_sent(self) -> bool:
+        """More of a refused body has come than is read before the response."""
+        return self._stream is not None and not self._stream.is_complete
+
     async def drain(self) -> None:
         if self._stream is not None:
-            await self._stream.drain()
+            await self._stream.drain(DRAIN_BYTES, DRAIN_SECONDS)
+
+    async def linger(self) -> None:
+        if self._stream is not None:
+            await self._stream.drain(LINGER_BYTES, LINGER_SECONDS)
 
     async def drop(self, limit: int) -> None:
         """Of a body without a length: whether it is too large is known at its end only, and comes first."""
-        if self._stream is not None and await self._stream.drain() > limit:
+        if self._stream is not None and await self._stream.drain(DRAIN_BYTES, DRAIN_SECONDS) > limit:
             self.scope[_TOO_LARGE] = True
 
     def _set_length(self) -> None:

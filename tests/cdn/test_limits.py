@@ -109,7 +109,7 @@ def test_lists_cost_the_same_number_of_queries_however_long(api: Caller) -> None
 
 def test_a_month_that_turned_counts_from_zero_without_a_job(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     make_file(api.account, size=30)
-    monkeypatch.setattr("cdn.pools.month_of", lambda: "2999-01")
+    monkeypatch.setattr("cdn.pools.month_of", lambda moment=None: "2999-01")
     found = api.get("/cdn/usage").json()["data"]
     assert (found["period"], found["ingest"]["bytes"], found["active"]["bytes"]) == ("2999-01", 0, 30)
     make_file(api.account, size=5)
@@ -119,7 +119,7 @@ def test_a_month_that_turned_counts_from_zero_without_a_job(api: Caller, monkeyp
 def test_a_clock_that_is_set_back_leaves_the_month(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     make_file(api.account, size=30)
     period = api.get("/cdn/usage").json()["data"]["period"]
-    monkeypatch.setattr("cdn.pools.month_of", lambda: "2001-01")
+    monkeypatch.setattr("cdn.pools.month_of", lambda moment=None: "2001-01")
     make_file(api.account, size=5)
     found = api.get("/cdn/usage").json()["data"]
     assert (found["period"], found["ingest"]["bytes"]) == (period, 35)

@@ -80,6 +80,15 @@ ROUTES = [
     Route("GET", f"{W}/logs/file/{{name}}"),
     Route("GET", f"{W}/logs/stream/{{source}}"),
     Route("GET", f"{W}/stats/stream"),
+    Route("GET", f"{W}/workloads"),
+    Route("POST", f"{W}/workloads", reads=True),
+    Route("GET", f"{W}/workloads/{{workload_id}}"),
+    Route("PATCH", f"{W}/workloads/{{workload_id}}", reads=True),
+    Route("DELETE", f"{W}/workloads/{{workload_id}}"),
+    Route("GET", f"{W}/workloads/{{workload_id}}/status"),
+    Route("GET", f"{W}/workloads/{{workload_id}}/logs"),
+    Route("POST", f"{W}/workloads/{{workload_id}}/start"),
+    Route("POST", f"{W}/workloads/{{workload_id}}/stop"),
     Route("GET", "namespaces/{namespace_id}/usage-units", scopes=frozenset({ACCOUNT, NAMESPACE, BILLING})),
 ]
 # The requests of the edge, which carry a secret (tests/workspaces/network/test_edge.py).
@@ -140,7 +149,7 @@ GET /workspace/:workspaceId/info
 GET /workspace/:workspaceId/config
 """
 
-VALUES = {"name": "boot.log", "source": "boot", "port": "8080"}
+VALUES = {"name": "boot.log", "source": "boot", "port": "8080", "workload_id": "web"}
 
 
 def make_rows(owner: Caller) -> dict[str, Workspace]:

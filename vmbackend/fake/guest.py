@@ -30,6 +30,7 @@ from vmbackend.fake import trees
 from vmbackend.fake.commands import archive_directory, archive_file, finish_command, run_asking
 from vmbackend.fake.store import Domain, FakeStore
 from vmbackend.fake.terminal import open_terminal
+from vmbackend.fake.workloads import WORKLOADS_FILE, run_helper
 from vmbackend.guest.asking import Answer
 from vmbackend.guest.connection import TERMINAL_TYPE
 from vmbackend.guest.listing import check_path
@@ -271,6 +272,11 @@ class FakeGuestSession(GuestSession):
         with suppress(FileNotFoundError):
             return int(self._disk.with_name(SSH_CONNECTIONS_FILE).read_text())
         return 0
+
+    async def kit_helper(self, words: str, stdin: bytes, max_output: int = 4096) -> bytes:
+        domain = self._require_ready()
+        booted = [workload.name for workload in domain.spec.boot.workloads]
+        return run_helper(self._disk.with_name(WORKLOADS_FILE), booted, words, stdin)
 
     async def sync(self) -> None:
         self._require_ready()

@@ -24,6 +24,7 @@ from vmbackend.errors import (
     SavedMemoryUnusable,
 )
 from vmbackend.fake.store import Domain, FakeStore
+from vmbackend.fake.workloads import WORKLOADS_FILE
 
 IN_MEMORY = (MachineState.RUNNING, MachineState.PAUSED)
 POLL = 0.01
@@ -106,6 +107,7 @@ class FakeMachines:
         (directory / "disk").mkdir(parents=True, exist_ok=True)
         if not spec.boot.keep_logs:
             clear_boot_log(self.boot_log(spec.id))
+        (directory / WORKLOADS_FILE).unlink(missing_ok=True)
         self._hook("prepare:disk")
         # Left by a machine that the hypervisor lost: it does not match the new definition.
         self._store.saved_memory(spec.id).unlink(missing_ok=True)

@@ -43,7 +43,7 @@ def encode_config(config: GuestConfig) -> bytes:
     Raises ValueError for a NUL byte, an invalid variable name, an empty program, an invalid or repeated workload name,
     a number or path out of range, an invalid SSH key, and if the total exceeds `MAX_BYTES`.
     """
-    encoded = b"".join(_record(key, value) for key, value in _pairs(config))
+    encoded = b"".join(records.encode_record(key, value) for key, value in _pairs(config))
     if len(encoded) > MAX_BYTES:
         raise ValueError(f"the machine's configuration is larger than {MAX_BYTES} bytes")
     return encoded
@@ -116,9 +116,3 @@ def _switches(boot: Boot) -> list[tuple[str, str]]:
     # Passed to the guest only with `ssh`, but always validated.
     keys = [("ssh_key", records.check_ssh_key(line)) for line in boot.ssh_keys]
     return pairs + keys if boot.ssh else pairs
-
-
-def _record(key: str, value: str) -> bytes:
-    if "\0" in value:
-        raise ValueError(f"a NUL byte in {key}")
-    return f"{key}={value}".encode("utf-8", "surrogateescape") + b"\0"

@@ -51,6 +51,18 @@ def ssh_key_file(lines: Iterable[str]) -> bytes:
     return "".join(f"{check_ssh_key(line)}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
+def encode_record(key: str, value: str) -> bytes:
+    """As `src/config.c` reads it. Raises ValueError for a NUL byte."""
+    if "\0" in value:
+        raise ValueError(f"a NUL byte in {key}")
+    return f"{key}={value}".encode("utf-8", "surrogateescape") + b"\0"
+
+
+def workload_records(workload: Workload) -> bytes:
+    """The records of one workload."""
+    return b"".join(encode_record(key, value) for key, value in workload_pairs([workload]))
+
+
 def workload_pairs(workloads: Sequence[Workload]) -> list[Pair]:
     """One `workload` record with the name, then `workload:NAME:FIELD` for each field that is set."""
     if len(workloads) > MAX_WORKLOADS:
@@ -73,10 +85,10 @@ def _pairs(workload: Workload) -> list[Pair]:
     fields.append(("max_restarts", _number(workload.max_restarts, MAX_RESTARTS, "max_restarts")))
     fields.append(("restart_delay", _number(workload.restart_delay, MAX_RESTART_DELAY, "restart_delay")))
     named = [(f"workload:{workload.name}:{field}", value) for field, value in fields]
-    return [("workload", _name(workload.name)), *named]
+    return [("workload", check_workload_name(workload.name)), *named]
 
 
-def _name(name: str) -> str:
+def check_workload_name(name: str) -> str:
     if not _NAME.fullmatch(name) or name == MAIN_NAME:
         raise ValueError(f"not a name of a workload: {name!r}")
     return name

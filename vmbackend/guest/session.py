@@ -316,6 +316,13 @@ class GuestSession(ABC):
         """How many connections to port 22 of the guest are established, logged in or not."""
 
     @abstractmethod
+    async def kit_helper(self, words: str, stdin: bytes, max_output: int = 4096) -> bytes:
+        """The output of a command of the kit's own (`guest WORDS`, README.md), at most `max_output` bytes.
+
+        Raises GuestCommandInvalid with the kit's message where it refuses.
+        """
+
+    @abstractmethod
     async def sync(self) -> None:
         """Flush the guest's dirty pages to its disk."""
 

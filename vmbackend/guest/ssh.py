@@ -264,10 +264,10 @@ class SSHGuestSession(GuestSession):
             lines = records.ssh_key_file(keys) if enabled else b""
         except ValueError as error:
             raise GuestCommandInvalid(f"An SSH key cannot be used: {error}.") from error
-        await self._helper("ssh on" if enabled else "ssh off", lines)
+        await self.kit_helper("ssh on" if enabled else "ssh off", lines)
 
     async def ssh_connections(self) -> int:
-        output = await self._helper(f"connections {SSH_PORT}", b"")
+        output = await self.kit_helper(f"connections {SSH_PORT}", b"")
         try:
             return int(output)
         except ValueError as error:
@@ -284,10 +284,9 @@ class SSHGuestSession(GuestSession):
         await self._connection.close()
         await self._commands.close()
 
-    async def _helper(self, words: str, stdin: bytes) -> bytes:
-        """The output of the kit's helper. Raises GuestCommandInvalid with the helper's message if it fails."""
+    async def kit_helper(self, words: str, stdin: bytes, max_output: int = 4096) -> bytes:
         remote = RemoteCommand(f"{self._kit.helper} {words}", b"")
-        result = await self._run(remote, stdin, HELPER_TIMEOUT, 4096, reserved=True)
+        result = await self._run(remote, stdin, HELPER_TIMEOUT, max_output, reserved=True)
         failure = commands.start_failure(result.exit_code, result.stderr)
         if failure is not None:
             raise GuestCommandInvalid(f"The machine refused: {failure}")

@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from rest_framework import serializers
 
-from common.fields import BoundedList, Duration, StrictBoolean, StrictChar, StrictFloat, StrictInteger
+from common.fields import Duration, StrictBoolean, StrictFloat, StrictInteger
 from common.responses import field_messages
-from vmbackend.driver import WorkloadRestart
-from vmbackend.guest import records
 from workspaces import errors
-from workspaces.fields import CMD_ITEMS, CommandField, EnvField
+from workspaces.fields import CommandField, EnvField
 from workspaces.images import shapes
 from workspaces.models.workspace import RestartPolicy, TtlAction
-from workspaces.workloads import workload
+from workspaces.workload_changes.serializers import MAX_WORKLOADS, WorkloadRequest
 
-WORKLOAD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-MAX_WORKLOADS = 32
 MAX_DISK_MB = 1_048_576
 RESOURCES = ("cpus", "memory_mb", "disk_size_mb")
-
-
-class Workload(serializers.Serializer):
-    """A supervised program beside the main one. `log_path` is absolute; without it the platform stores the log."""
-
-    name = StrictChar(max_length=64, help_text="Letters, digits, `_`, `.` and `-`; not `cmd`, the main program's.")
-    cmd = BoundedList(child=StrictChar(trim_whitespace=False, allow_blank=True), min_length=1, max_length=CMD_ITEMS)
-    env = EnvField(required=False)
-    working_dir = StrictChar(required=False, max_length=4096)
-    user = StrictChar(required=False, max_length=64)
-    restart_policy = serializers.ChoiceField([policy.value for policy in WorkloadRestart], default="always")
-    max_restarts = StrictInteger(min_value=0, max_value=1_000_000, default=0)
-    restart_delay = StrictInteger(min_value=0, max_value=3600, default=1, help_text="Seconds.")
-    enabled = StrictBoolean(default=True)
-    log_path = StrictChar(required=False, max_length=4096)
-
-    def validate_name(self, value: str) -> str:
-        if not WORKLOAD_NAME.fullmatch(value):
-            raise serializers.ValidationError("It begins with a letter or digit; `_`, `.` and `-` may follow.")
-        return value
-
-    def validate_log_path(self, value: str) -> str:
-        if not value.startswith("/"):
-            raise serializers.ValidationError("Give an absolute path.")
-        return value
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """What a machine would refuse, by the machine's own rules."""
-        try:
-            records.workload_pairs([workload(attrs)])
-        except ValueError as exc:
-            raise serializers.ValidationError(str(exc)) from exc
-        return attrs
 
 
 class NetworkConfig(serializers.Serializer):
@@ -85,7 +47,7 @@ class Config(ResourceFields):
     ssh_access = StrictBoolean(default=False)
     env = EnvField(default=dict)
     cmd = CommandField(required=False, allow_null=True)
-    workloads = Workload(many=True, default=list)
+    workloads = WorkloadRequest(many=True, default=list)
     wait_for_init = StrictBoolean(default=False)
     proxy_assignment_id = StrictInteger(required=False, allow_null=True)
     desktop = Desktop(required=False, allow_null=True)

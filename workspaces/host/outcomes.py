@@ -26,6 +26,7 @@ from workspaces.rows import lock_row, update_if
 from workspaces.ssh.services import renew_access
 from workspaces.states import TRANSITIONAL, Provisioning, Status
 from workspaces.transitions import TransitionLost, transition
+from workspaces.workload_changes.services import renew_workloads
 
 STATUS_OF = {
     MachineState.RUNNING: Status.RUNNING,
@@ -136,9 +137,10 @@ def succeed_running(context: Context, event: str, message: str, **fields: Any) -
 
 
 def after_start(context: Context) -> None:
-    """Apply what was postponed until the workspace runs: the end of its machine, changes of SSH access."""
+    """Apply what was postponed until the workspace runs: the end of its machine, changes of SSH and of workloads."""
     machine_events.settle_machine_end(context.operation, context.driver)
     renew_access(context.workspace)
+    renew_workloads(context.workspace)
 
 
 def fail_as_observed(context: Context, code: str, message: str, **fields: Any) -> None:

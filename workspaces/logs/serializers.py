@@ -17,6 +17,10 @@ class LogQuery(serializers.Serializer):
     tail_lines = serializers.IntegerField(min_value=1, max_value=MAX_TAIL_LINES, default=100)
 
 
+class WorkloadLogQuery(serializers.Serializer):
+    tail_lines = serializers.IntegerField(min_value=1, max_value=MAX_TAIL_LINES, default=100)
+
+
 class StreamQuery(serializers.Serializer):
     """`tail_lines` 0: only new lines. The stream holds at most the last 1,000 lines."""
 

@@ -37,15 +37,19 @@ class LogSource:
         return LogFormat.PLAIN if self.chosen else LogFormat.RECORDS
 
 
-def sources_of(workspace: Workspace) -> dict[str, LogSource]:
-    """By name. A workload named `boot` or `cmd` does not replace these."""
-    found = {
+def workload_sources(workspace: Workspace) -> dict[str, LogSource]:
+    """Those of the saved workloads, by name."""
+    return {
         item["name"]: LogSource(
             item["name"], item.get("log_path") or f"{FOLDER}/{item['name']}.log", bool(item.get("log_path"))
         )
         for item in workspace.workloads
     }
-    return {**found, BOOT: LogSource(BOOT), CMD: LogSource(CMD, f"{FOLDER}/{CMD}.log")}
+
+
+def sources_of(workspace: Workspace) -> dict[str, LogSource]:
+    """By name. A workload named `boot` or `cmd` does not replace these."""
+    return {**workload_sources(workspace), BOOT: LogSource(BOOT), CMD: LogSource(CMD, f"{FOLDER}/{CMD}.log")}
 
 
 def names_of(workspace: Workspace) -> str:

@@ -18,6 +18,7 @@ from common.openapi import MessageResponse, refused
 from common.requests import validated_query
 from common.responses import ok
 from vmbackend.guest.session import GuestAddress
+from workspaces.errors import WorkloadNotFound
 from workspaces.guests import call_guest
 from workspaces.logs import guest_logs
 from workspaces.logs.channels import cleared_on_commit
@@ -25,8 +26,8 @@ from workspaces.logs.console import NAMES, Console
 from workspaces.logs.download import log_file
 from workspaces.logs.guest_address import guest_log_address
 from workspaces.logs.lines import log_entries
-from workspaces.logs.serializers import LogFileResponse, LogFilesResponse, LogQuery, LogsResponse
-from workspaces.logs.sources import LogSource, find_source, sources_of
+from workspaces.logs.serializers import LogFileResponse, LogFilesResponse, LogQuery, LogsResponse, WorkloadLogQuery
+from workspaces.logs.sources import LogSource, find_source, sources_of, workload_sources
 from workspaces.requested import requested_workspace
 from workspaces.states import Status
 
@@ -52,6 +53,20 @@ class LogsViewSet(AsyncViewSet):
         query = validated_query(LogQuery, request)
         source, place = await in_request_thread(_find_log, request.user, workspace_id, query["source"])
         data = await _tail(source, place, query["tail_lines"])
+        return Response(await in_render_thread(_logs_body, data, source, query["tail_lines"]))
+
+    @extend_schema(
+        parameters=[WorkloadLogQuery],
+        responses={
+            200: LogsResponse,
+            **refused({400: "`validation_error`", 404: "`not_found`; `workload_not_found`", 409: "`vm_not_running`"}),
+        },
+    )
+    async def of_workload(self, request: ApiRequest, workspace_id: str, workload_id: str) -> Response:
+        """The last lines of a saved workload's log, as `logs?source=` has them."""
+        query = validated_query(WorkloadLogQuery, request)
+        source, address = await in_request_thread(_find_workload_log, request.user, workspace_id, workload_id)
+        data = await _tail(source, address, query["tail_lines"])
         return Response(await in_render_thread(_logs_body, data, source, query["tail_lines"]))
 
     @extend_schema(responses=LogFilesResponse)
@@ -133,6 +148,14 @@ def _find_log(actor: Actor, workspace_id: str, name: str) -> tuple[LogSource, Co
     except NotFound as exc:
         raise ValidationError(details={"source": [exc.message]}) from exc
     return source, Console.of(workspace) if source.is_console else guest_log_address(workspace)
+
+
+def _find_workload_log(actor: Actor, workspace_id: str, name: str) -> tuple[LogSource, GuestAddress]:
+    workspace = requested_workspace(actor, workspace_id, whole=True)
+    source = workload_sources(workspace).get(name)
+    if source is None:
+        raise WorkloadNotFound
+    return source, guest_log_address(workspace)
 
 
 def _find_file(actor: Actor, workspace_id: str, name: str) -> tuple[Console | GuestAddress, str]:

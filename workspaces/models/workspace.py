@@ -144,6 +144,8 @@ class Workspace(models.Model):
     ssh_keys = models.JSONField(default=list, blank=True)
     # Whether the guest has not applied the two above yet.
     ssh_stale = models.BooleanField(default=False)
+    # Names of workloads whose changes the guest has not applied yet.
+    stale_workloads = models.JSONField(default=list, blank=True)
 
     # Power
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.QUEUED)

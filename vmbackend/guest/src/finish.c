@@ -40,24 +40,36 @@ int finish_main(const char *code, const char *status)
 	return 0;
 }
 
-/* Counts this exit; returns whether one more start is within the limit. */
-static bool may_restart(long limit)
+static void write_number(const char *file, long number)
 {
-	char text[32], *old = read_file("restarts", NULL);
-	long restarts = old ? atol(old) : 0;
-	free(old);
-	snprintf(text, sizeof text, "%ld", restarts + 1);
-	write_file("restarts", text, strlen(text), 0600);
-	return !limit || restarts < limit;
+	char text[32];
+	snprintf(text, sizeof text, "%ld", number);
+	write_file(file, text, strlen(text), 0600);
 }
 
-int workload_finish_main(const char *code)
+/* Counts the start that follows, if it is within the limit. */
+static bool may_restart(long limit)
+{
+	char *old = read_file(RESTARTS_FILE, NULL);
+	long restarts = old ? atol(old) : 0;
+	free(old);
+	if (limit && restarts >= limit)
+		return false;
+	write_number(RESTARTS_FILE, restarts + 1);
+	return true;
+}
+
+int workload_finish_main(const char *code, const char *status)
 {
 	char service[SERVICE_NAME_SIZE];
 	const char *name = workload_name(false);
+	int exit_code = atoi(code);
+	write_number(EXIT_FILE, exit_code < 0 ? 128 + atoi(status) : exit_code);
+	if (!access(STOPPED_FILE, F_OK))
+		return 0;
 	config_load(CONFIG_FILE);
 	const char *policy = workload_get(name, "restart", "never");
-	bool again = !strcmp(policy, "always") || (!strcmp(policy, "on-failure") && atoi(code) != 0);
+	bool again = !strcmp(policy, "always") || (!strcmp(policy, "on-failure") && exit_code != 0);
 	if (!again || !may_restart(atol(workload_get(name, "max_restarts", "0")))) {
 		snprintf(service, sizeof service, WORKLOAD_PREFIX "%s", name);
 		control_service(service, "d");

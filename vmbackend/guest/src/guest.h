@@ -55,6 +55,8 @@ long long now_ms(void); /* monotonic */
 int shorter_wait(int one, int other); /* of two waits in milliseconds; negative: no wait */
 int make_node(const char *sys_dir, const char *name, mode_t type); /* /dev/NAME from SYS_DIR/NAME/dev */
 int find_port(const char *wanted, char *name, size_t size);       /* virtio-serial port -> vportNpM */
+char *read_input(size_t *size); /* standard input to its end, CONFIG_MAX bytes at most; malloc'ed; exits on failure */
+pid_t enter_kit(void); /* enters the kit's mount namespace, from the user's as well; the stage's process; exits on failure */
 void enter_guest(void);    /* enters the mount namespace of PID 1, the user's; exits on failure */
 int open_guest_root(void); /* of the user's file system, from the kit's namespace; -1 with errno */
 void set_oom(const char *adjustment);
@@ -126,6 +128,7 @@ bool agent_ready(void); /* it has opened its port, or the machine has none */
 void send_event(const char *line);
 bool control_service(const char *service, const char *command); /* commands of runsv's control pipe; false: no supervisor */
 bool service_is(const char *service, const char *wanted); /* run, finish or down */
+pid_t service_process(const char *service); /* its program's, or its finish script's; 0: none */
 pid_t start_supervisor(int niceness);      /* a process group of its own, which its children share */
 void reset_supervisor_priority(pid_t supervisor); /* niceness 0 for the whole group */
 /* program.c: the main program and the workloads */
@@ -133,11 +136,17 @@ void programs_prepare(void);
 bool programs_wanted(void);
 bool programs_start(bool late); /* true once every supervisor got its command; called until then */
 bool programs_started(void); /* each has been started once, or could not be */
-void programs_stop(void);
+void programs_stop(void); /* these three: of every service that there is */
 bool programs_run(void);
 bool logs_run(void);
+bool write_workload_service(const char *service, bool down); /* `down`: its supervisor waits for a command */
 const char *workload_name(bool of_log); /* derived from the working directory: that of its service or of its log */
 const char *workload_get(const char *name, const char *field, const char *otherwise);
+/* workloads.c: those of a running machine */
+#define STOPPED_FILE "stopped" /* in a service's directory: it is not to be started again */
+#define EXIT_FILE "exit"       /* the code of its last end */
+#define RESTARTS_FILE "restarts"
+bool services_any(bool (*condition)(const char *service)); /* of the main program and the workloads; ends at the first */
 /* trees.c */
 void empty_folder(const char *path); /* of what can be removed, to any depth; nothing else may change it at that time */
 /* ignore.c */
@@ -186,7 +195,8 @@ int process_main(void);
 int log_main(void);
 int workload_main(void);
 int workload_log_main(void);
-int workload_finish_main(const char *code);
+int workload_finish_main(const char *code, const char *status);
+int workloads_main(int argc, char **argv);
 int ssh_main(const char *wanted);
 int attach_main(char **argv);
 int askpass_main(const char *question);

@@ -37,8 +37,10 @@ static int applet_main(int argc, char **argv)
 		return ssh_main(argv[2]);
 	if (!strcmp(applet, "finish") && argc > 4)
 		return finish_main(argv[3], argv[4]);
-	if (!strcmp(applet, "workload-finish") && argc > 3)
-		return workload_finish_main(argv[3]);
+	if (!strcmp(applet, "workload-finish") && argc > 4)
+		return workload_finish_main(argv[3], argv[4]);
+	if (!strcmp(applet, "workloads") && argc > 2)
+		return workloads_main(argc - 2, argv + 2);
 	for (size_t i = 0; i < sizeof SERVICE_NAMES / sizeof *SERVICE_NAMES; i++)
 		if (!strcmp(applet, SERVICE_NAMES[i]))
 			return SERVICE_APPLETS[i]();

@@ -137,16 +137,15 @@ static bool write_script(const char *service, const char *file, const char *appl
 	return write_file(path, text, strlen(text), 0755);
 }
 
-/* `down`: runsv waits for the stage's command. */
-static bool write_service(const char *service)
+bool write_workload_service(const char *service, bool down)
 {
-	char path[SERVICE_PATH_SIZE], log[SERVICE_PATH_SIZE], down[SERVICE_PATH_SIZE];
+	char path[SERVICE_PATH_SIZE], log[SERVICE_PATH_SIZE], down_file[SERVICE_PATH_SIZE];
 	snprintf(path, sizeof path, SERVICES "%s", service);
 	snprintf(log, sizeof log, SERVICES "%s/log", service);
-	snprintf(down, sizeof down, SERVICES "%s/down", service);
-	return ensure_dir(path, 0755) && ensure_dir(log, 0755) && write_script(service, "run", "workload") &&
+	snprintf(down_file, sizeof down_file, SERVICES "%s/down", service);
+	return ensure_dir(path, 0755) && (!down || write_file(down_file, "", 0, 0644)) && ensure_dir(log, 0755) &&
 	       write_script(service, "finish", "workload-finish") && write_script(service, "log/run", "workload-log") &&
-	       write_file(down, "", 0, 0644);
+	       write_script(service, "run", "workload");
 }
 
 static struct {
@@ -167,7 +166,7 @@ void programs_prepare(void)
 	for (size_t i = 0; i < count; i++) {
 		char *service = programs[programs_count].service;
 		snprintf(service, SERVICE_NAME_SIZE, WORKLOAD_PREFIX "%s", names[i]);
-		if (write_service(service))
+		if (write_workload_service(service, true))
 			programs_count++;
 		else
 			log_boot("cannot prepare the workload %s: %s", names[i], strerror(errno));
@@ -218,29 +217,36 @@ bool programs_started(void)
 	return all;
 }
 
+static bool stop_program(const char *service)
+{
+	control_service(service, "d");
+	return false;
+}
+
 void programs_stop(void)
 {
-	for (size_t i = 0; i < programs_count; i++)
-		control_service(programs[i].service, "d");
+	services_any(stop_program);
+}
+
+static bool log_runs(const char *service)
+{
+	char log[SERVICE_PATH_SIZE];
+	snprintf(log, sizeof log, "%s/log", service);
+	return service_is(log, "run");
 }
 
 bool logs_run(void)
 {
-	char log[SERVICE_PATH_SIZE];
-	for (size_t i = 0; i < programs_count; i++) {
-		snprintf(log, sizeof log, "%s/log", programs[i].service);
-		if (service_is(log, "run"))
-			return true;
-	}
-	return false;
+	return services_any(log_runs);
 }
 
 /* A finish script that waits for a restart is not waited for; the one that reports the main process's exit is. */
+static bool program_runs(const char *service)
+{
+	return service_is(service, "run") || (is_last(service) && service_is(service, "finish"));
+}
+
 bool programs_run(void)
 {
-	for (size_t i = 0; i < programs_count; i++)
-		if (service_is(programs[i].service, "run") ||
-		    (is_last(programs[i].service) && service_is(programs[i].service, "finish")))
-			return true;
-	return false;
+	return services_any(program_runs);
 }

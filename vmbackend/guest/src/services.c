@@ -28,10 +28,9 @@ int agent_main(void)
 /* The port can be opened once only, so this looks for the agent's descriptor instead. */
 static bool agent_runs(void)
 {
-	char path[300], target[300], *pid = read_file(SERVICES "agent/supervise/pid", NULL);
+	char path[300], target[300];
 	bool found = false;
-	snprintf(path, sizeof path, "/proc/%d/fd", pid ? atoi(pid) : 0);
-	free(pid);
+	snprintf(path, sizeof path, "/proc/%d/fd", (int)service_process("agent"));
 	DIR *links = opendir(path);
 	struct dirent *entry;
 	while (links && !found && (entry = readdir(links))) {
@@ -81,6 +80,16 @@ bool service_is(const char *service, const char *wanted)
 	bool is = state && !strncmp(state, wanted, strlen(wanted));
 	free(state);
 	return is;
+}
+
+pid_t service_process(const char *service)
+{
+	char path[SERVICE_PATH_SIZE];
+	snprintf(path, sizeof path, SERVICES "%s/supervise/pid", service);
+	char *text = read_file(path, NULL);
+	pid_t pid = text ? atoi(text) : 0;
+	free(text);
+	return pid > 1 ? pid : 0;
 }
 
 pid_t start_supervisor(int niceness)

@@ -9,14 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mount.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define LOCK "/ssh/lock"
@@ -25,19 +22,6 @@
 bool write_user_keys(const char *lines, size_t size)
 {
 	return write_file(SSH_KEYS ".new", lines, size, 0600) && !rename(SSH_KEYS ".new", SSH_KEYS);
-}
-
-/* Works from the user's mount namespace as from the kit's, and needs no /proc, which a user may have unmounted. */
-static pid_t enter_kit(void)
-{
-	char *text = read_file(STAGE_FILE, NULL);
-	pid_t stage = text ? atoi(text) : 0;
-	free(text);
-	int fd = stage ? (int)syscall(SYS_pidfd_open, stage, 0) : -1;
-	if (fd < 0 || setns(fd, CLONE_NEWNS) || chdir("/"))
-		die(EXIT_CANNOT_RUN, "cannot reach the kit: %s", strerror(errno));
-	close(fd);
-	return stage;
 }
 
 static pid_t begin_change(void)
@@ -49,22 +33,10 @@ static pid_t begin_change(void)
 	return stage;
 }
 
-static char *read_keys(size_t *size)
-{
-	char *lines = malloc(CONFIG_MAX + 1);
-	ssize_t got = 0;
-	*size = 0;
-	while (lines && *size <= CONFIG_MAX && (got = read(STDIN_FILENO, lines + *size, CONFIG_MAX + 1 - *size)) > 0)
-		*size += (size_t)got;
-	if (!lines || got < 0 || *size > CONFIG_MAX)
-		die(EXIT_CANNOT_RUN, "cannot read the keys");
-	return lines;
-}
-
 static int enable_ssh(void)
 {
 	size_t size;
-	char *lines = read_keys(&size);
+	char *lines = read_input(&size);
 	pid_t stage = begin_change();
 	if (!write_user_keys(lines, size))
 		die(EXIT_CANNOT_RUN, "cannot write the keys: %s", strerror(errno));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
@@ -131,6 +132,31 @@ int find_port(const char *wanted, char *name, size_t size)
 	if (ports)
 		closedir(ports);
 	return found;
+}
+
+char *read_input(size_t *size)
+{
+	char *data = malloc(CONFIG_MAX + 1);
+	ssize_t got = 0;
+	*size = 0;
+	while (data && *size <= CONFIG_MAX && (got = read(STDIN_FILENO, data + *size, CONFIG_MAX + 1 - *size)) > 0)
+		*size += (size_t)got;
+	if (!data || got < 0 || *size > CONFIG_MAX)
+		die(EXIT_CANNOT_RUN, "cannot read the input");
+	return data;
+}
+
+/* Needs no /proc, which a user may have unmounted. */
+pid_t enter_kit(void)
+{
+	char *text = read_file(STAGE_FILE, NULL);
+	pid_t stage = text ? atoi(text) : 0;
+	free(text);
+	int fd = stage ? (int)syscall(SYS_pidfd_open, stage, 0) : -1;
+	if (fd < 0 || setns(fd, CLONE_NEWNS) || chdir("/"))
+		die(EXIT_CANNOT_RUN, "cannot reach the kit: %s", strerror(errno));
+	close(fd);
+	return stage;
 }
 
 void enter_guest(void)

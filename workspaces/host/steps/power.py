@@ -30,6 +30,7 @@ from workspaces.models.workspace import TtlAction
 from workspaces.rows import update_unless_changed
 from workspaces.ssh.services import renew_access
 from workspaces.states import HOST_DOWN, Status
+from workspaces.workload_changes.services import renew_workloads
 
 
 def no_preparation(context: Context) -> None:
@@ -216,6 +217,7 @@ def resync_guest(context: Context) -> None:
     except BackendError as exc:
         record_activity(context.workspace, "clock_not_set", f"The guest's clock could not be set: {exc.message}")
     renew_access(context.workspace)
+    renew_workloads(context.workspace)
 
 
 def complete_resume(context: Context) -> None:

@@ -1,0 +1,78 @@
+"""Workloads of a running guest (`guest workloads`, src/workloads.c): until its next start.
+
+Each is idempotent. Raises GuestUnreachable, GuestCommandInvalid.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vmbackend.driver import Workload
+from vmbackend.errors import GuestCommandInvalid
+
+from .records import MAX_WORKLOADS, check_workload_name, workload_records
+from .session import GuestSession
+
+_MAX_OUTPUT = 16 * 1024
+# NAME STATE PID EXIT RESTARTS STARTED; the numbers are a guest's, and may be any.
+_LINE = re.compile(
+    r"([A-Za-z0-9][A-Za-z0-9_.-]{0,63}) (starting|running|restarting|exited|stopped)"
+    r" ([0-9]{1,10}) (-1|[0-9]{1,3}) ([0-9]{1,10}) ([0-9]{1,11})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadState:
+    """As the guest says. `exit_code`: of its last end. `restarts`: since the machine's start or the last start by hand.
+    `started_at`: seconds since the epoch, by the guest's clock.
+    """
+
+    name: str
+    state: str  # starting, running, restarting, exited, stopped
+    pid: int | None
+    exit_code: int | None
+    restarts: int
+    started_at: float | None
+
+
+async def list_workloads(session: GuestSession) -> list[WorkloadState]:
+    """Those that the guest has; what is no line of the kit's is left out."""
+    output = await session.kit_helper("workloads list", b"", _MAX_OUTPUT)
+    matches = map(_LINE.fullmatch, output.decode("ascii", "replace").splitlines()[:MAX_WORKLOADS])
+    return sorted((_state(*match.groups()) for match in matches if match), key=lambda each: each.name)
+
+
+def _state(name: str, state: str, pid: str, code: str, restarts: str, started: str) -> WorkloadState:  # noqa: PLR0917
+    exit_code = None if code == "-1" else int(code)
+    return WorkloadState(name, state, int(pid) or None, exit_code, int(restarts), float(started) or None)
+
+
+async def put_workload(session: GuestSession, workload: Workload) -> None:
+    """Add a workload, or change the one of its name, which restarts then; one that is the same already goes on.
+
+    A new one starts within some seconds. Raises GuestCommandInvalid where it does not end, or is too large.
+    """
+    await session.kit_helper(f"workloads put {_checked(workload.name)}", workload_records(workload))
+
+
+async def remove_workload(session: GuestSession, name: str) -> None:
+    """SIGTERM to its processes, SIGKILL after 5 s; its log stays. Nothing happens where there is none."""
+    await session.kit_helper(f"workloads remove {_checked(name)}", b"")
+
+
+async def start_workload(session: GuestSession, name: str) -> None:
+    """Of one that ended or was stopped; its restarts count from 0 again. Raises GuestCommandInvalid: there is none."""
+    await session.kit_helper(f"workloads start {_checked(name)}", b"")
+
+
+async def stop_workload(session: GuestSession, name: str) -> None:
+    """As `remove_workload`, but it may be started again. Raises GuestCommandInvalid: there is none."""
+    await session.kit_helper(f"workloads stop {_checked(name)}", b"")
+
+
+def _checked(name: str) -> str:
+    try:
+        return check_workload_name(name)
+    except ValueError as error:
+        raise GuestCommandInvalid(f"{error}") from error

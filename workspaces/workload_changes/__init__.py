@@ -1,0 +1,1 @@
+"""Workloads of one workspace, read and changed while it runs: saved first, then applied in the guest."""
