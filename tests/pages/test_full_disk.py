@@ -64,7 +64,6 @@ def full_before(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, fill: Ca
 # The step, and what there is no room for.
 STEPS = {
     "receiving": (steps, "export_receive"),
-    "rules": (store_module, "rules_take"),
     "compressing": (store_module, "release_copies"),
     "the manifest": (store_module, "manifest_bytes"),
 }
