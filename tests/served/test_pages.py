@@ -93,7 +93,7 @@ def test_a_deploy_goes_on_without_the_client_that_asked_for_it(
         blocked.unlink()
     until(lambda: live_file(served, slug) == "two", TAKEN_OVER, "the deploy is carried out")
     until(lambda: deployment(client, slug) == "deployed", TAKEN_OVER, "it ends")
-    assert [row["number"] for row in client.call("GET", f"/pages/{slug}/releases")["releases"]] == [2, 1]
+    assert [row["release"] for row in client.call("GET", f"/pages/{slug}/releases")["releases"]] == [2, 1]
     assert client.call("POST", f"/pages/{slug}/deploy", 200, json={})["page"]["release"] == 3
 
 
