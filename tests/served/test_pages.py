@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.pages.archives import archive_of
 from tests.served.requests import addresses, connected, head
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
@@ -75,7 +76,6 @@ def test_a_deploy_goes_on_without_the_client_that_asked_for_it(
 ) -> None:
     slug = f"left-{where}-page"
     client.call("POST", "/pages", 201, json={"workspace_id": box, "path": "/site", "slug": slug})
-    (site / "index.html").write_text("two")
     blocked = site.parent.parent / "archive.tar"
     os.mkfifo(blocked)
     credentials = {name: client.http.headers[name] for name in ("X-Client-ID", "X-Client-Secret")}
@@ -87,9 +87,9 @@ def test_a_deploy_goes_on_without_the_client_that_asked_for_it(
         # The client is gone. It asks again while the first deploy runs, and when that has ended.
         refused = client.call("POST", f"/pages/{slug}/deploy", 409, json={})
         assert refused["code"] == "operation_in_progress"
+        with blocked.open("wb") as guest:
+            guest.write(archive_of({"index.html": b"two"}))
     finally:
-        # An archive that ends at once is damaged: the next attempt reads the folder.
-        os.close(os.open(blocked, os.O_RDWR | os.O_NONBLOCK))
         blocked.unlink()
     until(lambda: live_file(served, slug) == "two", TAKEN_OVER, "the deploy is carried out")
     until(lambda: deployment(client, slug) == "deployed", TAKEN_OVER, "it ends")
