@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SMALL_DISK = "mvd-"  # how the names of folders begin on which one is mounted for an instance
+_MANY_NAMES = 1 << 20
 _SIZES = (1 << 24, 1 << 20, 1 << 16, 1 << 12)
 
 
@@ -35,8 +36,18 @@ class SmallDisk:
         finally:
             os.close(descriptor)
 
+    def fill_names(self) -> None:
+        """No file, folder or link can be made any more, though there is room for bytes."""
+        found = os.statvfs(self.folder)
+        self._limit_names(found.f_files - found.f_ffree)
+
+    def _limit_names(self, most: int) -> None:
+        options = f"remount,nr_inodes={most}"
+        subprocess.run(["mount", "-o", options, str(self.folder)], check=True, timeout=10)
+
     def make_room(self) -> None:
         self._filling.unlink(missing_ok=True)
+        self._limit_names(_MANY_NAMES)
 
 
 @contextmanager

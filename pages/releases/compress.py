@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pages.releases.manifest import ENCODINGS
+from pages.releases.names import COMPONENT_BYTES
 
 # Text, and what is not but shrinks as well as it.
 _ENDINGS = """
@@ -28,6 +29,8 @@ vtt srt yaml yml ttf otf eot glb gltf
 """
 COMPRESSED = frozenset(_ENDINGS.split())
 LEAST_BYTES = 1024
+# A longer name has no room for the ending of a copy.
+NAME_BYTES = COMPONENT_BYTES - max(len(f".{name}") for name in ENCODINGS)
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -45,8 +48,10 @@ DEFAULT_LIMITS = CompressLimits()
 
 def is_compressed(path: str, size: int) -> bool:
     """Whether copies of a file are worth a try."""
-    _, dot, ending = path.rpartition("/")[2].rpartition(".")
-    return size > LEAST_BYTES and dot == "." and ending.lower() in COMPRESSED
+    name = path.rpartition("/")[2]
+    _, dot, ending = name.rpartition(".")
+    is_text = dot == "." and ending.lower() in COMPRESSED
+    return size > LEAST_BYTES and is_text and len(name.encode()) <= NAME_BYTES
 
 
 def copies_make(

@@ -31,7 +31,7 @@ def foreign_copies_remove(public: Path, received: Received) -> None:
         original, _, encoding = path.rpartition(".")
         if original in received.files and not _is_copy(public, original, encoding):
             (public / path).unlink()
-            received.bytes -= received.files.pop(path).size
+            del received.files[path]
             received.skip(path, f"not the compressed form of {original}")
 
 

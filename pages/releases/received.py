@@ -28,7 +28,8 @@ class Skipped:
 class Received:
     """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`.
 
-    `written`: those that are no links to files of kept releases, nor to each other.
+    `bytes`: what was sent as contents, also of files that are left out later. `written`: those that are no links to
+    files of kept releases, nor to each other.
     """
 
     files: dict[str, ReceivedFile] = field(default_factory=dict)

@@ -12,7 +12,7 @@ class RuleMatcher:
     """The rules of a release, made ready once. Redirects without placeholders cost one look-up."""
 
     def __init__(self, rules: Rules) -> None:
-        self._headers = [(_ending(rule.path), _pattern(rule.path), rule.headers) for rule in rules.headers]
+        self._headers = [(_HeaderPath(rule.path), rule.headers) for rule in rules.headers]
         self._plain: dict[str, tuple[int, RedirectRule]] = {}
         self._dynamic: list[tuple[int, re.Pattern[str], RedirectRule]] = []
         for place, rule in enumerate(rules.redirects):
@@ -24,8 +24,8 @@ class RuleMatcher:
     def headers_of(self, path: str) -> dict[str, str]:
         """The headers for a decoded path, by name as first written; values of one name are joined by a comma."""
         found: dict[str, tuple[str, list[str]]] = {}
-        for ending, pattern, headers in self._headers:
-            if path.endswith(ending) and pattern.fullmatch(path):
+        for pattern, headers in self._headers:
+            if pattern.fits(path):
                 for name, value in headers:
                     found.setdefault(name.lower(), (name, []))[1].append(value)
         return {name: ", ".join(values) for name, values in found.values()}
@@ -42,6 +42,31 @@ class RuleMatcher:
         return (_filled(rule.target, {}), rule.status) if rule else None
 
 
+class _HeaderPath:
+    """A path of `_headers`. What follows a `*` in its middle has a fixed number of segments, so it fits at one place.
+
+    One pattern would be tried at each character after the `*`: with many placeholders that takes a second for a path.
+    """
+
+    def __init__(self, path: str) -> None:
+        before, _, after = path.partition("*")
+        self._whole = None if after else _pattern(path)
+        self._before, self._after = _pattern(before), _pattern(after)
+        self._first, _, _ = after.partition("/")
+        self._slashes = after.count("/")
+
+    def fits(self, path: str) -> bool:
+        """In linear time."""
+        if self._whole is not None:
+            return self._whole.fullmatch(path) is not None
+        parts = path.rsplit("/", self._slashes)
+        start = len(parts[0]) - len(self._first)
+        if len(parts) <= self._slashes or not parts[0].endswith(self._first):
+            return False
+        found = self._before.match(path)
+        return found is not None and found.end() <= start and self._after.fullmatch(path, start) is not None
+
+
 def _pattern(path: str) -> re.Pattern[str]:
     """Placeholders are whole segments and there is one `*`, so matching takes linear time. `/a/*` fits `/a` too."""
     made = "".join(
@@ -51,12 +76,6 @@ def _pattern(path: str) -> re.Pattern[str]:
     if made.endswith(r"/\*") and made != r"/\*":
         return re.compile(made[:-3] + r"(?:/(?P<splat>.*))?", re.DOTALL)
     return re.compile(made.replace(r"\*", "(?P<splat>.*)"), re.DOTALL)
-
-
-def _ending(path: str) -> str:
-    """What every fitting path ends with. A pattern alone would look for it at each character after its `*`."""
-    rest = re.split(r"\*|(?<=/):[A-Za-z][A-Za-z0-9_]*", path)[-1]
-    return "" if rest == path or path.endswith("/*") else rest
 
 
 def _filled(target: str, values: dict[str, str | None]) -> str:

@@ -63,7 +63,6 @@ def _take_text(release: Path, name: str, received: Received) -> str:
     file = received.files.pop(name, None)
     if file is None:
         return ""
-    received.bytes -= file.size
     path = release / PUBLIC / name
     try:
         if file.size > FILE_BYTES:

@@ -98,7 +98,7 @@ class PageStore:
         self._move_release(incoming, page_id, number)
         return ReleaseFiles(
             len(files),
-            received.bytes,
+            sum(file.size for file in files.values()),
             received.skipped,
             received.skipped_count,
             has_headers=bool(rules.headers),

@@ -46,6 +46,12 @@ def test_without_memory_a_file_has_no_copies(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.js"]
 
 
+def test_a_name_without_room_for_the_ending_of_a_copy_keeps_no_other_file_from_its_own(tmp_path: Path) -> None:
+    jobs = folder_of(tmp_path, {f"{'n' * (255 - 3 - short)}.js": TEXT for short in range(6)})
+    made = copies_make(tmp_path, [job for job in jobs if is_compressed(*job)], CompressLimits(processes=1))
+    assert {len(name) for name in made} == {251, 250}
+
+
 def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     """The parent is killed while they work."""
     folder_of(tmp_path, {"a.js": os.urandom(8 << 20).hex().encode()})

@@ -195,6 +195,13 @@ def test_what_a_guest_sends_is_checked(site: Site, served: Served) -> None:
     assert served("abc") == "abc"
 
 
+def test_rules_that_are_links_take_nothing_off_the_bytes_of_a_release(site: Site) -> None:
+    for name in ("_headers", "_redirects"):
+        (site.folder / name).symlink_to("index.html")
+    assert site.create(slug="abc").status_code == 201
+    assert [row["bytes"] for row in site.api.get("/pages/abc/releases").json()["releases"]] == [len("one")]
+
+
 def test_releases_beyond_those_that_are_kept_are_removed(
     site: Site, store: PageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

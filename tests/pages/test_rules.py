@@ -152,6 +152,39 @@ def test_rules_cost_little_for_a_path_of_any_length() -> None:
     assert matcher.headers_of(f"/axb{'c' * 100}7") == {"A": "b"}
 
 
+def test_many_placeholders_after_a_star_cost_little_for_a_path_of_many_segments() -> None:
+    before, after = ("/".join(f":{letter}{number}" for number in range(150)) for letter in "ab")
+    text = "".join(f"/*/{before}/q/{after}{number:02}\n  A: b\n" for number in range(100))
+    matcher = RuleMatcher(Rules(headers=headers_parse(text, LinesRefused())))
+    begun = time.process_time()
+    assert matcher.headers_of("/a" * 1500) == {}
+    assert time.process_time() - begun < 0.25
+    assert matcher.headers_of("/x/y" + "/a" * 150 + "/q" + "/b" * 150) == {"A": ", ".join("b" * 100)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "fits"),
+    [
+        ("/a*b/:c", "/axb/1", True),
+        ("/a*b/:c", "/ab/1", True),
+        ("/ab*b/:c", "/ab/1", False),
+        ("/a*b/:c", "/a/b/2/b/1", True),
+        ("/a*b/:c", "/axb/", False),
+        ("/:x/*/:y", "/1/2", False),
+        ("/:x/*/:y", "/1//2", True),
+        ("/:x/*/:y", "/1/2/3/4", True),
+        ("/*.js", "/a/b.js", True),
+        ("/*.js", "/.js", True),
+        ("/a/*/", "/a/", False),
+        ("/a/*/", "/a//", True),
+        ("/a*/", "/a", False),
+    ],
+)
+def test_a_star_in_the_middle_of_a_path(rule: str, path: str, fits: bool) -> None:
+    matcher = RuleMatcher(Rules(headers=headers_parse(f"{rule}\n  A: b\n", LinesRefused())))
+    assert matcher.headers_of(path) == ({"A": "b"} if fits else {})
+
+
 @given(st.text(alphabet=st.sampled_from("/:*ab #.!?\\\n\t =0123%@é"), max_size=80), st.text(max_size=20))
 def test_no_text_raises_and_no_local_target_leaves_the_site(text: str, path: str) -> None:
     rules = Rules(headers_parse(text, LinesRefused()), redirects_parse(text, LinesRefused()))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.pages.archives import archive_of
+from tests.served.requests import addresses, connected, head
 from tests.vm.client import Api, until
 from tests.vm.instances import TestInstance
 
@@ -66,3 +68,34 @@ def test_a_worker_that_is_killed_in_a_deploy_leaves_the_former_release(
     assert [answer["page"]["release"] for answer in answers] == [2]
     assert live_file(served, "second-page") == "two"
     assert not any(incoming.iterdir())
+
+
+@pytest.mark.parametrize("where", ["edge", "api"])
+def test_a_deploy_goes_on_without_the_client_that_asked_for_it(
+    served: TestInstance, client: Api, box: str, site: Path, where: str
+) -> None:
+    slug = f"left-{where}-page"
+    client.call("POST", "/pages", 201, json={"workspace_id": box, "path": "/site", "slug": slug})
+    blocked = site.parent.parent / "archive.tar"
+    os.mkfifo(blocked)
+    credentials = {name: client.http.headers[name] for name in ("X-Client-ID", "X-Client-Secret")}
+    kind = {"Content-Type": "application/json", "Content-Length": "2"}
+    try:
+        with connected(addresses(served)[where]) as connection:
+            connection.sendall(head("POST", f"/pages/{slug}/deploy", {**credentials, **kind}) + b"\r\n{}")
+            until(lambda: any((served.state / "pages/incoming").iterdir()), 60, "the deploy receives")
+        # The client is gone. It asks again while the first deploy runs, and when that has ended.
+        refused = client.call("POST", f"/pages/{slug}/deploy", 409, json={})
+        assert refused["code"] == "operation_in_progress"
+        with blocked.open("wb") as guest:
+            guest.write(archive_of({"index.html": b"two"}))
+    finally:
+        blocked.unlink()
+    until(lambda: live_file(served, slug) == "two", TAKEN_OVER, "the deploy is carried out")
+    until(lambda: deployment(client, slug) == "deployed", TAKEN_OVER, "it ends")
+    assert [row["release"] for row in client.call("GET", f"/pages/{slug}/releases")["releases"]] == [2, 1]
+    assert client.call("POST", f"/pages/{slug}/deploy", 200, json={})["page"]["release"] == 3
+
+
+def deployment(client: Api, slug: str) -> str:
+    return str(client.call("GET", f"/pages/{slug}")["page"]["deployment"]["state"])
