@@ -81,7 +81,7 @@ class WorkloadObject(ResponseSerializer):
     env = serializers.ListField(child=serializers.CharField(), help_text="Names; values are never shown.")
     working_dir = serializers.CharField(allow_null=True)
     user = serializers.CharField(allow_null=True)
-    restart_policy = serializers.ChoiceField([policy.value for policy in WorkloadRestart], allow_null=True)
+    restart_policy = serializers.CharField(allow_null=True, help_text="`never`, `on-failure` or `always`.")
     max_restarts = serializers.IntegerField(allow_null=True)
     restart_delay = serializers.IntegerField(allow_null=True)
     enabled = serializers.BooleanField()
@@ -155,7 +155,8 @@ class WorkloadChangedResponse(Success):
 
 
 def checked_workload(item: dict[str, Any]) -> dict[str, Any]:
-    """An item of a config, valid as a whole. Raises serializers.ValidationError."""
-    checked = WorkloadRequest(data=item)
+    """An item as it is saved, valid as a whole. Raises serializers.ValidationError."""
+    env = [{"key": key, "value": value} for key, value in (item.get("env") or {}).items()]
+    checked = WorkloadRequest(data={**item, "env": env} if env else item)
     checked.is_valid(raise_exception=True)
     return dict(checked.validated_data)

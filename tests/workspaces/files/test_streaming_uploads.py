@@ -187,6 +187,7 @@ def test_a_refusal_comes_after_the_body_so_that_it_can_be_read(
 
 def test_a_body_without_an_end_is_not_read_for_ever(api: Caller, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming_body, "DRAIN_BYTES", 3 * CHUNK_BYTES)
+    monkeypatch.setattr(streaming_body, "LINGER_BYTES", CHUNK_BYTES)
 
     async def work() -> Any:
         upload = Upload(api, "relative")

@@ -28,6 +28,7 @@ from microvm.aio.routes.ssh import AsyncSshRoutes
 from microvm.aio.routes.tokens import AsyncTokenRoutes
 from microvm.aio.routes.usage import AsyncUsageRoutes
 from microvm.aio.routes.webhooks import AsyncWebhookRoutes
+from microvm.aio.routes.workloads import AsyncWorkloadRoutes
 from microvm.aio.sandboxes import AsyncSandboxes
 from microvm.aio.streams import AsyncLogs, AsyncMetrics
 from microvm.aio.token_auth import AsyncTokenAuth
@@ -80,6 +81,7 @@ class AsyncMicrovm:
         self.network = AsyncNetworkRoutes(transport)
         self.ports = AsyncPortRoutes(transport)
         self.ssh = AsyncSshRoutes(transport)
+        self.workloads = AsyncWorkloadRoutes(transport)
         self.domains = AsyncDomainRoutes(transport)
         self.sandboxes = AsyncSandboxes(transport)
         self.pages = AsyncPageRoutes(transport)

@@ -30,6 +30,7 @@ from microvm.sync.routes.ssh import SshRoutes
 from microvm.sync.routes.tokens import TokenRoutes
 from microvm.sync.routes.usage import UsageRoutes
 from microvm.sync.routes.webhooks import WebhookRoutes
+from microvm.sync.routes.workloads import WorkloadRoutes
 from microvm.sync.sandboxes import Sandboxes
 from microvm.sync.streams import Logs, Metrics
 from microvm.sync.token_auth import TokenAuth
@@ -80,6 +81,7 @@ class Microvm:
         self.network = NetworkRoutes(transport)
         self.ports = PortRoutes(transport)
         self.ssh = SshRoutes(transport)
+        self.workloads = WorkloadRoutes(transport)
         self.domains = DomainRoutes(transport)
         self.sandboxes = Sandboxes(transport)
         self.pages = PageRoutes(transport)

@@ -41,7 +41,7 @@ class Config(TypedDict):
     ssh_access: NotRequired[bool]
     env: NotRequired[list[dict[str, Any] | str]]
     cmd: NotRequired[list[str] | str | None]
-    workloads: NotRequired[list[Workload]]
+    workloads: NotRequired[list[WorkloadRequest]]
     wait_for_init: NotRequired[bool]
     proxy_assignment_id: NotRequired[int | None]
     desktop: NotRequired[Desktop | None]
@@ -55,7 +55,7 @@ class NetworkConfig(TypedDict):
     public_ingress: NotRequired[bool]
 
 
-class Workload(TypedDict):
+class WorkloadRequest(TypedDict):
     """Body, or a part of it, of `workspaces.create`."""
 
     name: str

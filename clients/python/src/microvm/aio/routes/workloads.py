@@ -1,0 +1,89 @@
+"""Supervised programs of a workspace, read and changed while it runs.
+
+Written by `make client`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Unpack
+
+from microvm.addresses import quoted
+from microvm.aio.group import AsyncGroup
+from microvm.types.logs import LogEntry
+from microvm.types.workloads import PatchedWorkloadPatch, Workload, WorkloadChangedResponse
+from microvm.types.workspaces import WorkloadRequest
+
+
+class AsyncWorkloadRoutes(AsyncGroup):
+    """Supervised programs of a workspace, read and changed while it runs."""
+
+    async def list(self, workspace: str) -> builtins.list[Workload]:
+        """What is saved, and how the processes of the running guest are. Those of a workspace that does not run are
+        `stopped`.
+        """
+        answer: builtins.list[Workload] = await self._call(
+            "GET", f"/workspace/{quoted(workspace)}/workloads", part="workloads"
+        )
+        return answer
+
+    async def create(self, workspace: str, **body: Unpack[WorkloadRequest]) -> WorkloadChangedResponse:
+        """Add a workload (at most 32). In a running guest it starts within some seconds."""
+        answer: WorkloadChangedResponse = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/workloads", body=body
+        )
+        return answer
+
+    async def get(self, workspace: str, workload: str) -> Workload:
+        """One workload, by its name."""
+        answer: Workload = await self._call(
+            "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", part="workload"
+        )
+        return answer
+
+    async def update(
+        self, workspace: str, workload: str, **body: Unpack[PatchedWorkloadPatch]
+    ) -> WorkloadChangedResponse:
+        """Change a saved workload; its program restarts if anything is different. With `enabled` false it ends."""
+        answer: WorkloadChangedResponse = await self._call(
+            "PATCH", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}", body=body, again=True
+        )
+        return answer
+
+    async def delete(self, workspace: str, workload: str) -> WorkloadChangedResponse:
+        """End and remove a workload; its log stays. The response shows what it was."""
+        answer: WorkloadChangedResponse = await self._call(
+            "DELETE", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}"
+        )
+        return answer
+
+    async def status(self, workspace: str, workload: str) -> Workload:
+        """As the workload itself: its state and process."""
+        answer: Workload = await self._call(
+            "GET", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/status", part="workload"
+        )
+        return answer
+
+    async def logs(self, workspace: str, workload: str, *, tail_lines: int | None = None) -> builtins.list[LogEntry]:
+        """The last lines of a saved workload's log, as `logs?source=` has them."""
+        answer: builtins.list[LogEntry] = await self._call(
+            "GET",
+            f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/logs",
+            query={"tail_lines": tail_lines},
+            part="logs",
+        )
+        return answer
+
+    async def start(self, workspace: str, workload: str) -> Workload:
+        """Start a workload that ended or was stopped. Nothing happens to one that runs."""
+        answer: Workload = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/start", part="workload", again=True
+        )
+        return answer
+
+    async def stop(self, workspace: str, workload: str) -> Workload:
+        """End a workload until it is started by hand, or until the next start of the workspace."""
+        answer: Workload = await self._call(
+            "POST", f"/workspace/{quoted(workspace)}/workloads/{quoted(workload)}/stop", part="workload", again=True
+        )
+        return answer
