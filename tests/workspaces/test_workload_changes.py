@@ -18,6 +18,7 @@ from vmbackend.errors import GuestUnreachable
 from vmbackend.guest.pool import GuestPool
 from vmbackend.guest.session import GuestAddress
 from vmbackend.guest.workloads import WorkloadState, list_workloads
+from workspaces.errors import GuestUnreachable as GuestUnreachableError
 from workspaces.models import Activity, Workspace
 from workspaces.states import Status
 from workspaces.workload_changes.serializers import MAX_WORKLOADS
@@ -143,6 +144,13 @@ def test_a_guest_that_does_not_answer_gets_the_change_later(api: Caller, made: s
     assert (body["applied"], "does not answer" in body["problem"]) == (False, True)
     assert Workspace.objects.get().stale_workloads == ["web"]
     assert ok(api.send("PATCH", f"{BOX}/web", {}))["applied"] is True
+    assert set(in_guest(made)) == {"booted", "web"}
+
+
+def test_a_change_that_was_made_is_no_error_of_a_guest_that_went_away(api: Caller, made: str) -> None:
+    with patch("workspaces.workload_changes.selectors.guest_states", side_effect=GuestUnreachableError):
+        body = ok(api.post(BOX, WEB), 201)
+    assert (body["applied"], body["workload"]["pid"]) == (True, None)
     assert set(in_guest(made)) == {"booted", "web"}
 
 

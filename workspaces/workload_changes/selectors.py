@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import DomainError
 from vmbackend.backend import guest_pool
 from vmbackend.guest.workloads import WorkloadState, list_workloads
 from workspaces.errors import WorkloadNotFound
@@ -39,6 +40,14 @@ def find_workload(workspace: Workspace, name: str) -> WorkloadFound:
         if found.name == name:
             return found
     raise WorkloadNotFound
+
+
+def state_after_change(workspace: Workspace, name: str) -> WorkloadState | None:
+    """None also where the guest does not answer any more: what was changed is no error then."""
+    try:
+        return guest_states(workspace).get(name)
+    except DomainError:
+        return None
 
 
 def guest_states(workspace: Workspace) -> dict[str, WorkloadState]:

@@ -120,7 +120,7 @@ def _changed_response(workspace: Workspace, name: str, status: int = 200) -> Res
     """Apply the row in the guest and report it."""
     item = services.saved_item(workspace, name)
     problem = services.apply_in_guest(workspace, name)
-    state = None if problem else selectors.guest_states(workspace).get(name)
+    state = None if problem else selectors.state_after_change(workspace, name)
     return _respond_changed(selectors.WorkloadFound(name, item, state), problem, status)
 
 
