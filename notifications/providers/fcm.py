@@ -89,7 +89,10 @@ class FcmProvider:
 
     def _send(self, token: str, content: Content) -> Result:
         notification = messaging.Notification(title=content.title or None, body=content.body or None)
-        message = messaging.Message(token=token, notification=notification, data=dict(content.data))
+        message = messaging.Message(notification=notification, data=dict(content.data))
+        # Devices register with registration tokens (specification). As an argument each costs a warning that advises
+        # installation ids, which are something else.
+        message.token = token
         try:
             messaging.send(message, app=self._app)
         except exceptions.FirebaseError as error:
