@@ -9,8 +9,8 @@ import pytest
 from common.fields import StrictInteger
 from tests.callers import Caller
 from tests.workspaces.rows import make_workspace
-from workspaces.crud.config import Workload
 from workspaces.network.serializers import Entry
+from workspaces.workload_changes.serializers import WorkloadRequest
 
 pytestmark = pytest.mark.django_db
 MANY = 1000
@@ -28,7 +28,7 @@ def test_no_item_of_a_long_list_of_the_network_is_checked(
 
 
 def test_no_item_of_a_long_list_of_workloads_is_checked(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Workload, "to_internal_value", never)
+    monkeypatch.setattr(WorkloadRequest, "to_internal_value", never)
     answer = api.post("/workspace", {"config": {"workloads": [{}] * MANY}})
     assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_CONFIG")
     assert list(answer.json()["details"]) == ["workloads"]

@@ -57,10 +57,12 @@ with socket.socket(type=socket.SOCK_DGRAM) as s:
         s.send(b"\\x12\\x34\\x01\\0\\0\\1\\0\\0\\0\\0\\0\\0" + question)
         time.sleep(0.0005)
 """
+# Each has a port of its own: one that is used twice is the same flow.
 SEND_FROM_MANY_PORTS = """
 import socket, sys
-for _ in range(int(sys.argv[2])):
+for number in range(int(sys.argv[2])):
     with socket.socket(type=socket.SOCK_DGRAM) as s:
+        s.bind(("", 20000 + number))
         s.sendto(b"x", (sys.argv[1], 7999))
 """
 # Prints the kind of each frame, and the address that an ARP question asks for.

@@ -64,6 +64,7 @@ int workload_finish_main(const char *code, const char *status)
 	char service[SERVICE_NAME_SIZE];
 	const char *name = workload_name(false);
 	int exit_code = atoi(code);
+	unlink(WAITING_FILE); /* of one that was killed */
 	write_number(EXIT_FILE, exit_code < 0 ? 128 + atoi(status) : exit_code);
 	if (!access(STOPPED_FILE, F_OK))
 		return 0;
@@ -75,6 +76,8 @@ int workload_finish_main(const char *code, const char *status)
 		control_service(service, "d");
 		return 0;
 	}
+	write_file(WAITING_FILE, "", 0, 0600);
 	sleep_ms(atol(workload_get(name, "restart_delay", "1")) * 1000);
+	unlink(WAITING_FILE);
 	return 0;
 }

@@ -146,6 +146,7 @@ const char *workload_get(const char *name, const char *field, const char *otherw
 #define STOPPED_FILE "stopped" /* in a service's directory: it is not to be started again */
 #define EXIT_FILE "exit"       /* the code of its last end */
 #define RESTARTS_FILE "restarts"
+#define WAITING_FILE "waiting" /* the finish script has written the end, and waits for the restart */
 bool services_any(bool (*condition)(const char *service)); /* of the main program and the workloads; ends at the first */
 /* trees.c */
 void empty_folder(const char *path); /* of what can be removed, to any depth; nothing else may change it at that time */

@@ -20,6 +20,7 @@
 #define LOCK KIT "/workloads.lock"
 #define STOP_MS 5000 /* from SIGTERM to SIGKILL */
 #define KILL_MS 2000
+#define SETTLE_MS 500 /* for a finish script that has just started */
 #define POLL_MS 20
 #define REMOVED "." /* runsvdir passes over names that begin with it */
 
@@ -58,6 +59,18 @@ static long number_in(const char *service, const char *file, long otherwise)
 	return number;
 }
 
+/* Whether the finish script has begun, and has not written yet what the program's end was. */
+static bool is_ending(const char *service)
+{
+	return service_is(service, "finish") && !has_file(service, WAITING_FILE);
+}
+
+static void wait_until_settled(const char *service, long long until)
+{
+	while (is_ending(service) && now_ms() < until)
+		sleep_ms(POLL_MS);
+}
+
 static const char *state_of(const char *service)
 {
 	if (has_file(service, STOPPED_FILE))
@@ -71,9 +84,12 @@ static const char *state_of(const char *service)
 
 static bool print_state(const char *service)
 {
+	static long long until; /* of all of them */
 	struct stat started;
 	if (!strcmp(service, "main"))
 		return false;
+	until = until ? until : now_ms() + SETTLE_MS;
+	wait_until_settled(service, until);
 	bool begun = !stat(path_in(service, "started"), &started);
 	printf("%s %s %d %ld %ld %lld\n", service + strlen(WORKLOAD_PREFIX), state_of(service),
 	       service_is(service, "run") ? (int)service_process(service) : 0, number_in(service, EXIT_FILE, -1),
@@ -90,20 +106,24 @@ static int list_workloads(void)
 
 /* stop */
 
-static bool wait_until_down(const char *service, long long limit_ms)
-{
-	for (long long until = now_ms() + limit_ms; now_ms() < until; sleep_ms(POLL_MS))
-		if (service_is(service, "down"))
-			return true;
-	return false;
-}
-
-/* The finish script waits for a restart. */
+/* Ends a finish script only while it waits for a restart: before, it has not written the exit status. */
 static void end_wait(const char *service)
 {
 	pid_t waiting = service_is(service, "finish") ? service_process(service) : 0;
-	if (waiting)
+	if (waiting && has_file(service, WAITING_FILE)) {
 		kill(waiting, SIGKILL);
+		unlink(path_in(service, WAITING_FILE));
+	}
+}
+
+static bool wait_until_down(const char *service, long long limit_ms)
+{
+	for (long long until = now_ms() + limit_ms; now_ms() < until; sleep_ms(POLL_MS)) {
+		end_wait(service);
+		if (service_is(service, "down"))
+			return true;
+	}
+	return false;
 }
 
 /* The program leads a process group, whose members end with it. */
@@ -114,7 +134,6 @@ static void stop_service(const char *service)
 	pid_t program = service_is(service, "run") ? service_process(service) : 0;
 	if (!control_service(service, "d"))
 		return;
-	end_wait(service);
 	if (program)
 		kill(-program, SIGTERM);
 	bool down = wait_until_down(service, STOP_MS);
@@ -129,6 +148,7 @@ static void stop_service(const char *service)
 static void start_service(const char *service)
 {
 	static const char *const OLD[] = {STOPPED_FILE, "down", RESTARTS_FILE, EXIT_FILE};
+	wait_until_settled(service, now_ms() + SETTLE_MS); /* which would write them again */
 	for (size_t i = 0; i < sizeof OLD / sizeof *OLD; i++)
 		unlink(path_in(service, OLD[i]));
 	if (service_is(service, "run"))
