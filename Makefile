@@ -15,7 +15,8 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres test-all fuzz chaos lint format migration client lock procfile kit kernel image doctor bench clean-instance
+	test-fast test-postgres test-all fuzz chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
+	clean-instance
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -73,6 +74,15 @@ logs: ## follow the logs
 
 env: ## shell lines with this instance's settings, for manage.py by hand
 	@$(SUPERVISE) env
+
+backup: setup-backup ## copy this instance, which may run, into a folder below TO
+	@$(SUPERVISE) backup "$(TO)"
+
+restore: setup-backup ## make an instance in STATE from the backup FROM
+	@$(SUPERVISE) restore "$(FROM)" "$(STATE)" "$(PORT)"
+
+setup-backup: setup
+	@scripts/packages.sh backup
 
 clean-instance: ## remove this instance: machines, bridge, firewall, state (CONFIRM=yes)
 	@[ "$(CONFIRM)" = yes ] || { echo "This removes every machine and file of $(STATE). To confirm: make clean-instance CONFIRM=yes"; exit 1; }

@@ -41,11 +41,15 @@ def main() -> int:
     """Parse the command line and run one command. Errors of the instance are printed without a traceback."""
     os.umask(UMASK)
     parser = argparse.ArgumentParser(prog="supervise")
-    parser.add_argument("command", choices=[*COMMANDS, *STEPS, "manage"])
+    parser.add_argument("command", choices=[*COMMANDS, *STEPS, "backup", "restore", "manage"])
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     try:
+        if given.command == "restore":
+            return commands.restore_backup(*given.arguments)
         instance = load_instance()
+        if given.command == "backup":
+            return commands.back_up(instance, *given.arguments)
         if given.command == "manage":
             commands.manage(instance, [item for item in given.arguments if item != "--"])
         if given.command in STEPS:

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from config.env import Env
 from supervise import control, output
+from supervise.backup import restore, save
 from supervise.configuration import process_environment
 from supervise.demo import DemoError, first_workspace, run_command, show_summary, wait_until_serving
 from supervise.files import read_env_file
@@ -79,6 +80,19 @@ def clean(instance: Instance) -> int:
     """Stop this instance and remove all of it from the host: machines, bridge, firewall, state folder."""
     _stop(instance)
     remove_instance(instance, output.print_message)
+    return 0
+
+
+def back_up(instance: Instance, target: str = "") -> int:
+    """Write a backup of this instance, which may run, below the folder `target`."""
+    output.print_message(f"{save.back_up(instance, target, output.print_message)} is complete")
+    return 0
+
+
+def restore_backup(source: str = "", state: str = "", port: str = "") -> int:
+    """Make an instance of the backup `source` in the folder `state`; it does not run yet."""
+    instance = restore.restore(source, state, port, output.print_message)
+    output.print_message(f"restored as instance {instance.id}; make up STATE={instance.state} starts it")
     return 0
 
 

@@ -25,7 +25,14 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.env import Env, variable
 from supervise.files import read_env_file, write_private, write_private_once
-from supervise.state_folder import CHOICES, foreign_content, instance_id_of, make_folders, path_as_made
+from supervise.state_folder import (
+    CHOICES,
+    RESTORING,
+    foreign_content,
+    identity_of,
+    make_folders,
+    path_as_made,
+)
 from supervise.subnets import SUBNETS, choose_subnet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,8 +106,10 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
     Defaults come from the variables STATE (or PLATFORM_STATE) and PORT (or PLATFORM_PORT, which settings.env may hold).
     Safe to call at any time, also while the instance runs. Raises InstanceError.
     """
-    folder = _state_folder(state or os.environ.get("STATE") or os.environ.get(variable("state")) or ROOT / "var")
-    instance_id = instance_id_of(folder)
+    folder = state_folder(state or os.environ.get("STATE") or os.environ.get(variable("state")) or ROOT / "var")
+    if (folder / RESTORING).exists():
+        raise InstanceError(f"A restore into {folder} was interrupted: repeat `make restore`, or remove the folder.")
+    instance_id = identity_of(folder)
     number = _port(port or _given_port(folder, instance_id) or Env.model_fields["port"].default)
     _make_folders(folder)
     choices = _lasting_choices(folder, instance_id)
@@ -129,7 +138,8 @@ def _of_the_caller(environment: Mapping[str, str], instance_id: str) -> dict[str
     return {key: value for key, value in environment.items() if key not in own and exported.get(key) != value}
 
 
-def _state_folder(given: str | Path) -> Path:
+def state_folder(given: str | Path) -> Path:
+    """The path of a state folder. Raises InstanceError: it cannot be one."""
     folder = Path(os.path.normpath(Path.cwd() / given))
     # The path goes into make, supervisor, Caddy and libvirt configuration, each with quoting rules of its own.
     if not re.fullmatch(r"[\w./@+,=-]+", str(folder), re.ASCII):
@@ -184,13 +194,14 @@ def _lasting_choices(folder: Path, instance_id: str) -> dict[str, str]:
     subnet = choose_subnet(int(instance_id, 16))
     if subnet is None:
         raise InstanceError(f"Every subnet of {SUBNETS} overlaps a route of this host; set {variable('subnet')}.")
-    short = _short_path(folder, instance_id)
+    short = short_path(folder, instance_id)
     choices = {"id": instance_id, "state": str(folder), "short": short, "subnet": str(subnet)}
     write_private(path, json.dumps(choices, indent=2) + "\n")
     return choices
 
 
-def _short_path(folder: Path, instance_id: str) -> str:
+def short_path(folder: Path, instance_id: str) -> str:
+    """The path under which sockets of the instance are reached."""
     if len(str(folder)) <= SHORT_PATH_LIMIT:
         return str(folder)
     base = Path("/run") if os.access("/run", os.W_OK) else Path(tempfile.gettempdir())

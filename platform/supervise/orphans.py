@@ -47,6 +47,12 @@ def end_matching(matches: Callable[[int], bool], sign: signal.Signals, wait: flo
         return len(descriptors)
 
 
+def is_marked(instance_id: str) -> bool:
+    """Whether any process on this host is a supervised one of the instance."""
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return any(_carries(entry, instance_id, None) for entry in entries)
+
+
 def environment_of(pid: int) -> dict[str, str]:
     """The environment a process was started with; empty where it has ended or may not be read."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from supervise.instance import Instance
-from supervise.orphans import end_matching
+from supervise.orphans import end_matching, is_marked
 from supervise.state_folder import CHOICES, PARTS, is_shared
 from vmbackend.libvirt.reach import MOUNTS, unmount_all
 from vmbackend.trees import remove_tree
@@ -24,9 +25,9 @@ def remove_instance(instance: Instance, say: Callable[[str], None]) -> None:
     end_matching(lambda pid: _is_machine_of(pid, instance), signal.SIGKILL, 5.0)
     say(f"ended {machines} machine{'' if machines == 1 else 's'}")
     end_matching(lambda pid: _runs_in(pid, instance, "dnsmasq"), signal.SIGKILL, 5.0)
-    for link in _links(instance):
+    for link in _links(instance.id):
         subprocess.run(["ip", "link", "delete", link], check=False, capture_output=True)
-    for family, table in _tables(instance):
+    for family, table in _tables(instance.id):
         subprocess.run(["nft", "delete", "table", family, table], check=False, capture_output=True)
     # Before the folder: a mount of it elsewhere would keep its content.
     unmount_all(instance.id)
@@ -68,12 +69,34 @@ def _runs_in(pid: int, instance: Instance, program: str) -> bool:
     return name.startswith(program) and any(path in arguments for path in inside)
 
 
-def _links(instance: Instance) -> list[str]:
+def traces_of(instance_id: str) -> str:
+    """Names of what the instance has on this host besides its files, for a message; empty where there is nothing."""
+    running = ["machines"] if machines_that_run(instance_id) else []
+    processes = ["processes"] if is_marked(instance_id) else []
+    tables = [name for _, name in _tables(instance_id)]
+    return ", ".join([*processes, *running, *_links(instance_id), *tables][:5])
+
+
+def machines_that_run(instance_id: str) -> set[str]:
+    """Ids of machines of the instance that have a process on this host, as its command line says."""
+    name = re.compile(rf"guest=mvm-{instance_id}-(ws_[2-7a-z]{{16}})\b")
+    found: set[str] = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue  # it has ended
+        if line.partition(b"\0")[0].rpartition(b"/")[2].startswith(b"qemu-system"):
+            found.update(name.findall(line.decode(errors="replace")))
+    return found
+
+
+def _links(instance_id: str) -> list[str]:
     """Bridge and taps: every link whose name holds the instance's id."""
-    return [path.name for path in Path("/sys/class/net").iterdir() if instance.id in path.name]
+    return [path.name for path in Path("/sys/class/net").iterdir() if instance_id in path.name]
 
 
-def _tables(instance: Instance) -> list[tuple[str, str]]:
+def _tables(instance_id: str) -> list[tuple[str, str]]:
     shown = subprocess.run(["nft", "list", "tables"], check=False, capture_output=True, text=True)
     rows = [row.split() for row in shown.stdout.splitlines()]
-    return [(row[1], row[2]) for row in rows if len(row) == 3 and instance.id in row[2]]
+    return [(row[1], row[2]) for row in rows if len(row) == 3 and instance_id in row[2]]

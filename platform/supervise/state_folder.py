@@ -13,13 +13,16 @@ from typing import Any
 from vmbackend.modes import restrict_files, restrict_modes
 
 CHOICES = "instance.json"
+# While a backup is restored into the folder: until then it is no instance.
+RESTORING = "restoring"
 PRIVATE = ("run", "log", "static", "keys", "edge")
 TRAVERSED = ("machines", "libvirt", "cache", "cache/images", "cache/kit")
 # What a state folder may hold before it is one: parts of an instance, what its operator puts there, what a file system
 # of its own has.
 PARTS = frozenset(
     {
-        *(*PRIVATE, "machines", "libvirt", "cache", "pages", "reserve", "first-workspace", "lost+found"),
+        *(*PRIVATE, "machines", "libvirt", "cache", "pages", "cdn", "domains", "reserve", "first-workspace"),
+        *("lost+found", RESTORING),
         *("settings.env", "secrets.env", "credentials.env", CHOICES),
         *("db.sqlite3", "db.sqlite3-wal", "db.sqlite3-shm", "db.sqlite3-journal"),
     }
@@ -32,6 +35,15 @@ def instance_id_of(folder: Path) -> str:
     return hashlib.sha256(str(folder).encode()).hexdigest()[:6]
 
 
+def identity_of(folder: Path) -> str:
+    """The id of the instance in the folder: the one that it has there, as after a restore, else that of its path."""
+    made = read_choices(folder)
+    known = str(made.get("id", ""))
+    if made.get("state") == str(folder) and re.fullmatch(r"[0-9a-f]{6}", known):
+        return known
+    return instance_id_of(folder)
+
+
 def path_as_made(folder: Path) -> Path:
     """The path under which the instance in `folder` was made, where `folder` is another way to it (a link).
 
@@ -39,7 +51,8 @@ def path_as_made(folder: Path) -> Path:
     """
     made = read_choices(folder)
     for path in (folder, Path(str(made.get("state", folder))), folder.resolve()):
-        if instance_id_of(path) == made.get("id") and path.exists() and path.samefile(folder):
+        is_known = str(path) == made.get("state") or instance_id_of(path) == made.get("id")
+        if is_known and path.exists() and path.samefile(folder):
             return path
     return folder
 

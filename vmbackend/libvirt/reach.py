@@ -71,6 +71,20 @@ class ReachablePaths:
             point = MOUNTS / self._instance / name
             if path.is_relative_to(point):
                 return source / path.relative_to(point)
+        return path if self._contains(path) else self._restored(path)
+
+    def _contains(self, path: Path) -> bool:
+        return any(path.is_relative_to(source) for source in self._directories.values())
+
+    def _restored(self, path: Path) -> Path:
+        """Where a file is whose instance was restored into another folder. Ids and hashes are unique, so the last parts
+        of its path say which one it is.
+        """
+        for first in range(1, len(path.parts) - 1):
+            for source in self._directories.values():
+                found = source.joinpath(*path.parts[first:])
+                if found.parent.is_dir():
+                    return found
         return path
 
 

@@ -1,0 +1,55 @@
+"""Machines at rest: which are, and copies of their folders that are of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervise.backup.copying import copy_folder, copy_sparse_folder
+from supervise.removal import machines_that_run
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What changes with each start of the machine: the disk's and the saved memory's files."""
+
+    disk: tuple[int, int]  # bytes, nanoseconds
+    memory: tuple[int, int]
+    record: tuple[int, int]
+
+
+def trace_of(folder: Path) -> Trace:
+    def facts(name: str) -> tuple[int, int]:
+        try:
+            found = (folder / name).stat()
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_size, found.st_mtime_ns
+
+    return Trace(facts("data.raw"), facts("memory"), facts("machine.json"))
+
+
+def save_machine(instance_id: str, folder: Path, target: Path, former: Path | None) -> bool:
+    """Copy a machine's folder; False where it runs, or is none yet. What `former` has, unchanged since, is linked.
+
+    A start during the copy changes the disk: then it is copied again. Raises InstanceError.
+    """
+    for _ in range(_ATTEMPTS):
+        before = trace_of(folder)
+        if not before.record[0] or folder.name in machines_that_run(instance_id):
+            return False
+        if former is not None and trace_of(former) == before:
+            copy_folder(folder, target, former=former, delete=True)
+        elif trace_of(target) != before:
+            copy_sparse_folder(folder, target)
+        if trace_of(folder) == before and folder.name not in machines_that_run(instance_id):
+            return True
+    return False
+
+
+def machine_folders(machines: Path) -> Iterator[Path]:
+    """Every machine's."""
+    yield from sorted(path for path in machines.glob("ws_*") if path.is_dir())
