@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
 from microvm.cli.failures import CommandError, ExitCode
@@ -26,7 +27,7 @@ class Connection:
         """What the remembered workspaces of this credential are kept under."""
         return f"{self.profile.base_url} {self.profile.client_id or 'token'}"
 
-    def client_options(self) -> dict[str, str]:
+    def client_options(self) -> dict[str, Any]:
         """As the client takes them."""
         if self.profile.token:
             return {"token": self.profile.token}

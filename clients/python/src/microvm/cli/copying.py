@@ -122,7 +122,8 @@ class Copier:
     def _run_for(self, words: list[str], paths: list[str]) -> None:
         for start in range(0, len(paths), MOST_ARGUMENTS):
             part = paths[start : start + MOST_ARGUMENTS]
-            result = self.client.workspaces.exec(self.workspace, cmd=[*words, *part])
+            relative = [f"./{path.lstrip('/')}" for path in part]
+            result = self.client.workspaces.exec(self.workspace, cmd=[*words, *relative], working_dir="/")
             if result["exit_code"]:
                 self.done.skipped += [(path, f"{words[0]}: {result['stderr'].strip()}") for path in part]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from microvm.cli.completion import profile_names
-from microvm.cli.connection import checked_url, is_unencrypted
+from microvm.cli.connection import Connection, checked_url, is_unencrypted
 from microvm.cli.failures import CommandError, ExitCode
 from microvm.cli.output import Column
 from microvm.cli.profiles import DEFAULT, Profile, ProfileStore
@@ -127,9 +127,7 @@ def _line_of_stdin() -> str:
 
 def _require_valid(profile: Profile) -> None:
     """Raises Unauthorized, ConnectionFailed."""
-    options = {"token": profile.token} if profile.token else {}
-    options = options or {"client_id": profile.client_id, "client_secret": profile.client_secret}
-    with Microvm(profile.base_url, **options) as client:
+    with Microvm(profile.base_url, **Connection(profile, "login").client_options()) as client:
         try:
             client.quota.get()
         except Forbidden:

@@ -76,12 +76,12 @@ def deploy_page(
     with session.output.step_progress() as show:
         show("Deploying", 0)
         try:
-            answer = session.client.pages.deploy(page, **body)  # type: ignore[arg-type]
+            answer = session.client.pages.deploy(page, **body)
             deployed, skipped = answer["page"], answer.get("skipped", [])
         except NotFound as error:
             if error.code != "not_found" or not body:
                 raise
-            deployed, skipped = session.client.pages.create(slug=page, name=page, **body), []  # type: ignore[arg-type]
+            deployed, skipped = session.client.pages.create(slug=page, name=page, **body), []
     for entry in skipped:
         session.output.warn(f"{entry['path']} was left out: {entry['reason']}.")
     session.output.show_result(deployed, deployed["url"])

@@ -104,7 +104,8 @@ class SandboxTerminal:
         async with self._keys() as left:
             showing = asyncio.ensure_future(self._show_output())
             try:
-                await asyncio.wait([showing, left], return_when=asyncio.FIRST_COMPLETED)
+                either: list[asyncio.Future[Any]] = [showing, left]
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if left.done():
                     raise Left
                 return await showing

@@ -134,7 +134,7 @@ def resize_workspace(
     if not body:
         raise CommandError("Nothing to change.", "Give --cpu, --ram or --disk.", ExitCode.USAGE)
     changed = session.client.resources.patch(session.workspace(workspace), **cast(Any, {**body, "apply": not later}))
-    sizes = changed["resources"]
+    sizes = changed["updated"]
     text = f"{sizes['cpus']:g} CPUs, {sizes['memory_mb']} MiB of memory, {sizes['disk_size_mb']} MiB of disk"
     session.output.show_result(changed, f"{text}{' from its next start on' if later else ''}.")
 

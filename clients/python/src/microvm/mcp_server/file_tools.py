@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from posixpath import join as joined
 from typing import Annotated, Literal
 
 from mcp.server.mcpserver.exceptions import ToolError
@@ -22,14 +23,13 @@ MOST_PER_FILE = 50
 SEARCH_SECONDS = 60
 NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT = 127, 126, 124
 FilePath = Annotated[str, Field(description="Absolute path in the workspace.", pattern="^/", max_length=4096)]
-_LINE = re.compile(r"^(/[^\0]*?):(\d+):(.*)$")
+_LINE = re.compile(r"\./([^\0]*?):(\d+):(.*)")
 
 
 def add_file_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     found = FileTools(client)
-    for tool in (found.list_files, found.read_file, found.search_files):
-        tools.add(tool, READ)
-    tools.add(found.write_file, DESTROY)
+    tools.add(READ, found.list_files, found.read_file, found.search_files)
+    tools.add(DESTROY, found.write_file)
 
 
 class FileTools:
@@ -100,14 +100,19 @@ class FileTools:
             raise ToolError("A query is one line.")
         kind = "-E" if regex else "-F"
         grep = ["grep", "-nIH", kind, "-m", str(MOST_PER_FILE), "-e", query]
-        command = ["find", path, "-xdev", "-type", "f", "-exec", *grep, "{}", "+"]
-        result = await self._client.workspaces.exec(workspace, cmd=command, timeout_seconds=SEARCH_SECONDS)
-        rows = [found for line in result["stdout"].splitlines() if (found := _LINE.match(line))]
+        command = ["find", ".", "-xdev", "-type", "f", "-exec", *grep, "{}", "+"]
+        result = await self._client.workspaces.exec(
+            workspace, cmd=command, working_dir=path, timeout_seconds=SEARCH_SECONDS
+        )
+        rows = [found for line in result["stdout"].splitlines() if (found := _LINE.fullmatch(line))]
         if not rows and result["exit_code"] in (NOT_FOUND, NOT_EXECUTABLE, TIMED_OUT):
             raise ToolError(_search_problem(result["exit_code"]))
         if not rows and (problem := result["stderr"].strip()):
             raise ToolError(f"The search failed: {bounded_text(problem, MOST_LINE)[0]}")
-        texts = [Match(file=row[1], line=int(row[2]), text=bounded_text(row[3], 500)[0]) for row in rows[:limit]]
+        texts = [
+            Match(file=joined(path, row[1]), line=int(row[2]), text=bounded_text(row[3], 500)[0])
+            for row in rows[:limit]
+        ]
         return Matches(matches=texts, truncated=len(rows) > limit or result["truncated"] or result["timed_out"])
 
 

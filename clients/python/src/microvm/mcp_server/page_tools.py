@@ -19,10 +19,9 @@ MOST_SKIPPED = 50
 
 def add_page_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     found = PageTools(client)
-    tools.add(found.list_pages, READ)
-    tools.add(found.list_page_releases, READ)
-    tools.add(found.deploy_page, DESTROY)
-    tools.add(found.roll_back_page, CHANGE)
+    tools.add(READ, found.list_pages, found.list_page_releases)
+    tools.add(DESTROY, found.deploy_page)
+    tools.add(CHANGE, found.roll_back_page)
 
 
 class PageTools:

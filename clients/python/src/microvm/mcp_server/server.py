@@ -21,7 +21,7 @@ INSTRUCTIONS = (
 
 
 def make_server(
-    base_url: str, credential: dict[str, str], *, read_only: bool = False, client: AsyncMicrovm | None = None
+    base_url: str, credential: dict[str, Any], *, read_only: bool = False, client: AsyncMicrovm | None = None
 ) -> MCPServer[Any]:
     """A server whose tools use this credential: `client_id` and `client_secret`, or `token`."""
     server: MCPServer[Any] = MCPServer(

@@ -28,10 +28,12 @@ class ToolSet:
     def __init__(self, server: MCPServer[Any], *, read_only: bool) -> None:
         self._server, self._read_only = server, read_only
 
-    def add(self, tool: Tool, kind: ToolAnnotations) -> None:
+    def add(self, kind: ToolAnnotations, *tools: Tool) -> None:
+        """Each under the name of its function; what a model reads of it is its docstring."""
         if self._read_only and not kind.read_only_hint:
             return
-        self._server.add_tool(_with_errors(tool), name=tool.__name__, annotations=kind)
+        for tool in tools:
+            self._server.add_tool(_with_errors(tool), name=tool.__name__, annotations=kind)
 
 
 def _with_errors(tool: Tool) -> Tool:

@@ -29,15 +29,11 @@ PortNumber = Annotated[int, Field(ge=1, le=65535, description="The port of a pro
 
 def add_workspace_tools(tools: ToolSet, client: AsyncMicrovm) -> None:
     found = WorkspaceTools(client)
-    for tool in (found.list_workspaces, found.show_workspace, found.read_logs, found.list_public_ports):
-        tools.add(tool, READ)
-    for tool in (found.start_workspace, found.wake_workspace, found.publish_port):
-        tools.add(tool, CHANGE)
-    tools.add(found.create_workspace, ADD)
-    for tool in (found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.withdraw_port):
-        tools.add(tool, DESTROY)
-    for tool in (found.restart_workspace, found.run_command):
-        tools.add(tool, RUN)
+    tools.add(READ, found.list_workspaces, found.show_workspace, found.read_logs, found.list_public_ports)
+    tools.add(ADD, found.create_workspace)
+    tools.add(CHANGE, found.start_workspace, found.wake_workspace, found.publish_port)
+    tools.add(DESTROY, found.stop_workspace, found.sleep_workspace, found.delete_workspace, found.withdraw_port)
+    tools.add(RUN, found.restart_workspace, found.run_command)
 
 
 class WorkspaceTools:
