@@ -1,4 +1,4 @@
-"""`ws terminal` in a pseudo-terminal, on a sandbox whose guest is a process of this host, through a relay that is cut."""
+"""`ws terminal` in a pseudo-terminal, on a sandbox whose guest is a process of this host, and through a relay."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def test_a_program_gets_keys_sizes_and_gives_its_code(opener: Opener) -> None:
         terminal.resize(71, 19)
         terminal.write("sleep 0.3; stty size\r")
         terminal.read_until("19 71")
-        terminal.write("sleep 100\r\x03")
+        terminal.write("echo beg''un; sleep 100\r")
+        terminal.read_until("begun")
+        terminal.write("\x03")
+        terminal.read_until("^C")
         terminal.write("echo in''terrupted\r")
         terminal.read_until("interrupted")
         terminal.write("exit 7\r")

@@ -23,6 +23,7 @@ ACKNOWLEDGED_AT = 32 << 10  # bytes; the service waits after 128 KiB that were n
 INPUT_PIECE = 64 << 10  # bytes
 MOST_MESSAGE = 16 << 20  # bytes
 MOST_WAITING = 64 << 10  # bytes of input that are kept while there is no connection
+LEAVE_SECONDS = 1.0
 PATIENCE = 600.0  # seconds: so long a terminal outlives its connection
 FIRST_WAIT, LONGEST_WAIT = 0.25, 5.0
 TOKEN_ENDED, GOING_AWAY = 4401, 1001
@@ -107,6 +108,7 @@ class SandboxTerminal:
                 either: list[asyncio.Future[Any]] = [showing, left]
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if left.done():
+                    await self._send_rest()
                     raise Left
                 return await showing
             finally:
@@ -146,6 +148,13 @@ class SandboxTerminal:
             loop.remove_reader(self.keyboard.source)
             for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH):
                 loop.remove_signal_handler(name)
+
+    async def _send_rest(self) -> None:
+        """What was typed before the user left, while there is a connection."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while self._waiting and self._socket is not None:
+                    await asyncio.sleep(0.01)
 
     def _wake_sender(self) -> None:
         self._sending.set()
