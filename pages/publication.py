@@ -23,7 +23,7 @@ from pages.releases.page_names import name_link, name_move, name_unlink
 from pages.releases.reconcile import KnownPage
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
-from pages.states import LIVE, PageStatus
+from pages.states import LIVE, DeployState, PageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -164,8 +164,9 @@ class PageRows:
         return KnownPage(frozenset(numbers), page.release, frozenset(names), busy)
 
     def known_operations(self, operation_ids: Iterable[str]) -> Iterable[str]:
-        live = PageDeploy.objects.filter(pk__in=list(operation_ids), state__in=LIVE)
-        return set(live.values_list("pk", flat=True))
+        """By their claims: each attempt of a deploy receives into a folder of its own."""
+        running = PageDeploy.objects.filter(claim__in=list(operation_ids), state=DeployState.RUNNING)
+        return set(running.values_list("claim", flat=True))
 
     def known_names(self) -> dict[PageName, str]:
         served = Page.objects.filter(status=PageStatus.ACTIVE, release__isnull=False)

@@ -46,7 +46,7 @@ AFTER_END_SECONDS = 1.0
 def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     """Receive the folder and make a release of it, which is not live yet.
 
-    A death leaves `incoming/<deploy>` or a release without a row; the next reconcile removes both. Raises the errors of
+    A death leaves `incoming/<claim>` or a release without a row; the next reconcile removes both. Raises the errors of
     `call_errors`, ExportLimitPassed, FolderEmpty, KeptBytesExceeded, NotFound, ExportDamaged, OSError, ClaimLost.
     """
     page = deploy.page
@@ -57,7 +57,8 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     queue.write_facts(deploy, step="export")
     store = publication.page_store()
     known = store.known_contents(page.pk)
-    with store.incoming_open(deploy.pk) as incoming:
+    # Of this attempt alone: one that has lost its claim may go on for a moment beside the next.
+    with store.incoming_open(deploy.claim) as incoming:
         look = _ExportLook(deploy, lost)
         said = bytearray()
         chunks = _looked_at(directory_archive(address, deploy.path, CHUNK_SECONDS, look, said), look)
@@ -72,7 +73,7 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
         number = _reserve_release(deploy, added_bytes(received, known))
         release_connection()
         with _making(lost):
-            made = store.release_create(page.pk, number, deploy.pk, received)
+            made = store.release_create(page.pk, number, deploy.claim, received)
     _record_release(deploy, number, made.files, made.bytes, (made.skipped, made.skipped_count))
 
 
