@@ -152,7 +152,7 @@ def files_reconcile() -> list[str]:
 
 
 class PageRows:
-    """What the rows say at the time of each call (`pages.releases.reconcile.KnownRows`)."""
+    """What the rows say at the time of each call, and what the files take (`pages.releases.reconcile.KnownRows`)."""
 
     def known_page(self, page_id: str) -> KnownPage | None:
         page = Page.objects.filter(pk=page_id).first()
@@ -167,6 +167,9 @@ class PageRows:
         """By their claims: each attempt of a deploy receives into a folder of its own."""
         running = PageDeploy.objects.filter(claim__in=list(operation_ids), state=DeployState.RUNNING)
         return set(running.values_list("claim", flat=True))
+
+    def kept_bytes_write(self, page_id: str, size: int) -> None:
+        Page.objects.filter(pk=page_id).update(kept_bytes=size)
 
     def known_names(self) -> dict[PageName, str]:
         served = Page.objects.filter(status=PageStatus.ACTIVE, release__isnull=False)

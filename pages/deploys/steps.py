@@ -22,6 +22,7 @@ from pages.deploys import places, queue
 from pages.deploys.outcomes import deploy_succeeded
 from pages.deploys.requests import require_kept_bytes
 from pages.models import Page, PageDeploy, PageRelease
+from pages.releases.disk_use import added_bytes
 from pages.releases.errors import ExportLimit
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
@@ -70,7 +71,7 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
             received.skip(path, "socket")
         if not received.files:
             raise errors.FolderEmpty(details={"path": [errors.FolderEmpty.message]})
-        number = _reserve_release(deploy, added_bytes(received, known))
+        number = _reserve_release(deploy, added_bytes(received.files, known))
         release_connection()
         with _making(lost):
             made = store.release_create(page.pk, number, deploy.claim, received)
@@ -125,12 +126,6 @@ def export_limits() -> ExportLimits:
         file_bytes=env.page_file_max_bytes,
         path_bytes=env.page_path_max_bytes,
     )
-
-
-def added_bytes(received: Received, known: Mapping[str, str]) -> int:
-    """What a release adds to the page's files: contents that no kept release has, each once."""
-    sizes = {file.digest: file.size for file in received.files.values()}
-    return sum(size for digest, size in sizes.items() if digest not in known)
 
 
 class _ExportEnded(Exception):

@@ -29,7 +29,7 @@ class Received:
     """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`.
 
     `bytes`: what was sent as contents, also of files that are left out later. `written`: those that are no links to
-    files of kept releases, nor to each other.
+    files of kept releases; equal ones are links to each other.
     """
 
     files: dict[str, ReceivedFile] = field(default_factory=dict)
