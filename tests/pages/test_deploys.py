@@ -20,6 +20,7 @@ from pages.releases.disk_use import BLOCK, names_bytes
 from pages.releases.store import PageStore
 from pages.states import DeployState
 from tests.callers import Caller
+from tests.pages.archives import END, entry, pax, record
 from tests.pages.conftest import Site
 from tests.pages.stores import left_files
 from tests.world import assert_error
@@ -195,6 +196,24 @@ def test_what_a_guest_sends_is_checked(site: Site, served: Served) -> None:
     assert_error(refused, 503, "VM_UNAVAILABLE")
     assert PageDeploy.objects.order_by("-pk").first().attempt == 3  # type: ignore[union-attr]
     assert served("abc") == "abc"
+
+
+@pytest.mark.parametrize("name", [b"a\0b", b"a\x01b", b"\xff\xfe", "\u2028\U0010ffff".encode()])
+def test_any_name_can_be_listed(site: Site, served: Served, name: bytes) -> None:
+    """Also one that the database has no room for as it is."""
+    hidden = pax(record("path", b"." + name)) + entry("x", b"x")
+    site.archive.write_bytes(entry("index.html", b"two") + hidden + END)
+    answer = site.create(slug="abc")
+    assert answer.status_code == 201, answer.content
+    assert [left["reason"] for left in answer.json()["skipped"]] == ["dotfile"]
+    assert served("abc") == "two"
+
+
+def test_a_limit_that_is_passed_by_a_name_with_a_nul_is_shown(site: Site) -> None:
+    site.archive.write_bytes(pax(record("path", b"a\0" + b"b" * 1100)) + entry("x", b"x") + END)
+    refused = site.create(slug="abc")
+    assert_error(refused, 413, "payload_too_large")
+    assert refused.json()["details"]["path"].startswith("a\\x00bbb")
 
 
 def test_rules_that_are_links_take_nothing_off_the_bytes_of_a_release(site: Site) -> None:
