@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.db import DataError
 
 from credits.ledger import quota_set
 from credits.models import Entry, Service
@@ -214,6 +215,25 @@ def test_a_limit_that_is_passed_by_a_name_with_a_nul_is_shown(site: Site) -> Non
     refused = site.create(slug="abc")
     assert_error(refused, 413, "payload_too_large")
     assert refused.json()["details"]["path"].startswith("a\\x00bbb")
+
+
+def test_a_release_whose_row_is_refused_fails_the_deploy_at_once(
+    site: Site, served: Served, store: PageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.create(slug="abc")
+    site.write(index_html="two")
+
+    def refused(**fields: Any) -> None:
+        raise DataError("a value that the database does not take")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PageRelease.objects, "create", refused)
+        assert_error(site.deploy("abc"), 503, "VM_UNAVAILABLE")
+    assert served("abc") == "one"
+    publication.files_reconcile()
+    assert store.release_numbers(Page.objects.get().pk) == [1]
+    assert site.deploy("abc").status_code == 200
+    assert served("abc") == "two"
 
 
 def test_rules_that_are_links_take_nothing_off_the_bytes_of_a_release(site: Site) -> None:
