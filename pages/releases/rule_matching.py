@@ -29,8 +29,9 @@ class RuleMatcher:
     def headers_of(self, path: str) -> dict[str, str]:
         """The headers for a decoded path, by name as first written; values of one name are joined by a comma."""
         found: dict[str, tuple[str, list[str]]] = {}
+        parts = path.split("/")
         for pattern, headers in self._headers:
-            if pattern.fits(path):
+            if pattern.fits(parts):
                 for name, value in headers:
                     found.setdefault(name.lower(), (name, []))[1].append(value)
         return {name: ", ".join(values) for name, values in found.values()}
@@ -80,16 +81,14 @@ class _HeaderPath:
     """
 
     def __init__(self, path: str) -> None:
-        self._before, self._star, self._after = path.partition("*")
-        is_plain = not self._star or path.endswith("/*")
-        self._whole = _RedirectPath(path) if is_plain else None
-        self._segments = self._before.split("/")
-        self._first, _, _ = self._after.partition("/")
-        self._slashes = self._after.count("/")
+        before, star, after = path.partition("*")
+        self._whole = _RedirectPath(path) if not star or path.endswith("/*") else None
+        self._segments = before.split("/")
+        self._first, *self._rest = after.split("/")
+        self._slashes = len(self._rest)
 
-    def fits(self, path: str) -> bool:
-        """In linear time."""
-        parts = path.split("/")
+    def fits(self, parts: Sequence[str]) -> bool:
+        """Whether a path of these segments does. In linear time."""
         if self._whole is not None:
             return self._whole.values_of(parts) is not None
         if len(parts) <= self._slashes or not parts[-1 - self._slashes].endswith(self._first):
@@ -97,7 +96,7 @@ class _HeaderPath:
         above = parts[: len(parts) - 1 - self._slashes]
         start = sum(len(part) + 1 for part in above) + len(parts[len(above)]) - len(self._first)
         end = self._end_of_before(parts)
-        return end is not None and end <= start and self._fits_after(path[start:])
+        return end is not None and end <= start and self._fits_after(parts[len(above) + 1 :])
 
     def _end_of_before(self, parts: Sequence[str]) -> int | None:
         """Where the beginning of a path ends that is before the `*`; None where it does not fit."""
@@ -108,8 +107,8 @@ class _HeaderPath:
             return None
         return sum(len(part) + 1 for part in parts[: len(whole)]) + len(last)
 
-    def _fits_after(self, rest: str) -> bool:
-        return all(map(_fits_segment, self._after.split("/"), rest.split("/")))
+    def _fits_after(self, parts: Sequence[str]) -> bool:
+        return all(map(_fits_segment, self._rest, parts))
 
 
 def _fits_segment(segment: str, part: str) -> bool:
