@@ -1,5 +1,5 @@
-"""An adapter of requests whose answers have an end. requests bounds the time between two reads and nothing else: a server
-that sends a byte at a time would hold a thread for good, and one that sends much would fill the memory.
+"""An adapter for requests whose answers have an end. The library bounds the time between two reads and nothing else: a
+server that sends a byte at a time would hold a thread for good, and one that sends much would fill the memory.
 """
 
 from __future__ import annotations

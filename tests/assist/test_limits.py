@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.conf import LazySettings
 
-from assist import day_count, rate_headers
+from assist import day_count, rate_headers, requests
 from assist.calls import calls_expire
 from assist.day_count import call_count, call_uncount, day_state, days_prune
 from assist.errors import DayQuotaExceeded
@@ -181,6 +182,29 @@ def test_beyond_the_queue_a_call_is_refused_at_once_and_does_not_count(
     assert int(header(refused, "Retry-After")) >= 1
     assert [request.status for request in held] == [200] * 5
     assert used(api) == 5
+
+
+def test_slow_names_of_one_account_delay_no_call_of_another(
+    key: NewApiKey, stranger: Caller, model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their threads are their own."""
+    held = threading.Event()
+    monkeypatch.setattr(requests, "required_host", lambda url: held.wait(30) and "example.com")
+    other = api_key_create(account=stranger.account, name="", namespace=None, actor="test")
+    body = {"prompt": "x", "webhook_url": "https://slow.example.com/"}
+
+    async def check() -> None:
+        slow = asyncio.gather(*(request_of(key, body=body).run() for _ in range(16)))
+        await asyncio.sleep(0.5)
+        try:
+            plain = request_of(other)
+            await asyncio.wait_for(plain.run(), 10)
+            assert plain.status == 200
+        finally:
+            held.set()
+            await slow
+
+    asyncio.run(check())
 
 
 def test_a_call_that_waits_too_long_for_its_turn_is_given_back(

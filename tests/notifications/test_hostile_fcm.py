@@ -28,7 +28,7 @@ FCM_ERROR = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
 
 
 class Place:
-    """A server that writes what its script says. `written`: bytes, of all connections; `visits`: connections."""
+    """A server that writes what its script says. `visits`: connections."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
