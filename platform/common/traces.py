@@ -1,8 +1,8 @@
 """Spans of OpenTelemetry, where PLATFORM_TRACES_ENDPOINT names a collector. Otherwise nothing of it is even imported.
 
-An attribute is an id of the platform, a route's pattern, a method, a status or a code: never what users sent, a token or
-an address. A process sends its spans in batches from a thread of its own; where the collector is away or slow the queue
-is bounded, and what has no room in it is dropped.
+An attribute is an id of the platform, a route's pattern, a method, a status or a code: never what users sent, a token
+or an address. A process sends its spans in batches from a thread of its own; where the collector is away or slow, what
+has no room in the queue is dropped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 HEADER = "traceparent"
 Kind = Literal["internal", "server", "consumer"]
 
-_lock = threading.Lock()
-_traces: Traces | None = None
+
+class _Process:
+    """What this process makes its spans with; None until the first one, and after the last."""
+
+    lock = threading.Lock()
+    traces: Traces | None = None
 
 
 def are_on() -> bool:
@@ -46,36 +50,35 @@ def span(name: str, kind: Kind = "internal", *, parent: str = "", **attributes: 
 
 def outcome_set(**attributes: str | int) -> None:
     """Add attributes to the span of this context; `error_type` marks it as failed."""
-    if _traces is not None:
-        _traces.outcome_set(attributes)
+    if _Process.traces is not None:
+        _Process.traces.outcome_set(attributes)
 
 
 def current_ids() -> tuple[str, str]:
     """Trace and span of this context, in hexadecimal; empty where there is none."""
-    return _traces.current_ids() if _traces is not None else ("", "")
+    return _Process.traces.current_ids() if _Process.traces is not None else ("", "")
 
 
 def task_headers(headers: dict[str, Any]) -> None:
     """Add the `traceparent` of this context to the headers of a task that is being sent."""
-    trace, own = current_ids()
-    if trace:
-        headers[HEADER] = f"00-{trace}-{own}-{'01' if _traces is not None and _traces.is_sampled() else '00'}"
+    traces = _Process.traces
+    trace, own = traces.current_ids() if traces is not None else ("", "")
+    if traces is not None and trace:
+        headers[HEADER] = f"00-{trace}-{own}-{'01' if traces.is_sampled() else '00'}"
 
 
 def sending_end() -> None:
     """Send what waits, for two seconds at most. At the end of a process."""
-    global _traces
-    with _lock:
-        ended, _traces = _traces, None
+    with _Process.lock:
+        ended, _Process.traces = _Process.traces, None
     if ended is not None:
         ended.end()
 
 
 def _started() -> Traces:
-    global _traces
-    with _lock:
-        if _traces is None:
+    with _Process.lock:
+        if _Process.traces is None:
             from common.trace_export import Traces
 
-            _traces = Traces()
-        return _traces
+            _Process.traces = Traces()
+        return _Process.traces

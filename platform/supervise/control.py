@@ -131,7 +131,7 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
 
 
 def require_only_folder(instance: Instance) -> None:
-    """Raises InstanceError where processes of this id belong to another folder: ours would be taken for orphans of it."""
+    """Raises InstanceError where processes of this id have another folder: we would take them for orphans of ours."""
     other = other_folder(instance.id, str(instance.state))
     if other:
         raise InstanceError(

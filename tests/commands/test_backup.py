@@ -180,7 +180,7 @@ def test_a_full_disk_ends_a_backup_with_a_sentence_and_it_goes_on_later(
     backups.mkdir()
     with small_disk(backups, 8) as disk:
         disk.fill(leave_mb=1)
-        with pytest.raises(InstanceError, match="is full. Make room and repeat"):
+        with pytest.raises(InstanceError, match="is full"):
             back_up(original, str(backups), silent)
         assert complete_ones(backups) == [disk.folder / "filling"]
         assert things(original.state / "db.sqlite3") == ["kept"]
@@ -194,7 +194,7 @@ def test_a_damaged_backup_is_refused_and_nothing_is_written(
 ) -> None:
     made = back_up(original, str(backups), silent)
     (made / "state" / "cdn" / "store" / "ab" / "file").write_text("CDN")
-    with pytest.raises(InstanceError, match="1 files differ from their hashes .state/cdn/store/ab/file"):
+    with pytest.raises(InstanceError, match=r"1 files differ from their hashes \(state/cdn/store/ab/file\)"):
         restore(str(made), str(target), "", silent)
     assert not target.exists()
     monkeypatch.setenv("DAMAGED", "yes")

@@ -308,7 +308,8 @@ def test_without_the_setting_nothing_that_makes_or_sends_spans_is_imported() -> 
         "import config.celery, workspaces.tasks\n"
         "Client().get('/healthz')\n"
         # redis-py imports the part for metrics by itself, where it is installed.
-        "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk.trace', 'opentelemetry.exporter'))])"
+        "parts = ('opentelemetry.sdk.trace', 'opentelemetry.exporter')\n"
+        "print([name for name in sys.modules if name.startswith(parts)])"
     )
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONPATH": ".:platform"}
     done = subprocess.run(
@@ -324,5 +325,7 @@ def test_an_address_that_is_none_of_a_collector_is_refused(url: str) -> None:
 
 
 def test_an_address_without_a_path_gets_that_of_otlp() -> None:
-    assert Env.from_environment({"PLATFORM_TRACES_ENDPOINT": "http://c:4318"}).traces_endpoint == "http://c:4318/v1/traces"
+    assert (
+        Env.from_environment({"PLATFORM_TRACES_ENDPOINT": "http://c:4318"}).traces_endpoint == "http://c:4318/v1/traces"
+    )
     assert Env.from_environment({"PLATFORM_TRACES_ENDPOINT": "https://c/own"}).traces_endpoint == "https://c/own"

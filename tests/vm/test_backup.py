@@ -46,7 +46,8 @@ def run_restore(backup: Path, folder: Path, settings: dict[str, str]) -> subproc
 def prepare_workspaces(original: TestInstance, api: Api) -> Workspaces:
     made = Workspaces(*(api.create()["id"] for _ in range(3)))
     for each in (made.asleep, made.stopped):
-        api.output(each, f"echo {each} > /root/name && sync && mkdir /m && mount -t tmpfs none /m && echo kept > /m/memory")
+        api.output(each, f"echo {each} > /root/name && sync && mkdir /m && mount -t tmpfs none /m")
+        api.output(each, "echo kept > /m/memory")
     api.power(made.stopped, "stop")
     done = original.command("manage", "--", "workspace_sleep", made.asleep)
     assert done.returncode == 0, done.stderr

@@ -16,8 +16,14 @@ from supervise.instance import InstanceError
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _FILE = {SQLITE: "database.sqlite3", POSTGRESQL: "database.dump"}
 _LIBPQ = {
-    **{"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"},
-    **{"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "options": "PGOPTIONS"},
+    "host": "PGHOST",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "dbname": "PGDATABASE",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "options": "PGOPTIONS",
 }
 _MIGRATIONS = "SELECT app, name FROM django_migrations ORDER BY app, name"
 

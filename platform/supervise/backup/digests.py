@@ -58,7 +58,7 @@ def read_digests(folder: Path) -> dict[str, str]:
 
 
 def damaged_files(folder: Path, digest: str) -> list[str]:
-    """Names of the files that differ from their hashes, are gone, or have none; all of them are read. Raises OSError."""
+    """Names of the files that differ from their hashes, are gone, or have none. Reads all. Raises OSError."""
     if hashlib.sha256((folder / NAME).read_bytes()).hexdigest() != digest:
         return [NAME]
     known = read_digests(folder)

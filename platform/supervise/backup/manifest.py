@@ -17,9 +17,9 @@ NAME = "manifest.json"
 class Manifest:
     """What identifies an instance, and what the backup has of it.
 
-    `omitted`: machines that ran, and so are not in it. `earlier`: those that were started or stopped before the database
-    was copied; their disks are older than their rows. `migrations`: "app.name" of each one that the database has.
-    `digest`: of the list of hashes.
+    `omitted`: machines that ran, and so are not in it. `earlier`: those that were started or stopped before the
+    database was copied; their disks are older than their rows. `migrations`: "app.name" of each one that the database
+    has. `digest`: of the list of hashes.
     """
 
     instance: str

@@ -71,7 +71,7 @@ def _backup_folder(source: str) -> Path:
 
 
 def _require_place(folder: Path, backup: Path) -> bool:
-    """Whether this restore had begun there, in places found empty. Raises InstanceError where there is anything else."""
+    """Whether this restore had begun there, in places found empty. Raises InstanceError where there is more."""
     marker = folder / RESTORING
     if marker.exists():
         whose, *found_empty = marker.read_text().splitlines()

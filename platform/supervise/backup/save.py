@@ -65,7 +65,9 @@ def back_up(instance: Instance, target: str, say: Callable[[str], None]) -> Path
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            raise InstanceError(f"The disk of {place} is full. Make room and repeat the command: it goes on.") from error
+            raise InstanceError(
+                f"The disk of {place} is full. Make room and repeat the command: it goes on."
+            ) from error
 
 
 def _complete(
@@ -78,11 +80,10 @@ def _complete(
     if copied.earlier:
         say(f"machines: {len(copied.earlier)} were started or stopped meanwhile, and are of a moment before")
     _save_files(instance, settings, partial, former, delete=False)
-    now = datetime.now(UTC)
-    _manifest(instance, settings, now, copied, partial, former).write(partial)
+    _manifest(instance, settings, copied, partial, former).write(partial)
     # Before the name that says so all of it is on the disk.
     os.sync()
-    done = partial.rename(partial.with_name(f"{now:%Y-%m-%dT%H-%M-%S}-{instance.id}"))
+    done = partial.rename(partial.with_name(f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{instance.id}"))
     os.sync()
     return done
 
@@ -147,19 +148,16 @@ def _remove_others(machines: Path, saved: list[str]) -> None:
             shutil.rmtree(folder)
 
 
-def _manifest(
-    instance: Instance, settings: Env, now: datetime, copied: _Copied, folder: Path, former: Path | None
-) -> Manifest:
+def _manifest(instance: Instance, settings: Env, copied: _Copied, folder: Path, former: Path | None) -> Manifest:
     digests = write_digests(folder, former)
-    kind = kind_of(settings.database_url)
     return Manifest(
         instance=instance.id,
         state=str(instance.state),
         short=str(instance.short),
         subnet=str(instance.subnet),
         host_name=settings.host_name,
-        database=kind,
-        created_at=now.isoformat(timespec="seconds"),
+        database=kind_of(settings.database_url),
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         digest=digests.digest,
         files=len(digests.files),
         bytes=digests.bytes,

@@ -17,7 +17,7 @@ def require_known_migrations(migrations: Iterable[str]) -> None:
     newer = [name for name in migrations if name.partition(".")[0] in apps and name not in known]
     if newer:
         raise InstanceError(
-            f"The backup is of a newer version, whose database has {newer[0]}: restore with that version or a later one."
+            f"The backup is of a newer version, whose database has {newer[0]}: restore with that version or later."
         )
 
 
