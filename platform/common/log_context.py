@@ -53,8 +53,8 @@ def task_headers(headers: dict[str, Any]) -> None:
 
 
 class LogContextFilter(logging.Filter):
-    """Puts `request_id`, `operation_id`, `workspace_id`, `trace_id` and `span_id` on every record; `context`: those there
-    are but the span's, else `-`.
+    """Puts `request_id`, `operation_id`, `workspace_id`, `trace_id` and `span_id` on every record, empty where there is
+    none; `context`: all but the span's in one text, else `-`.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
