@@ -51,7 +51,7 @@ class CommandError(Exception):
 
 
 @dataclass(frozen=True)
-class Failure:
+class ShownFailure:
     """What is shown of an error. `source`: its machine-readable code."""
 
     message: str
@@ -89,25 +89,25 @@ _BY_CODE = {
 }
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> ShownFailure:
     """How an error is shown; one that nothing expects is shown by its text as well."""
     if isinstance(error, CommandError):
-        return Failure(error.message, error.hint, error.code)
+        return ShownFailure(error.message, error.hint, error.code)
     if isinstance(error, ApiError):
         return _failure_of_api(error)
     if isinstance(error, ConnectionFailed):
         hint = "Check the address of the profile (`ws profiles`), and that the service runs."
-        return Failure(f"The service cannot be reached: {printable(error)}", hint, ExitCode.UNREACHABLE)
+        return ShownFailure(f"The service cannot be reached: {printable(error)}", hint, ExitCode.UNREACHABLE)
     if isinstance(error, WaitTimeout):
-        return Failure(printable(error), "It goes on; `ws show` has its state.", ExitCode.TIMEOUT)
+        return ShownFailure(printable(error), "It goes on; `ws show` has its state.", ExitCode.TIMEOUT)
     if isinstance(error, OSError):
         place = f"{printable(error.filename)}: " if error.filename else ""
-        return Failure(f"{place}{printable(error.strerror or error)}.", "", ExitCode.FAILED)
+        return ShownFailure(f"{place}{printable(error.strerror or error)}.", "", ExitCode.FAILED)
     hint = "MICROVM_DEBUG=1 shows where; please report it."
-    return Failure(f"Unexpected: {type(error).__name__}: {printable(error)}", hint, ExitCode.FAILED)
+    return ShownFailure(f"Unexpected: {type(error).__name__}: {printable(error)}", hint, ExitCode.FAILED)
 
 
-def _failure_of_api(error: ApiError) -> Failure:
+def _failure_of_api(error: ApiError) -> ShownFailure:
     code, hint = ExitCode.FAILED, "Try again later." if error.status >= 500 else ""
     for kind, found, text in _OF_API:
         if isinstance(error, kind):
@@ -118,7 +118,7 @@ def _failure_of_api(error: ApiError) -> Failure:
         message = f"{message} ({fields})"
     if error.retry_after:
         hint = f"Try again in {error.retry_after:g} seconds."
-    return Failure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id)
+    return ShownFailure(message, _BY_CODE.get(error.code, hint), code, error.code, error.request_id)
 
 
 def _fields(details: Any) -> str:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from microvm.cli.failures import Failure
+from microvm.cli.failures import ShownFailure
 from microvm.cli.printable import printable
 
 STATUS_STYLES = {
@@ -103,7 +103,7 @@ class Output:
         """On stderr, always."""
         self.err.print(Text.assemble(("Warning: ", "yellow"), printable(text)))
 
-    def show_failure(self, failure: Failure) -> None:
+    def show_failure(self, failure: ShownFailure) -> None:
         """A sentence and a hint, or one JSON object; on stderr."""
         if self.as_json:
             sys.stderr.write(json.dumps(failure.as_json()) + "\n")

@@ -37,16 +37,22 @@ class WorkspaceSummary(BaseModel):
         )
 
 
-class Workspaces(BaseModel):
+class WorkspaceListing(BaseModel):
+    """Workspaces, newest first."""
+
     workspaces: list[WorkspaceSummary]
     truncated: bool = Field(description="There are more; narrow the search.")
 
 
 class Done(BaseModel):
+    """What was done."""
+
     message: str
 
 
 class CommandResult(BaseModel):
+    """How a command ended, and its output."""
+
     exit_code: int = Field(description="124 where it was killed at its timeout.")
     stdout: str
     stderr: str
@@ -56,6 +62,8 @@ class CommandResult(BaseModel):
 
 
 class Entry(BaseModel):
+    """One entry of a directory."""
+
     name: str
     type: str
     size: int
@@ -64,12 +72,16 @@ class Entry(BaseModel):
 
 
 class Listing(BaseModel):
+    """A directory, by name."""
+
     path: str
     entries: list[Entry]
     truncated: bool = Field(description="There are more entries than were asked for.")
 
 
 class FilePart(BaseModel):
+    """A part of a file."""
+
     path: str
     content: str
     encoding: Literal["utf-8", "base64"] = Field(description="base64 where the bytes are no text.")
@@ -81,28 +93,38 @@ class FilePart(BaseModel):
 
 
 class Written(BaseModel):
+    """A file that was written."""
+
     path: str
     size: int
 
 
 class Match(BaseModel):
+    """A line with what was searched for."""
+
     file: str
     line: int
     text: str
 
 
 class Matches(BaseModel):
+    """The lines that were found."""
+
     matches: list[Match]
     truncated: bool = Field(description="There are more; narrow the search.")
 
 
 class LogLines(BaseModel):
+    """The last lines of a log."""
+
     source: str
     lines: list[str]
     truncated: bool
 
 
 class PublicPortResult(BaseModel):
+    """A public port."""
+
     port: int
     url: str
     label: str
@@ -113,10 +135,14 @@ class PublicPortResult(BaseModel):
 
 
 class PublicPorts(BaseModel):
+    """The public ports of a workspace."""
+
     ports: list[PublicPortResult]
 
 
 class PageSummary(BaseModel):
+    """A static page."""
+
     slug: str
     name: str
     url: str
@@ -137,11 +163,15 @@ class PageSummary(BaseModel):
 
 
 class Pages(BaseModel):
+    """Static pages, newest first."""
+
     pages: list[PageSummary]
     truncated: bool
 
 
 class ReleaseSummary(BaseModel):
+    """One release of a page."""
+
     release: int
     live: bool
     files: int
@@ -150,4 +180,6 @@ class ReleaseSummary(BaseModel):
 
 
 class Releases(BaseModel):
+    """The kept releases of a page, newest first."""
+
     releases: list[ReleaseSummary]

@@ -17,7 +17,7 @@ from microvm.mcp_server.results import (
     LogLines,
     PublicPortResult,
     PublicPorts,
-    Workspaces,
+    WorkspaceListing,
     WorkspaceSummary,
 )
 from microvm.mcp_server.tool_kinds import ADD, CHANGE, DESTROY, READ, RUN, ToolSet
@@ -47,16 +47,16 @@ class WorkspaceTools:
         status: Annotated[str | None, Field(description="Only those in this state, as running or stopped.")] = None,
         search: Annotated[str | None, Field(description="Only those with this text in name or slug.")] = None,
         limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 50,
-    ) -> Workspaces:
+    ) -> WorkspaceListing:
         """List workspaces (micro-VMs) of the account, newest first."""
         rows: list[WorkspaceSummary] = []
         async for row in self._client.workspaces.list(
             status=cast(Any, status), search=search, page_size=min(limit + 1, 100)
         ):
             if len(rows) == limit:
-                return Workspaces(workspaces=rows, truncated=True)
+                return WorkspaceListing(workspaces=rows, truncated=True)
             rows.append(WorkspaceSummary.of(row))
-        return Workspaces(workspaces=rows, truncated=False)
+        return WorkspaceListing(workspaces=rows, truncated=False)
 
     async def show_workspace(self, workspace: Name) -> WorkspaceSummary:
         """Show one workspace: its state, sizes, error and public addresses."""
