@@ -131,11 +131,11 @@ class SandboxTerminal:
             except OSError:
                 data = b""
             passed, leaves = self._escapes.passed_on(data)
-            if leaves or not data or (self._socket is None and b"\x03" in passed):
-                leave()  # Ctrl-C while there is no connection, too
-            elif len(self._waiting) + len(passed) <= MOST_WAITING:
+            if len(self._waiting) + len(passed) <= MOST_WAITING:
                 self._waiting += passed
                 self._wake_sender()
+            if leaves or not data or (self._socket is None and b"\x03" in passed):
+                leave()  # Ctrl-C while there is no connection, too
 
         self._sending = asyncio.Event()
         loop.add_reader(self.keyboard.source, read)
