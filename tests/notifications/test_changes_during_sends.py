@@ -37,10 +37,10 @@ def delete_devices(sender: Sender) -> None:
         device_delete(device=device, actor="test")
 
 
-def register_anew(sender: Sender) -> None:
+def register_again(sender: Sender) -> None:
     """Each under its id, at another address."""
     for device in Device.objects.filter(account=sender.account):
-        address = {**device.address, "endpoint": device.address["endpoint"] + "-anew"}
+        address = {**device.address, "endpoint": device.address["endpoint"] + "-again"}
         device_register(
             account=sender.account,
             device_id=device.device_id,
@@ -58,7 +58,7 @@ def delete_account(sender: Sender) -> None:
 
 CHANGES: dict[str, Callable[[Sender], object]] = {
     "devices are removed": delete_devices,
-    "devices register anew": register_anew,
+    "devices register again": register_again,
     "the token is deleted": lambda sender: token_delete(token=sender.token, actor="test"),
     "the workspace is deleted": lambda sender: delete_row(sender.workspace),
     "the account is deleted": delete_account,
@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[Sender], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_send_is_counted_whatever_is_changed_meanwhile(
+def test_a_send_is_counted_whatever_is_changed(
     new_sender: Callable[[str], Sender],
     browsers: PushService,
     pushing: Pushing,
@@ -78,7 +78,7 @@ def test_a_send_is_counted_whatever_is_changed_meanwhile(
     changed, other = new_sender("changed"), new_sender("other")
     for number in range(DEVICES):
         web_device(changed.account, f"d{number}", browsers.subscriber(f"c{number}", "slow"))
-        browsers.subscribers[f"c{number}-anew"] = browsers.subscribers[f"c{number}"]
+        browsers.subscribers[f"c{number}-again"] = browsers.subscribers[f"c{number}"]
         web_device(other.account, f"d{number}", browsers.subscriber(f"o{number}"))
     with pushing(threads=4), ThreadPoolExecutor(2) as pool:
         first = in_thread(pool, changed)
