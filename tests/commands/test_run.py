@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -84,6 +85,14 @@ def test_the_addresses_are_the_last_that_is_printed(run: Run) -> None:
     shown = [line for line in run.lines if line]
     assert '"second"' in shown[-1], "\n".join(shown[-20:])
     assert not [line for line in shown if line.startswith("beat")]
+
+
+def test_of_the_logs_only_warnings_are_shown(run: Run) -> None:
+    of_logs = [line for line in run.lines if re.match(r"\w+ +\|", line) and not line.startswith("platform")]
+    assert not [line for line in of_logs if "INFO" in line]
+    # Each process has said dozens of lines by now; a start may warn, but not more than this.
+    assert len(of_logs) < 10, "\n".join(of_logs)
+    assert sum(len(path.read_text().splitlines()) for path in (run.state / "log").glob("*.log")) > 50
 
 
 def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:

@@ -222,8 +222,8 @@ def test_log_lines_have_the_ids_of_their_span(collector: Collector, use: Callabl
     assert not {"trace_id", "span_id"} & set(after)
 
 
-@pytest.mark.parametrize("away", ["nobody listens", "errors", "slow"])
-def test_a_collector_that_is_away_or_slow_keeps_nobody_and_is_one_line_in_the_log(
+@pytest.mark.parametrize("away", ["not there", "errors", "slow"])
+def test_a_collector_that_is_away_or_slow_keeps_no_caller_and_is_one_line_in_the_log(
     away: str,
     collector: Collector,
     use: Callable[..., None],
@@ -233,7 +233,7 @@ def test_a_collector_that_is_away_or_slow_keeps_nobody_and_is_one_line_in_the_lo
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
     monkeypatch.setattr(trace_export, "EXPORT_SECONDS", 0.2)
     monkeypatch.setattr(trace_export, "END_SECONDS", 1.0)
-    use(f"http://127.0.0.1:{free_port()}/v1/traces" if away == "nobody listens" else collector.url)
+    use(f"http://127.0.0.1:{free_port()}/v1/traces" if away == "not there" else collector.url)
     if away == "slow":
         collector.hold.clear()
     collector.status = 500
@@ -279,7 +279,7 @@ def test_a_share_of_none_sends_nothing(collector: Collector, use: Callable[..., 
     with traces.span("work"):
         headers: dict[str, Any] = {}
         traces.task_headers(headers)
-        # Whoever goes on with it sends nothing, either.
+        # A process that goes on with it sends nothing, either.
         assert headers["traceparent"].endswith("-00")
     traces.sending_end()
     assert collector.spans == []

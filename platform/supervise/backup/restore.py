@@ -34,7 +34,7 @@ DAMAGED = "DAMAGED"
 _KEPT = ("database_url", "base_url", "machines_dir", "cache_dir")
 
 
-def restore(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
+def restore_backup(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
     """Restore the backup `source` into the folder `state`. Raises InstanceError, OSError.
 
     Refused before anything is written: a damaged backup, one of a newer version, a folder or a database that has

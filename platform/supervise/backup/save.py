@@ -78,7 +78,7 @@ def _complete(
     copied = _save_machines_and_database(instance, settings, partial, former)
     say(f"machines: {len(copied.saved)} copied, {len(copied.omitted)} run and are left out")
     if copied.earlier:
-        say(f"machines: {len(copied.earlier)} were started or stopped meanwhile, and are of a moment before")
+        say(f"machines: {len(copied.earlier)} were started or stopped in between, and are of a moment before")
     _save_files(instance, settings, partial, former, delete=False)
     _manifest(instance, settings, copied, partial, former).write(partial)
     # Before the name that says so all of it is on the disk.
