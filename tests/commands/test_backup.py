@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -322,6 +323,32 @@ def test_two_folders_of_one_instance_never_run_or_stop_each_other(
                 require_only_folder(original)
         finally:
             process.kill()
+
+
+def test_two_restores_into_one_folder_do_not_run_at_once(original: Instance, backups: Path, target: Path) -> None:
+    made = str(back_up(original, str(backups), silent))
+    target.mkdir()
+    held = os.open(target, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(InstanceError, match="is under way"):
+        restore_backup(made, str(target), "", silent)
+    os.close(held)
+    restore_backup(made, str(target), "", silent)
+    assert_is_restored(target)
+
+
+def test_machines_and_a_database_at_other_places_in_the_state_folder_are_copied_once(
+    original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (original.state / "machines").rename(original.state / "vm")
+    (original.state / "db.sqlite3").rename(original.state / "own.sqlite3")
+    with monkeypatch.context() as patch:
+        patch.setenv("PLATFORM_MACHINES_DIR", str(original.state / "vm"))
+        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{original.state}/own.sqlite3")
+        made = back_up(original, str(backups), silent)
+    assert not {"vm", "own.sqlite3"} & {path.name for path in (made / "state").iterdir()}
+    restore_backup(str(made), str(target), "", silent)
+    assert_is_restored(target)
 
 
 def test_a_backup_cannot_lie_inside_of_the_instance(original: Instance) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from supervise.instance import ROOT
+from tests.collector import Collector
 from tests.commands.conftest import free_port
 from tests.commands.test_supervise import wait_until
 
@@ -32,6 +33,8 @@ class Run:
         self.state = state
         known = {key: value for key, value in os.environ.items() if not key.startswith("PLATFORM_")}
         settings = {"PLATFORM_VM_BACKEND": "fake", "PLATFORM_DISK_RESERVE_MB": "0"}
+        self.collector = Collector()
+        settings |= {"PLATFORM_TRACES_ENDPOINT": self.collector.url, "OTEL_BSP_SCHEDULE_DELAY": "500"}
         places = {"STATE": str(state), "PORT": str(free_port()), "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "supervise", "run"],
@@ -56,6 +59,7 @@ class Run:
             self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
         self._reader.join(10)
+        self.collector.close()
 
     def heartbeats(self) -> str:
         """The time of the host's last heartbeat; there is one every three seconds."""
@@ -102,3 +106,14 @@ def test_what_an_instance_writes_is_its_owners_alone(run: Run) -> None:
     open_to_others = {path for path, mode in made.items() if stat.S_ISREG(mode) | stat.S_ISDIR(mode) and mode & 0o077}
     assert open_to_others <= passed_through
     assert (run.state / "db.sqlite3") in made
+
+
+def test_one_trace_leads_from_the_api_to_the_steps_in_vmhost(run: Run) -> None:
+    """Of the first workspace's creation."""
+    collector = run.collector
+    wait_until(lambda: "operation create" in [span.name for span in collector.spans], START_SECONDS)
+    operation = collector.named("operation create")
+    trace = {span.name: span for span in collector.spans if span.trace_id == operation.trace_id}
+    assert {"POST /workspace", "task workspaces.tasks.run_operation", "step wait_ready"} <= set(trace)
+    roles = {name: collector.instances[trace[name].span_id].rpartition("/")[2] for name in trace}
+    assert (roles["POST /workspace"], roles["step wait_ready"]) == ("api", "vmhost")
