@@ -95,9 +95,7 @@ def test_a_new_slug_replaces_the_old_one(site: Site, served: Served) -> None:
 def test_a_page_is_made_below_one_of_several_domains(
     site: Site, store: PageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limit_settings(
-        monkeypatch, pages_url=("http://{slug}.pages.localhost:8000", "http://{slug}.sites.localhost:8000")
-    )
+    limit_settings(monkeypatch, pages_url=("http://{slug}.pages.localhost:8000", "http://{slug}.sites.localhost:8000"))
     made = site.create(slug="abc", domain="Sites.localhost").json()["page"]
     assert (made["domain"], made["url"]) == ("sites.localhost", "http://abc.sites.localhost:8000")
     assert site.create(slug="other").json()["page"]["domain"] == "pages.localhost"
