@@ -53,7 +53,7 @@ def file_process(file_id: str) -> bool:
             _attempt(held)
         except ClaimLost:
             logger.info("%s is not processed by this process any more", file_id)
-            # Of one that was cancelled meanwhile the bytes may have reached the store after those there were removed.
+            # Of one that was cancelled in between the bytes may have reached the store after those there were removed.
             stored_remove([file_id])
         except DatabaseError as exc:
             logger.warning("%s is left to another attempt: %s", file_id, exc)
