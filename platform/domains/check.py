@@ -51,7 +51,8 @@ class DomainCheck:
 def domain_check(name: str, target_id: str, *, include_www: bool = False) -> DomainCheck:
     """Ask for the records of a domain, within some ten seconds. Raises nothing: what cannot be found is in `errors`.
 
-    No connection to the database is held while it waits: silent name servers would soon have all of the pool.
+    No connection to the database is held until the answers are there: name servers that do not answer would soon have
+    all of the pool.
     """
     ownership = RecordCheck(f"{PROOF}{target_id}", PROOF_HOST + name)
     found = DomainCheck(name, _here(name), ownership, timezone.now())
