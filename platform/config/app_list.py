@@ -35,6 +35,7 @@ APPS = [
     "namespaces",
     "notifications",
     "pages",
+    "staff",
     "vmbackend",
     "webhooks",
 ]
