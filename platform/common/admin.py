@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import ObjectDoesNotExist
 from django.db import router, transaction
 from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.db.models.deletion import Collector
@@ -119,18 +118,6 @@ def _fields_of(message: Any) -> str:
 def staff_label(request: HttpRequest) -> str:
     """The actor of an audit entry for what staff do in the admin."""
     return f"staff {request.user}"
-
-
-def call_for_each(request: HttpRequest, rows: QuerySet[Any], service: Callable[[Any], Any]) -> None:
-    """An action's work: call the service for each chosen row. What it refuses is shown; other rows are done all the
-    same."""
-    for row in rows:
-        try:
-            service(row)
-        except DomainError as exc:
-            messages.error(request, f"{row}: {exc.message}")
-        except ObjectDoesNotExist:
-            messages.error(request, f"{row}: it has been deleted.")
 
 
 def _shown_refusal(request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -35,7 +35,11 @@ class Migration(migrations.Migration):
             ],
             options={
                 'verbose_name': 'audit entry',
-                'verbose_name_plural': 'audit entries',
+                "verbose_name_plural": "audit entries",
+                "permissions": [
+                    ("open_terminal", "Can open a terminal in a customer's machine"),
+                    ("reset_second_factor", "Can reset the second factor of another user"),
+                ],
                 'ordering': ['-at', '-id'],
                 'indexes': [models.Index(fields=['object_type', 'object_id', 'at'], name='staff_entry_by_object'), models.Index(fields=['user_name', 'at'], name='staff_entry_by_user'), models.Index(fields=['account_id', 'at'], name='staff_entry_by_account')],
                 'constraints': [models.UniqueConstraint(condition=models.Q(('submission', ''), _negated=True), fields=('submission', 'object_id'), name='staff_entry_once')],
