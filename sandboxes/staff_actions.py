@@ -31,7 +31,7 @@ def _open_terminal(act: Act) -> str:
 
     A fragment is sent to no server, and the page removes it.
     """
-    user = get_user_model().objects.get(pk=act.user_id)
+    user = get_user_model().objects.get(pk=act.user_id or 0)
     token = services.staff_token_create(workspace=act.row.workspace, user=user, actor=act.actor, origin=act.origin)
     return f"{_address(act.row)}/terminal#token={token}"
 

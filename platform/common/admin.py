@@ -22,7 +22,24 @@ row_written: Hook[[HttpRequest, Model, str, str], None] = Hook("admin.row_writte
 SHOWN = 20  # of what forbids a deletion
 
 
-class ServiceModelAdmin(ModelAdmin):
+class AuditedFormsMixin:
+    """Calls `row_written` for what the forms of an admin class have written. Before the base class."""
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        row_written(request, obj, "added", "")
+        return super().log_addition(request, obj, message)  # type: ignore[misc]
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        row_written(request, obj, "changed", _fields_of(message))
+        return super().log_change(request, obj, message)  # type: ignore[misc]
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        for obj in queryset:
+            row_written(request, obj, "deleted", "")
+        return super().log_deletions(request, queryset)  # type: ignore[misc]
+
+
+class ServiceModelAdmin(AuditedFormsMixin, ModelAdmin):
     """Saves and deletes by `save_by_service` and `delete_by_service`, which call services.
 
     What a service refuses is shown as an error message, and nothing is written.
@@ -47,19 +64,6 @@ class ServiceModelAdmin(ModelAdmin):
         """The list's own action deletes row by row, so that each passes the service."""
         for obj in queryset:
             self.delete_by_service(request, obj)
-
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        row_written(request, obj, "added", "")
-        return super().log_addition(request, obj, message)
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        row_written(request, obj, "changed", _fields_of(message))
-        return super().log_change(request, obj, message)
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        for obj in queryset:
-            row_written(request, obj, "deleted", "")
-        return super().log_deletions(request, queryset)
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
