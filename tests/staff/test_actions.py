@@ -150,6 +150,16 @@ def test_what_commits_by_itself_is_recorded_before_and_after(workspace: Workspac
     assert list(StaffEntry.objects.order_by("pk").values_list("outcome", flat=True)) == ["begun", "done"]
 
 
+def test_where_the_process_dies_in_between_the_beginning_is_recorded(workspace: Workspace) -> None:
+    def dies(act: actions.Act) -> None:
+        raise SystemExit
+
+    action = actions.StaffAction(name="long", label="Long", will="It takes long.", call=dies, is_atomic=False)
+    with pytest.raises(SystemExit):
+        actions.rows_act(action, [workspace], actions.StaffMember(1, "root"), submission="a" * 32)
+    assert StaffEntry.objects.get().outcome == "begun"
+
+
 def test_a_row_that_is_deleted_meanwhile_is_named(staff: Client, workspace: Workspace) -> None:
     sent = {"row": [workspace.pk], "reason": "why", "submission": submission_of(staff, MODEL, "remove", workspace.pk)}
     Workspace.objects.all().delete()
