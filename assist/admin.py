@@ -8,16 +8,28 @@ from django.http import HttpRequest
 from assist import services
 from assist.models import ApiKey, Call, DayCount, KeyEvent
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
+from staff.action_admin import DeletedByActionMixin
+from staff.actions import Act, StaffAction
+
+
+def _revoke(act: Act) -> None:
+    services.api_key_delete(api_key=act.row, actor=act.actor, origin=act.origin)
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(ServiceModelAdmin):
+class ApiKeyAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = ("key_prefix", "name", "account", "namespace", "last_used_at", "created_at")
     list_select_related = ("account", "namespace")
     search_fields = ("key_prefix", "name", "account__name", "account__id")
     autocomplete_fields = ("account",)
     readonly_fields = ("key_prefix", "namespace", "last_used_at", "created_at")
     fields = ("account", "name", *readonly_fields)
+    staff_actions = (
+        StaffAction(
+            name="revoke", label="Revoke", call=_revoke, icon="key_off", harms=True, permission="delete",
+            will="The key is deleted: the next request with it is refused. It cannot be undone.",
+        ),
+    )  # fmt: skip
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         return (*self.readonly_fields, "account") if obj else self.readonly_fields
@@ -32,9 +44,6 @@ class ApiKeyAdmin(ServiceModelAdmin):
         replace_fields(obj, made.api_key)
         text = f"Key {made.key}, webhook secret {made.webhook_secret}; both are shown only now."
         messages.warning(request, text)
-
-    def delete_by_service(self, request: HttpRequest, obj: ApiKey) -> None:
-        services.api_key_delete(api_key=obj, actor=staff_label(request))
 
 
 @admin.register(DayCount)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from common.admin import ReadOnlyAdmin
 from notifications import devices, tokens
-from notifications.models import Device, NotificationEvent, Send, SendToken
+from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
 
 
-class RemovableAdmin(ServiceModelAdmin):
-    """Shown and deleted; nothing is added or changed by a form."""
+def _revoke(act: Act) -> None:
+    tokens.token_revoke(token=act.row, actor=act.actor, origin=act.origin)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
+def _delete_token(act: Act) -> None:
+    tokens.token_delete(token=act.row, actor=act.actor, origin=act.origin)
+
+
+def _delete_device(act: Act) -> None:
+    devices.device_delete(device=act.row, actor=act.actor, origin=act.origin)
 
 
 @admin.register(SendToken)
-class SendTokenAdmin(RemovableAdmin):
+class SendTokenAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = ("id", "name", "account", "workspace_id", "token_prefix", "status", "last_used_at", "created_at")
     list_filter = ("status",)
     list_select_related = ("account",)
@@ -30,30 +32,33 @@ class SendTokenAdmin(RemovableAdmin):
     # Metadata is the owner's, and may hold what staff need not know.
     exclude = ("metadata", "token_hash")
     raw_id_fields = ("workspace",)
-    actions = ("revoke",)
-
-    def delete_by_service(self, request: HttpRequest, obj: SendToken) -> None:
-        tokens.token_delete(token=obj, actor=staff_label(request))
-
-    @admin.action(description="Revoke", permissions=["revoke"])
-    def revoke(self, request: HttpRequest, rows: QuerySet[SendToken]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: tokens.token_revoke(token=row, actor=actor))
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("notifications.change_sendtoken")
+    staff_actions = (
+        StaffAction(
+            name="revoke", label="Revoke", call=_revoke, icon="key_off", harms=True,
+            allowed=lambda row: row.status == TokenStatus.ACTIVE,
+            will="Sends with the token are refused from now on. It cannot be undone.",
+        ),
+        StaffAction(
+            name="remove", label="Delete", call=_delete_token, icon="delete", harms=True, permission="delete",
+            will="The token is deleted: sends with it are refused from now on. Its audit entries stay.",
+        ),
+    )  # fmt: skip
 
 
 @admin.register(Device)
-class DeviceAdmin(RemovableAdmin):
+class DeviceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = ("device_id", "account", "platform", "provider", "created_at", "updated_at")
     list_filter = ("platform", "provider")
     list_select_related = ("account",)
     search_fields = ("device_id", "account__name", "account__id")
     exclude = ("address", "address_hash")
 
-    def delete_by_service(self, request: HttpRequest, obj: Device) -> None:
-        devices.device_delete(device=obj, actor=staff_label(request))
+    staff_actions = (
+        StaffAction(
+            name="remove", label="Delete", call=_delete_device, icon="delete", harms=True, permission="delete",
+            will="Nothing more is sent to the device, until it registers again.",
+        ),
+    )  # fmt: skip
 
 
 @admin.register(Send)

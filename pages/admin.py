@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
-from pages import publication, services
+from common.admin import ReadOnlyAdmin
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
+from pages.staff_actions import ACTIONS
+from staff.action_admin import StaffActionsMixin
 
 
 @admin.register(Page)
-class PageAdmin(ServiceModelAdmin):
+class PageAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = ("slug", "name", "account", "namespace", "status", "release", "deployment_state", "created_at")
     list_filter = ("status", "deployment_state")
     list_select_related = ("account", "namespace")
     search_fields = ("slug", "name", "account__name", "account__id")
-    readonly_fields = tuple(field.name for field in Page._meta.concrete_fields)
-    actions = ("enable", "disable")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def save_by_service(self, request: HttpRequest, obj: Page, *, change: bool) -> None:
-        """Nothing of a page can be edited; actions change it."""
-
-    def delete_by_service(self, request: HttpRequest, obj: Page) -> None:
-        deleted = services.page_delete(page=obj, actor=staff_label(request))
-        publication.remove_on_commit(deleted)
-
-    @admin.action(description="Enable")
-    def enable(self, request: HttpRequest, rows: QuerySet[Page]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: publication.publish_page(services.page_enable(page=row, actor=actor)))
-
-    @admin.action(description="Disable")
-    def disable(self, request: HttpRequest, rows: QuerySet[Page]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: publication.publish_page(services.page_disable(page=row, actor=actor)))
+    staff_actions = ACTIONS
 
 
 @admin.register(PageRelease)

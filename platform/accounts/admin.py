@@ -11,6 +11,21 @@ from accounts import services
 from accounts.models import Account, Credential, Plan
 from accounts.scopes import Scope, ScopeBinding
 from common.admin import ServiceModelAdmin, replace_fields
+from staff.action_admin import DeletedByActionMixin
+from staff.actions import Act, StaffAction
+from staff.subjects import Subject
+
+
+def _set_active(act: Act, is_active: bool) -> None:
+    services.account_update(act.row, name=act.row.name, plan=act.row.plan, is_active=is_active)
+
+
+def _deactivate(act: Act) -> None:
+    _set_active(act, False)
+
+
+def _activate(act: Act) -> None:
+    _set_active(act, True)
 
 
 @admin.register(Plan)
@@ -25,11 +40,36 @@ class PlanAdmin(ServiceModelAdmin):
 
 
 @admin.register(Account)
-class AccountAdmin(ServiceModelAdmin):
+class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = ("id", "name", "plan", "is_active", "created_at")
     list_filter = ("plan", "is_active")
     search_fields = ("id", "name")
+    list_select_related = ("plan",)
     readonly_fields = ("created_at", "updated_at")
+    staff_actions = (
+        StaffAction(
+            name="deactivate", label="Deactivate", call=_deactivate, icon="block", harms=True,
+            allowed=lambda row: row.is_active,
+            will="The credentials and tokens of the account are refused until it is activated. Machines go on.",
+        ),
+        StaffAction(
+            name="activate", label="Activate", call=_activate, icon="check", allowed=lambda row: not row.is_active,
+            will="The credentials and tokens of the account are accepted again.",
+        ),
+        StaffAction(
+            name="remove", label="Delete", call=lambda act: services.account_delete(act.row), icon="delete",
+            harms=True, permission="delete",
+            will="The account is deleted with its credentials, namespaces and webhooks; it is refused while it has "
+            "workspaces or pages. It cannot be undone.",
+        ),
+    )  # fmt: skip
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
+        """An account is activated and deactivated by actions, which take a reason."""
+        return (*self.readonly_fields, "is_active") if obj else self.readonly_fields
+
+    def staff_subject(self, row: Account) -> Subject:
+        return Subject(account_id=row.pk)
 
     def save_by_service(self, request: HttpRequest, obj: Account, *, change: bool) -> None:
         if change:
@@ -41,12 +81,9 @@ class AccountAdmin(ServiceModelAdmin):
         replace_fields(obj, account)
         _show_secret(request, issued)
 
-    def delete_by_service(self, request: HttpRequest, obj: Account) -> None:
-        services.account_delete(obj)
-
 
 @admin.register(Credential)
-class CredentialAdmin(ServiceModelAdmin):
+class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = ("client_id", "account", "name", "scope", "namespace_slug", "workspace_id", "last_used_at")
     list_filter = ("scope",)
     search_fields = ("client_id", "name", "account__name", "account__id")
@@ -60,6 +97,20 @@ class CredentialAdmin(ServiceModelAdmin):
         "created_at",
     )
     fields = ("account", "name", "scope", *readonly_fields)
+    list_select_related = ("account",)
+    staff_actions = (
+        StaffAction(
+            name="end_tokens", label="Replace the secret", call=lambda act: services.credential_end(act.row),
+            icon="key_off", harms=True,
+            will="The secret and every token that was minted with it are refused from now on. The new secret is shown "
+            "to no user: the owner rotates the credential by another one, and then has one that works.",
+        ),
+        StaffAction(
+            name="revoke", label="Revoke", call=lambda act: services.credential_remove(act.row), icon="delete",
+            harms=True, permission="delete",
+            will="The credential is deleted: it and its tokens are refused from now on. It cannot be undone.",
+        ),
+    )  # fmt: skip
 
     def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         # Bound scopes are issued through the API, where the binding is looked up and checked.
@@ -78,9 +129,6 @@ class CredentialAdmin(ServiceModelAdmin):
         issued = services.credential_issue(account=obj.account, name=obj.name, scope=scope, binding=ScopeBinding())
         replace_fields(obj, issued.credential)
         _show_secret(request, issued)
-
-    def delete_by_service(self, request: HttpRequest, obj: Credential) -> None:
-        services.credential_remove(obj)
 
 
 def _show_secret(request: HttpRequest, issued: services.NewCredential) -> None:
