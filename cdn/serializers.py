@@ -33,7 +33,7 @@ class NamespaceQuotaRequest(QuotaRequest):
 
 
 class CdnNamespacesQuery(s.Serializer):
-    search = s.CharField(required=False, max_length=255, default="", help_text="Part of the name or slug.")
+    search = s.CharField(required=False, max_length=255, help_text="Part of the name or slug.")
 
 
 class CdnPolicyQuery(s.Serializer):

@@ -52,7 +52,7 @@ class SendThrottle(RedisThrottle):
         holder = cast(SendTokenHolder, request.user)
         return f"token:{holder.token.token_hash}"
 
-    def limit_of(self, request: Request) -> int:
+    def plain_limit(self) -> int:
         return int(settings.ENV.sends_per_minute)
 
 

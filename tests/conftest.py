@@ -27,6 +27,7 @@ from cdn.models import PlanLimits
 from credits.ledger_triggers import SQLITE
 from credits.models import Entry, Rate
 from tests.callers import Caller
+from tests.described import DescribedClient
 from tests.run_order import files_sort
 from tests.world import World
 
@@ -118,7 +119,7 @@ def new_account(db: None) -> Callable[..., Caller]:
 
     def make(name: str = "acme", plan: str = "pro") -> Caller:
         account, made = account_create(name=name, plan=plan)
-        return Caller(Client(), account, made.credential.client_id, made.secret)
+        return Caller(DescribedClient(), account, made.credential.client_id, made.secret)
 
     return make
 
@@ -141,7 +142,7 @@ def scoped() -> Callable[..., Caller]:
 
     def make(caller: Caller, scope: Scope, **binding: str) -> Caller:
         made = credential_issue(account=caller.account, name=scope, scope=scope, binding=ScopeBinding(**binding))
-        return Caller(Client(), caller.account, made.credential.client_id, made.secret)
+        return Caller(DescribedClient(), caller.account, made.credential.client_id, made.secret)
 
     return make
 

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from accounts.scopes import Scope
 from namespaces.models import Namespace
 from tests.callers import Caller
-from tests.route import BILLING, NAMESPACE, WORKSPACE, Route
+from tests.route import BILLING, NAMESPACE, WORKSPACE, Route, braced
 from tests.routes import DOCUMENTED, NOT_WALKED, OPEN, ROUTES, every_route
 from tests.workspaces.rows import make_workspace
 from tests.world import World, assert_error
@@ -43,11 +43,6 @@ def _flat(resolver: URLResolver, before: str = "") -> Iterator[tuple[URLPattern,
             yield from _flat(pattern, path) if path != "admin/" else ()
         else:
             yield pattern, braced(path)
-
-
-def braced(path: str) -> str:
-    """Django's placeholders as those of `Route`."""
-    return re.sub(r"<\w+:(\w+)>", r"{\1}", path)
 
 
 def test_every_route_has_its_entry_here() -> None:
