@@ -150,7 +150,7 @@ class QuotaDefaultViewSet(ViewSet):
 
     scopes = WRITERS
 
-    @extend_schema(request=bodies.SetDefaultRequest, responses=bodies.QuotaDefaultResponse)
+    @extend_schema(request=bodies.SetDefaultRequest, responses={200: bodies.QuotaDefaultResponse})
     def create(self, request: ApiRequest) -> Response:
         """Set the default of a service, with the overdraft, action and thresholds of the quotas that are made from it.
 

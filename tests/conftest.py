@@ -119,7 +119,7 @@ def new_account(db: None) -> Callable[..., Caller]:
 
     def make(name: str = "acme", plan: str = "pro") -> Caller:
         account, made = account_create(name=name, plan=plan)
-        return Caller(DescribedClient(), account, made.credential.client_id, made.secret)
+        return Caller(Client(), account, made.credential.client_id, made.secret)
 
     return make
 
@@ -142,7 +142,7 @@ def scoped() -> Callable[..., Caller]:
 
     def make(caller: Caller, scope: Scope, **binding: str) -> Caller:
         made = credential_issue(account=caller.account, name=scope, scope=scope, binding=ScopeBinding(**binding))
-        return Caller(DescribedClient(), caller.account, made.credential.client_id, made.secret)
+        return Caller(Client(), caller.account, made.credential.client_id, made.secret)
 
     return make
 
@@ -157,7 +157,8 @@ def staff(db: None) -> Client:
 
 @pytest.fixture
 def world(api: Caller) -> World:
-    """An account with the rows that routes name: among them a workspace that failed."""
+    """An account with the rows that routes name, among them a workspace that failed; each answer must be documented."""
+    api.client = DescribedClient()
     return World.of(api)
 
 

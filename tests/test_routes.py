@@ -28,7 +28,7 @@ def assert_unauthorized(answer: Any, route: Route) -> None:
 
 def existing() -> Iterator[tuple[str, str]]:
     """Every method and route of the URL configuration but the open ones and the admin's."""
-    for pattern, path in _flat(get_resolver()):
+    for pattern, path in routes_below(get_resolver()):
         if path in OPEN | NOT_WALKED or path.startswith("admin/"):
             continue
         for method in pattern.callback.actions:
@@ -36,11 +36,12 @@ def existing() -> Iterator[tuple[str, str]]:
                 yield method.upper(), path
 
 
-def _flat(resolver: URLResolver, before: str = "") -> Iterator[tuple[URLPattern, str]]:
+def routes_below(resolver: URLResolver, before: str = "") -> Iterator[tuple[URLPattern, str]]:
+    """Each pattern with its whole path, its placeholders as those of `Route`; none of the admin."""
     for pattern in resolver.url_patterns:
         path = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
-            yield from _flat(pattern, path) if path != "admin/" else ()
+            yield from routes_below(pattern, path) if path != "admin/" else ()
         else:
             yield pattern, braced(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,15 @@ def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
     """The documented refusals of a route: status -> which codes, in backticks, come with it, and when."""
     error = {"$ref": "#/components/schemas/Error"}
     return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
+
+
+def drop_inherited_texts(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    """Postprocessing hook: a schema is not described by the docstring of its serializer's base class."""
+    inherited = {inspect.getdoc(base) for base in Success.__mro__} - {None}
+    for schema in result["components"]["schemas"].values():
+        if schema.get("description") in inherited:
+            del schema["description"]
+    return result
 
 
 class DescribedSchema(AutoSchema):

@@ -128,9 +128,11 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
+        "common.openapi.drop_inherited_texts",
         "common.openapi_errors.add_errors",
         "assist.openapi.describe_errors",
         "config.api_description.describe",
+        "config.api_examples_reader.add_examples",
     ],
     # tests/test_registration.py: two apps never give one name to different enums.
     "ENUM_NAME_OVERRIDES": {

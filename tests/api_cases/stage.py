@@ -46,13 +46,13 @@ class Stage:
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
 
-    def headers(self, path: str, security: list[dict[str, Any]]) -> dict[str, str]:
-        """What the operation asks for: the first of its options."""
+    def headers(self, path: str, security: list[dict[str, Any]], *, runs: bool = False) -> dict[str, str]:
+        """What the operation asks for: the first of its options. `runs`: by the running sandbox in any case."""
         schemes = security[0] if security else {}
         if "clientId" in schemes:
             return self.owner.headers
         for scheme in schemes:
-            token = self.stopped["token"] if path.startswith(NOT_RUN) else self.secrets[scheme]
+            token = self.stopped["token"] if path.startswith(NOT_RUN) and not runs else self.secrets[scheme]
             return {"Authorization": f"Bearer {token}"}
         return {}
 
@@ -69,6 +69,11 @@ class Stages:
             self.end()
             self._stage, self._left = new_stage(), STAGE_CASES
         self._left -= 1
+        return self._stage
+
+    def last(self) -> Stage:
+        """The one that `current` returned."""
+        assert self._stage is not None
         return self._stage
 
     def note(self, method: str, status: int) -> None:

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from celery import current_app
-from django.conf import LazySettings
 from hypothesis.errors import Unsatisfiable
 
 from tests.api_cases.cases import Undescribed, modes, operations, send_cases
 from tests.api_cases.report import record
 from tests.api_cases.stage import Stages
-from tests.assist.conftest import configured
-from tests.assist.model_server import serving_model
-from tests.fakehost import FakeHost
 
 SEED = int(os.environ.get("SEED", "1"))
 PROGRESS = os.environ.get("PROGRESS", "")
@@ -28,22 +21,6 @@ GROUPS = 4
 KINDS = 300
 CASES_EACH = 25 if CASES else 2
 ROUNDS = max(1, round(CASES / (CASES_EACH * KINDS)))
-
-
-@pytest.fixture
-def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A vmhost, and a model for code assistance. The worker of the CDN is not there: uploads stay at 202."""
-    send = current_app.send_task
-
-    def send_task(name: str, *args: Any, **options: Any) -> None:
-        if not name.startswith("cdn."):
-            send(name, *args, **options)
-
-    monkeypatch.setattr(current_app, "send_task", send_task)
-    with serving_model() as made:
-        asked = {"assist_url": made.url, "assist_model": "m", "assist_key": "k", "assist_calls_per_minute": 10_000}
-        configured(settings, cdn_upload_wait_seconds=0.1, **asked)
-        yield
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
