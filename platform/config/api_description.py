@@ -25,7 +25,7 @@ Operation = dict[str, Any]
 
 
 def describe(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-    """Postprocessing hook, the last one."""
+    """Postprocessing hook."""
     result["info"] |= {
         "description": ABOUT,
         "contact": {"name": "The operator of this installation"},

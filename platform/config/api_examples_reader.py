@@ -15,6 +15,7 @@ writes the answers anew. Fields of an example:
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,19 @@ def with_ids(value: Any, ids: dict[str, str]) -> Any:
 
 
 def add_examples(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-    """Postprocessing hook: each operation has its example."""
+    """Postprocessing hook, the last one: each operation has its example. Returns plain JSON, also where a bound is a
+    Decimal or a text is lazy.
+    """
     examples = all_examples()
     for path, operations in result["paths"].items():
         for method, operation in operations.items():
             _add(operation, with_ids(examples.get(f"{method.upper()} {path}", {}), SHOWN_IDS))
-    return result
+    plain: dict[str, Any] = json.loads(json.dumps(result, default=_plain))
+    return plain
+
+
+def _plain(value: Any) -> float | str:
+    return float(value) if isinstance(value, Decimal) else str(value)
 
 
 def _add(operation: dict[str, Any], example: Example) -> None:
