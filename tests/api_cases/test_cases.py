@@ -16,13 +16,14 @@ SEED = int(os.environ.get("SEED", "1"))
 PROGRESS = os.environ.get("PROGRESS", "")
 # In all of `make fuzz-api`, whose tests are smaller parts with seeds of their own; without it, two of each kind.
 CASES = int(os.environ.get("CASES", "0"))
-GROUPS = 4
+GROUPS = 16 if CASES else 4
 # Operations with valid data, and with invalid: about so many. The document is not made while tests are collected.
 KINDS = 300
 CASES_EACH = 25 if CASES else 2
 ROUNDS = max(1, round(CASES / (CASES_EACH * KINDS)))
 
 
+@pytest.mark.timeout(3600 if CASES else 300)
 @pytest.mark.parametrize("group", range(GROUPS))
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_every_answer_to_a_case_is_described(number: int, group: int, host: None) -> None:
