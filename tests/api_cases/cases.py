@@ -28,6 +28,10 @@ class Undescribed(AssertionError):
     """An answer that the document has not; the message has the request."""
 
 
+# A part of a file is bytes, as a whole one is.
+schemathesis.serializer.alias("application/offset+octet-stream", "application/octet-stream")
+
+
 @cache
 def operations() -> dict[str, Any]:
     """By `METHOD path`."""
