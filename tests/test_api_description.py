@@ -24,7 +24,7 @@ from tests.test_routes import routes_below
 from tests.world import World
 from workspaces.states import Status
 
-# What is for the platform's own processes, for browsers, or for whoever watches over the installation.
+# What is for the platform's own processes, for browsers, or for monitoring.
 INTERNAL = {
     "healthz",
     "readyz",

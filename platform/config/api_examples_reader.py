@@ -1,7 +1,7 @@
 """The examples of the OpenAPI document: `api_examples/<group>.json`, operation -> what is sent, and what is answered.
 
 A test sends each of them and compares the answer with the one here (tests/api_cases/test_examples.py); `make examples`
-writes the answers anew. Fields of an example:
+writes the answers again. Fields of an example:
 
     query, headers, body    what is sent; `{placeholder}` in a text is the id of a thing of the test
     text                    a body that is no JSON
