@@ -17,7 +17,7 @@ from tests.api_cases.wsgi import WsgiAnswer, answer_of
 from tests.described import fault_of
 from tests.openapi import document
 
-# Of these something else outside of the platform is asked, which nobody answers.
+# Of these a server outside of the platform is asked, and none answers.
 OUTSIDE = {("post", f"/s/{{sandbox_id}}/git/{name}", 502) for name in ("clone", "pull", "push")}
 DELETIONS = 5
 # How long creations are waited for, in seconds.

@@ -41,7 +41,7 @@ class Stage:
         return self.ids | ({"sandbox_id": self.stopped["id"]} if path.startswith(NOT_RUN) else {})
 
     def leave(self) -> None:
-        """Its machines go, and what has a name that nobody else may have; other rows stay."""
+        """Its machines go, and what has a name that is unique to all accounts; other rows stay."""
         Page.objects.filter(account=self.owner.account).delete()
         for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
             self.owner.delete(f"/workspace/{workspace.pk}")
