@@ -51,10 +51,6 @@ class StrictDecimal(serializers.DecimalField):
         # A number in the OpenAPI document, too.
         super().__init__(coerce_to_string=False, **kwargs)
 
-    def to_representation(self, value: Any) -> float:
-        """Of a default, which the document shows."""
-        return float(value)
-
     def to_internal_value(self, data: Any) -> Decimal:
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")
