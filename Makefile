@@ -15,7 +15,7 @@ COMPILE := CUSTOM_COMPILE_COMMAND="make lock" .venv/bin/pip-compile --quiet --ge
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev setup-kernel setup-lint setup-test setup-model setup-bench run up down status logs env test test-kernel \
-	test-fast test-postgres test-all fuzz chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
+	test-fast test-postgres test-all fuzz fuzz-api examples chaos lint format migration client lock procfile kit kernel image doctor bench backup restore setup-backup \
 	clean-instance
 
 help: ## list the commands
@@ -39,6 +39,7 @@ setup-kernel: setup
 
 setup-lint:
 	@scripts/packages.sh run
+	@command -v npm >/dev/null || scripts/packages.sh lint
 	@scripts/venv.sh dev
 	@scripts/npm.sh dev
 
@@ -107,6 +108,12 @@ test-all: test-kernel test ## every test on both databases, with both kernels (b
 fuzz: setup-test ## random histories of money beside a model, a million steps: make fuzz STEPS=100000 SEED=7
 	scripts/fuzz.sh $(ARGS)
 
+fuzz-api: setup-test ## cases of the API's description, valid and not: make fuzz-api CASES=100000 SEED=7
+	scripts/fuzz_api.sh $(ARGS)
+
+examples: setup-test ## send the examples of the API's description and write what is answered
+	@env -u STATE -u PORT WRITE_EXAMPLES=1 $(PYTHON) -m pytest tests/api_cases/test_examples.py
+
 chaos: setup-test ## kill and stop everything under load and check what must hold: make chaos ARGS="--minutes 30 --seed 7"
 	@env -u STATE -u PORT PYTHONPATH=.:platform $(PYTHON) -m tests.chaos $(ARGS)
 
@@ -117,6 +124,7 @@ lint: setup-lint ## formatting, lint, types, layers, dependencies, layout
 	.venv/bin/lint-imports
 	.venv/bin/deptry . platform
 	scripts/layout.sh
+	scripts/spectral.sh
 
 format: setup-lint ## format the code
 	.venv/bin/ruff check --fix .

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
+from django.conf import settings
 from drf_spectacular.utils import OpenApiResponse
 from rest_framework.serializers import Serializer
 
-from assist.error_form import PREFIX
-from assist.errors import FAILED, KEY, QUOTA, RATE, REQUEST
+from assist.error_form import PREFIX, assist_error_body
+from assist.errors import (
+    FAILED,
+    KEY,
+    QUOTA,
+    RATE,
+    REQUEST,
+    DayQuotaExceeded,
+    GenerationFailed,
+    InvalidApiKey,
+    RateLimitExceeded,
+    code_of,
+    status_of,
+)
+from assist.rate_headers import MINUTE_SECONDS, DayState
+from common import errors
 
 ERROR_SCHEMA = {
     "type": "object",
@@ -26,6 +42,20 @@ ERROR_SCHEMA = {
     },
 }
 _REFERENCE = {"$ref": "#/components/schemas/AssistError"}
+_ERRORS: list[errors.DomainError] = [
+    errors.ValidationError(details={"prompt": ["This field is required."]}),
+    InvalidApiKey(),
+    errors.QuotaExceeded(),
+    errors.NamespaceSuspended(),
+    errors.NotFound("There is no such route."),
+    errors.MethodNotAllowed(),
+    errors.PayloadTooLarge(),
+    errors.UnsupportedMediaType(),
+    RateLimitExceeded(),
+    DayQuotaExceeded(DayState(date(2026, 1, 31), 1000, 1000)),
+    GenerationFailed(),
+    errors.VMUnavailable(),
+]
 _CODES = {
     400: f"`{REQUEST}`: broken JSON, a missing field, a wrong type, a `webhook_url` that is never called",
     401: f"`{KEY}`",
@@ -34,6 +64,7 @@ _CODES = {
     404: f"`{REQUEST}`: no such route",
     405: f"`{REQUEST}`: another method than POST",
     413: f"`{REQUEST}`: a body above 1 MiB",
+    415: f"`{REQUEST}`: another Content-Type than application/json",
     429: f"`{RATE}`: too many calls in a minute, or the model has as many questions as it can take; `{QUOTA}`: the "
     "calls of the day are used up. `Retry-After` says when to try again",
     502: f"`{FAILED}`: the model cannot be reached, took too long, or gave no valid answer twice; the call does not "
@@ -62,8 +93,22 @@ def describe_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
     for path, operations in result["paths"].items():
         if path.startswith(f"{PREFIX}/"):
             for operation in operations.values():
-                responses = operation["responses"]
-                responses.pop("4XX", None), responses.pop("5XX", None)
-                for response in responses.values():
-                    response.setdefault("headers", {}).update(headers)
+                _describe(operation, headers)
     return result
+
+
+def _describe(operation: dict[str, Any], headers: dict[str, Any]) -> None:
+    own = {status: found for status, found in operation["responses"].items() if "$ref" not in found}
+    for status, response in own.items():
+        response.setdefault("headers", {}).update(headers)
+        if int(status) >= 400:
+            response["content"]["application/json"]["examples"] = _examples(int(status))
+    operation["responses"] = own
+    rate = {"name": "assist", "requests": settings.ENV.assist_calls_per_minute, "seconds": MINUTE_SECONDS}
+    operation["x-limits"]["rates"] = [rate]
+
+
+def _examples(status: int) -> dict[str, Any]:
+    """By code: what the errors look like whose status is this one."""
+    found = {code_of(error): {"value": assist_error_body(error)} for error in _ERRORS if status_of(error) == status}
+    return dict(sorted(found.items()))

@@ -64,7 +64,7 @@ class CdnNamespaceViewSet(GenericViewSet):
     def list(self, request: ApiRequest) -> Response:
         """The account's namespaces, or the one that the credential is bound to, newest first, and the template."""
         query = validated_query(bodies.CdnNamespacesQuery, request)
-        page = self.paginate_queryset(listed_namespaces(request.user, query["search"])) or []
+        page = self.paginate_queryset(listed_namespaces(request.user, query.get("search", ""))) or []
         shown = [namespace_body(use) for use in uses_of(request.user, page)]
         defaults = quota_body(template_layer(request.user.account.pk))
         rows = [bodies.CdnNamespaceObject(each).data for each in shown]

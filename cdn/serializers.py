@@ -35,7 +35,7 @@ class NamespaceQuotaRequest(QuotaRequest):
 
 
 class CdnNamespacesQuery(s.Serializer):
-    search = s.CharField(required=False, max_length=255, default="", help_text="Part of the name or slug.")
+    search = s.CharField(required=False, max_length=255, help_text="Part of the name or slug.")
 
 
 class _PartQuery(s.Serializer):

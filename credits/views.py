@@ -12,7 +12,7 @@ from rest_framework.viewsets import GenericViewSet, ViewSet
 
 from accounts.authentication import ApiRequest
 from accounts.scopes import Scope
-from common.openapi import MessageResponse
+from common.openapi import MessageResponse, refused
 from common.pagination import OffsetPagination
 from common.requests import validated, validated_query
 from common.responses import respond
@@ -25,6 +25,8 @@ from namespaces.selectors import get_namespace
 
 WRITERS = frozenset({Scope.ACCOUNT, Scope.BILLING})
 READERS = WRITERS | {Scope.NAMESPACE}
+
+NO_DEFAULT = {404: "`not_found`: the service has no default"}
 
 
 class QuotaPagination(OffsetPagination):
@@ -148,7 +150,7 @@ class QuotaDefaultViewSet(ViewSet):
 
     scopes = WRITERS
 
-    @extend_schema(request=bodies.SetDefaultRequest, responses=bodies.QuotaDefaultResponse)
+    @extend_schema(request=bodies.SetDefaultRequest, responses={200: bodies.QuotaDefaultResponse})
     def create(self, request: ApiRequest) -> Response:
         """Set the default of a service, with the overdraft, action and thresholds of the quotas that are made from it.
 
@@ -166,7 +168,10 @@ class QuotaDefaultViewSet(ViewSet):
         )
         return respond(bodies.QuotaDefaultResponse, data=found)
 
-    @extend_schema(parameters=[bodies.DefaultNameRequest], responses=bodies.QuotaDefaultResponse)
+    @extend_schema(
+        parameters=[bodies.DefaultNameRequest],
+        responses={200: bodies.QuotaDefaultResponse, **refused(NO_DEFAULT)},
+    )
     def retrieve(self, request: ApiRequest) -> Response:
         """The default of one service."""
         query = validated_query(bodies.DefaultNameRequest, request)
@@ -181,14 +186,24 @@ class QuotaDefaultViewSet(ViewSet):
         rows = QuotaDefault.objects.filter(account_id=request.user.account.pk).order_by("service")
         return respond(bodies.QuotaDefaultListResponse, data=rows)
 
-    @extend_schema(parameters=[bodies.DefaultNameRequest], request=None, responses=MessageResponse)
+    @extend_schema(
+        parameters=[bodies.DefaultNameRequest],
+        request=None,
+        responses={
+            200: MessageResponse,
+            **refused(NO_DEFAULT | {415: "`unsupported_media_type`: a body of another type than application/json"}),
+        },
+    )
     def destroy(self, request: ApiRequest) -> Response:
         """Delete the default that the body or the query names. Quotas that were made from it stay."""
         data = _named_default(request)
         defaults.default_delete(account=request.user.account, service=Service(data["service"]))
         return respond(MessageResponse, message="The default quota was deleted.")
 
-    @extend_schema(request=bodies.DefaultNameRequest, responses=bodies.QuotaDefaultResponse)
+    @extend_schema(
+        request=bodies.DefaultNameRequest,
+        responses={200: bodies.QuotaDefaultResponse, **refused(NO_DEFAULT)},
+    )
     def toggle_auto_apply(self, request: ApiRequest) -> Response:
         """Switch whether namespaces without a quota get it."""
         data = validated(bodies.DefaultNameRequest, request)

@@ -113,7 +113,10 @@ class NamespaceViewSet(GenericViewSet):
     @extend_schema(
         request=None,
         parameters=[bodies.DeleteNamespaceQuery],
-        responses={200: bodies.DeletedNamespaceResponse, **refused({409: DEFAULT})},
+        responses={
+            200: bodies.DeletedNamespaceResponse,
+            **refused({409: DEFAULT, 415: "`unsupported_media_type`: a body of another type than application/json"}),
+        },
     )
     def destroy(self, request: ApiRequest, namespace_id: str) -> Response:
         """Delete a namespace, and either move its workspaces to the default one or destroy them with all their data.

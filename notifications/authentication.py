@@ -62,7 +62,7 @@ class SendThrottle(RedisThrottle):
             window_restore(self.name, sent, window_seconds=self.window_seconds)
         return super().count(limit)
 
-    def limit_of(self, request: Request) -> int:
+    def plain_limit(self) -> int:
         return int(settings.ENV.sends_per_minute)
 
 

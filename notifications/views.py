@@ -82,7 +82,7 @@ class SendTokenViewSet(GenericViewSet):
         found = selectors.get_token(request.user, token_id)
         return respond(bodies.SendTokenResponse, token=tokens.token_revoke(token=found, **_by(request)))
 
-    @extend_schema(request=None, responses=MessageResponse)
+    @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, token_id: str) -> Response:
         """Remove a send token, whether or not it is revoked."""
         tokens.token_delete(token=selectors.get_token(request.user, token_id), **_by(request))
@@ -128,7 +128,7 @@ class DeviceViewSet(GenericViewSet):
         )
         return respond(bodies.DeviceResponse, 201 if is_new else 200, device=made)
 
-    @extend_schema(request=None, responses=MessageResponse)
+    @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, device_id: str) -> Response:
         """Remove a device."""
         devices.device_delete(device=selectors.get_device(request.user, device_id), **_by(request))

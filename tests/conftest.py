@@ -28,6 +28,7 @@ from credits.ledger_triggers import LEDGER
 from credits.models import Entry, Rate
 from staff.models import AUDIT, StaffEntry
 from tests.callers import Caller
+from tests.described import DescribedClient
 from tests.run_order import files_sort
 from tests.world import World
 
@@ -158,7 +159,8 @@ def staff(db: None) -> Client:
 
 @pytest.fixture
 def world(api: Caller) -> World:
-    """An account with the rows that routes name: among them a workspace that failed."""
+    """An account with the rows that routes name, among them a workspace that failed; each answer must be documented."""
+    api.client = DescribedClient()
     return World.of(api)
 
 

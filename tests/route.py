@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from accounts.scopes import Scope
@@ -34,3 +35,8 @@ class Route:
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+
+def braced(path: str) -> str:
+    """Django's placeholders as those of `Route`."""
+    return re.sub(r"<\w+:(\w+)>", r"{\1}", path)

@@ -13,7 +13,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from accounts.scopes import Scope
 from namespaces.models import Namespace
 from tests.callers import Caller
-from tests.route import BILLING, NAMESPACE, WORKSPACE, Route
+from tests.route import BILLING, NAMESPACE, WORKSPACE, Route, braced
 from tests.routes import DOCUMENTED, NOT_WALKED, OPEN, ROUTES, every_route
 from tests.workspaces.rows import make_workspace
 from tests.world import World, assert_error
@@ -28,7 +28,7 @@ def assert_unauthorized(answer: Any, route: Route) -> None:
 
 def existing() -> Iterator[tuple[str, str]]:
     """Every method and route of the URL configuration but the open ones and the admin's."""
-    for pattern, path in _flat(get_resolver()):
+    for pattern, path in routes_below(get_resolver()):
         if path in OPEN | NOT_WALKED or path.startswith("admin/"):
             continue
         for method in pattern.callback.actions:
@@ -36,18 +36,14 @@ def existing() -> Iterator[tuple[str, str]]:
                 yield method.upper(), path
 
 
-def _flat(resolver: URLResolver, before: str = "") -> Iterator[tuple[URLPattern, str]]:
+def routes_below(resolver: URLResolver, before: str = "") -> Iterator[tuple[URLPattern, str]]:
+    """Each pattern with its whole path, its placeholders as those of `Route`; none of the admin."""
     for pattern in resolver.url_patterns:
         path = before + str(pattern.pattern)
         if isinstance(pattern, URLResolver):
-            yield from _flat(pattern, path) if path != "admin/" else ()
+            yield from routes_below(pattern, path) if path != "admin/" else ()
         else:
             yield pattern, braced(path)
-
-
-def braced(path: str) -> str:
-    """Django's placeholders as those of `Route`."""
-    return re.sub(r"<\w+:(\w+)>", r"{\1}", path)
 
 
 def test_every_route_has_its_entry_here() -> None:

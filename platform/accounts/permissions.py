@@ -31,7 +31,12 @@ class ScopePermission(BasePermission):
     """Reads `scopes` (or `action_scopes[action]`) and `allow_tokens` of the view; default: the resource scopes."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        default = getattr(view, "scopes", RESOURCE_SCOPES)
-        scopes = getattr(view, "action_scopes", {}).get(getattr(view, "action", ""), default)
-        require_scope(cast(Actor | None, request.user), scopes, tokens=getattr(view, "allow_tokens", True))
+        tokens = getattr(view, "allow_tokens", True)
+        require_scope(cast(Actor | None, request.user), self.allowed_scopes(view), tokens=tokens)
         return True
+
+    @staticmethod
+    def allowed_scopes(view: Any) -> frozenset[Scope]:
+        """Those of which one is needed for the view's action; the OpenAPI document shows them, too."""
+        default: frozenset[Scope] = getattr(view, "scopes", RESOURCE_SCOPES)
+        return getattr(view, "action_scopes", {}).get(getattr(view, "action", ""), default)

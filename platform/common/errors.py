@@ -18,6 +18,8 @@ class DomainError(Exception):
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     message: str = "An internal error occurred."
+    # Of the example in the OpenAPI document, where this error comes with details.
+    example_details: ClassVar[dict[str, Any] | None] = None
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class ValidationError(DomainError):
     code = "validation_error"
     status = 400
     message = "The request is not valid."
+    example_details: ClassVar[dict[str, Any] | None] = {"name": ["This field is required."]}
 
 
 class InvalidJson(DomainError):
@@ -75,6 +78,7 @@ class InvalidState(DomainError):
     code = "invalid_state"
     status = 409
     message = "The resource is not in a state in which this is possible."
+    example_details: ClassVar[dict[str, Any] | None] = {"status": "stopped"}
 
 
 class Conflict(DomainError):

@@ -47,6 +47,10 @@ class StrictFloat(serializers.FloatField):
 class StrictDecimal(serializers.DecimalField):
     """A JSON number as a Decimal, for amounts that must stay exact."""
 
+    def __init__(self, **kwargs: Any) -> None:
+        # A number in the OpenAPI document, too.
+        super().__init__(coerce_to_string=False, **kwargs)
+
     def to_internal_value(self, data: Any) -> Decimal:
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")

@@ -1,32 +1,22 @@
-"""The OpenAPI document: what drf-spectacular cannot see by itself."""
+"""The OpenAPI document: what a view says of its answers, and what drf-spectacular cannot see by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from drf_spectacular.utils import OpenApiResponse
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiResponse, extend_schema_serializer
 from rest_framework import serializers as s
 
 from common.serializers import ResponseSerializer
-
-ERROR_SCHEMA = {
-    "type": "object",
-    "required": ["success", "error", "code", "message", "request_id"],
-    "properties": {
-        "success": {"type": "boolean", "const": False},
-        "error": {"type": "string", "description": "Machine readable; the same as `code` but for 401 and 403."},
-        "code": {"type": "string"},
-        "message": {"type": "string", "description": "Human-readable."},
-        "details": {"type": "object", "description": "For a validation error: field to list of messages."},
-        "request_id": {"type": "string"},
-    },
-}
+from common.streaming_body import RAW, body_limit
+from common.throttling import RedisThrottle
 
 
-TOO_MANY = "`rate_limited`: also where too many wrong credentials came from the caller's address."
-
-
+# The body of a list route is one object, too.
+@extend_schema_serializer(many=False)
 class Success(ResponseSerializer):
     success = s.BooleanField(default=True)
 
@@ -38,20 +28,60 @@ class MessageResponse(Success):
     message = s.CharField()
 
 
-def add_errors(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-    """Postprocessing hook: every operation may answer the one error body."""
-    result.setdefault("components", {}).setdefault("schemas", {})["Error"] = ERROR_SCHEMA
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    for operations in result["paths"].values():
-        for operation in operations.values():
-            limited = operation["responses"].setdefault("429", {"description": TOO_MANY, "content": content})
-            limited["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
-            operation["responses"]["4XX"] = {"description": "Refused; `code` says why.", "content": content}
-            operation["responses"]["5XX"] = {"description": "A failure of ours or of the host.", "content": content}
+def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
+    """The documented refusals of a route: status -> which codes, in backticks, come with it, and when."""
+    error = {"$ref": "#/components/schemas/Error"}
+    return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
+
+
+def drop_inherited_texts(result: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    """Postprocessing hook: a schema is not described by the docstring of its serializer's base class."""
+    inherited = {inspect.getdoc(base) for base in Success.__mro__} - {None}
+    for schema in result["components"]["schemas"].values():
+        if schema.get("description") in inherited:
+            del schema["description"]
     return result
 
 
-def refused(codes: Mapping[int, str]) -> dict[int, OpenApiResponse]:
-    """The documented refusals of a route: status -> which codes come with it."""
-    error = {"$ref": "#/components/schemas/Error"}
-    return {status: OpenApiResponse(error, description=f"{what}.") for status, what in codes.items()}
+class DescribedSchema(AutoSchema):
+    """Adds who may call a route and how much (`x-scopes`, `x-limits`), and the first sentence as its summary.
+
+    A view with limits that are counted after its checks, and so are no throttles of DRF, names them in
+    `later_throttles`: action -> throttle classes.
+    """
+
+    def get_summary(self) -> str | None:
+        text = " ".join(self.get_description().split("\n\n")[0].split())
+        sentence, _, _ = text.partition(". ")
+        return sentence.partition(": ")[0].rstrip(".") or None
+
+    def get_extensions(self) -> dict[str, Any]:
+        found = {"x-scopes": self._scopes(), "x-limits": self._limits()}
+        return super().get_extensions() | {name: value for name, value in found.items() if value}
+
+    def _scopes(self) -> list[str]:
+        """Of account credentials, as their permission class says."""
+        for permission in self.view.permission_classes:
+            if hasattr(permission, "allowed_scopes"):
+                return sorted(permission.allowed_scopes(self.view))
+        return []
+
+    def _limits(self) -> dict[str, Any]:
+        rates = [_rate(throttle) for throttle in self._throttles()]
+        body = body_limit(str(self.method), self.path.replace("{", "").replace("}", ""), self._raw_type())
+        # That of an upload is the size which its permit is for.
+        size = {"body_bytes": body} if body < 1 << 60 else {}
+        return {**size, "rates": rates} if rates else size
+
+    def _raw_type(self) -> str:
+        return RAW if RAW in (self._get_request_body() or {}).get("content", {}) else ""
+
+    def _throttles(self) -> Iterator[RedisThrottle]:
+        later = getattr(self.view, "later_throttles", {}).get(getattr(self.view, "action", ""), ())
+        for throttle in [*self.view.get_throttles(), *(kind() for kind in later)]:
+            if isinstance(throttle, RedisThrottle):
+                yield throttle
+
+
+def _rate(throttle: RedisThrottle) -> dict[str, Any]:
+    return {"name": throttle.scope, "requests": throttle.plain_limit(), "seconds": throttle.window_seconds}

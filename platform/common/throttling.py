@@ -125,6 +125,10 @@ class RedisThrottle(BaseThrottle):
 
     def limit_of(self, request: Request) -> int:
         """The limit for this request; override it for limits that depend on the plan."""
+        return self.plain_limit()
+
+    def plain_limit(self) -> int:
+        """The limit without a request, which the OpenAPI document shows; override it for one that is a setting."""
         return self.limit
 
     def allow_request(self, request: Request, view: Any) -> bool:

@@ -119,7 +119,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["common.parsers.ObjectParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "common.negotiation.JSONAlways",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "common.openapi.DescribedSchema",
     "EXCEPTION_HANDLER": "common.responses.drf_exception_handler",
     # OPTIONS is a method like any other: 405 where it is not offered.
     "DEFAULT_METADATA_CLASS": None,
@@ -132,8 +132,11 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "common.openapi.add_errors",
+        "common.openapi.drop_inherited_texts",
+        "common.openapi_errors.add_errors",
         "assist.openapi.describe_errors",
+        "config.api_description.describe",
+        "config.api_examples_reader.add_examples",
     ],
     # tests/test_registration.py: two apps never give one name to different enums.
     "ENUM_NAME_OVERRIDES": {

@@ -49,6 +49,7 @@ class WebhookViewSet(ViewSet):
     """Where events are sent to; account or namespace scope. A namespace's credential has the webhooks of it alone."""
 
     scopes = NAMESPACE_SCOPES
+    later_throttles = dict.fromkeys(("create", "update", "rotate"), (WriteThrottle,))
 
     def get_throttles(self) -> list[BaseThrottle]:
         return _throttles_of(self.action)
@@ -92,7 +93,7 @@ class WebhookViewSet(ViewSet):
         changed = subscriptions.subscription_update(subscription=found, changes=changes, **_by(request))
         return respond(bodies.WebhookResponse, webhook=changed)
 
-    @extend_schema(request=None, responses=MessageResponse)
+    @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, webhook_id: str) -> Response:
         """Delete a webhook, with its deliveries. Nothing more is sent to it."""
         found = selectors.get_subscription(request.user, webhook_id)

@@ -17,7 +17,12 @@ class EstimateQuery(serializers.Serializer):
     """The ranges of a create."""
 
     cpu = serializers.DecimalField(
-        min_value=Decimal("0.1"), max_value=12, max_digits=5, decimal_places=3, help_text="CPUs."
+        coerce_to_string=False,
+        min_value=Decimal("0.1"),
+        max_value=12,
+        max_digits=5,
+        decimal_places=3,
+        help_text="CPUs.",
     )
     ram_mb = serializers.IntegerField(min_value=128, max_value=65536)
     disk_mb = serializers.IntegerField(min_value=64, max_value=MAX_DISK_MB)

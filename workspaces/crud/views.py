@@ -27,6 +27,20 @@ from workspaces.serializers import WorkspaceResponse, load_ports
 from workspaces.wait_response import wait_for_create, wait_for_removal
 
 DETAILS_TOKEN_SECONDS = 900
+CREATE_REFUSALS = {
+    400: "`INVALID_NAMESPACE`; `INVALID_NAME_LENGTH`; `INVALID_IMAGE`; `INVALID_CONFIG`; "
+    "`MISSING_REQUIRED_ENV`: a catalog entry's variables, `details.missing`; `validation_error`",
+    401: "`MISSING_USER_ID`: the credential is missing, wrong or expired",
+    402: "`SANDBOX_LIMIT_REACHED`: workspaces of the plan; `POOL_LIMIT_REACHED`; `RUNNING_POOL_REACHED`; "
+    "`quota_exceeded`: the credits of the namespace",
+    403: "`RESOURCE_NOT_ALLOWED`: more than the plan allows for one workspace; `forbidden`; `namespace_suspended`",
+    409: "`NAMESPACE_LIMIT_REACHED`; `slug_taken`; `idempotency_conflict`: the key was used with other options",
+    500: "`CREATE_FAILED`: the sentence says what went wrong",
+}
+UPDATE_REFUSALS = {
+    400: "`validation_error`; `INVALID_CONFIG`; `MISSING_REQUIRED_ENV`: a catalog entry's variables",
+    409: "`slug_taken`; `conflict`: it is being removed",
+}
 
 
 class WorkspaceViewSet(ViewSet):
@@ -45,12 +59,7 @@ class WorkspaceViewSet(ViewSet):
             201: WorkspaceResponse,
             202: serializers.AcceptedResponse,
             200: serializers.AcceptedResponse,
-            **refused(
-                {
-                    400: "`INVALID_NAMESPACE`; `INVALID_NAME_LENGTH`; `INVALID_IMAGE`; `INVALID_CONFIG`; "
-                    "`MISSING_REQUIRED_ENV`: a catalog entry's variables, `details.missing`; `validation_error`",
-                }
-            ),
+            **refused(CREATE_REFUSALS),
         },
     )
     def create(self, request: ApiRequest) -> Response:
@@ -72,7 +81,18 @@ class WorkspaceViewSet(ViewSet):
             wait_for_create(made.operation, made.workspace.pk, data["ready_timeout_seconds"])
         return _created(request, made)
 
-    @extend_schema(request=None, responses={202: serializers.AcceptedResponse})
+    @extend_schema(
+        request=None,
+        responses={
+            202: serializers.AcceptedResponse,
+            **refused(
+                {
+                    402: "`RUNNING_POOL_REACHED`; `quota_exceeded`: the credits of the namespace",
+                    409: "`invalid_state`: its creation has not failed",
+                }
+            ),
+        },
+    )
     def retry(self, request: ApiRequest, workspace_id: str) -> Response:
         """Try a failed creation again; 202; `provisioning` shows the progress."""
         workspace = requested_workspace(request.user, workspace_id)
@@ -103,7 +123,10 @@ class WorkspaceViewSet(ViewSet):
         details = serializers.Details(workspace, _token(request, workspace), stats_of(workspace))
         return Response(serializers.DetailsResponse(details).data)
 
-    @extend_schema(request=serializers.UpdateRequest, responses=WorkspaceResponse)
+    @extend_schema(
+        request=serializers.UpdateRequest,
+        responses={200: WorkspaceResponse, **refused(UPDATE_REFUSALS)},
+    )
     def update(self, request: ApiRequest, workspace_id: str) -> Response:
         """Change name, slug, logo and settings; settings of the machine apply at its next start."""
         workspace = requested_workspace(request.user, workspace_id)

@@ -50,6 +50,13 @@ CONDITIONS = [
     )
 ]
 
+RUNNING = {409: "`vm_not_running`"}
+PLACES = {
+    400: "`path_invalid`: what is there is no directory; its names together have more than 8 MiB",
+    404: "`path_not_found`: also a loop of symbolic links",
+    **RUNNING,
+}
+
 
 class FilesViewSet(AsyncViewSet):
     """Directories and the disk they are on."""
@@ -60,7 +67,7 @@ class FilesViewSet(AsyncViewSet):
             OpenApiParameter("limit", int, description=f"Entries at most, 1 to {LIST_LIMIT}, which is the default."),
             OpenApiParameter("cursor", str, description="`next_cursor` of the previous response."),
         ],
-        responses=ListingResponse,
+        responses={200: ListingResponse, **refused(PLACES)},
     )
     async def list(self, request: ApiRequest, workspace_id: str) -> Response:
         """A directory's entries by name, at most `limit` of them, and of those with long paths about 4 MiB.
@@ -86,7 +93,7 @@ class FilesViewSet(AsyncViewSet):
         }
         return Response(await in_render_thread(lambda: ListingResponse(listing).data))
 
-    @extend_schema(responses=UsageResponse)
+    @extend_schema(responses={200: UsageResponse, **refused(RUNNING)})
     async def usage(self, request: ApiRequest, workspace_id: str) -> Response:
         """The writable disk, which holds what was changed since the image. The image itself takes none of it.
 
@@ -96,7 +103,7 @@ class FilesViewSet(AsyncViewSet):
         reported = await call_guest(address, lambda session: session.disk_usage(), CALL_SECONDS)
         return Response(UsageResponse(reported.limited_to(size)).data)
 
-    @extend_schema(request=None, responses=MessageResponse)
+    @extend_schema(request=None, responses={200: MessageResponse, **refused(RUNNING)})
     async def sync(self, request: ApiRequest, workspace_id: str) -> Response:
         """Flush the guest's unwritten data to its disk. Responds when it is written."""
         address = await in_request_thread(guest_address, request, workspace_id)
@@ -111,12 +118,16 @@ class FileContentViewSet(AsyncViewSet):
         parameters=[OpenApiParameter("path", str, required=True, description=PATH_TEXT), *CONDITIONS],
         responses={
             200: FileContent,
-            206: OpenApiResponse(OpenApiTypes.BINARY, description="A range of the raw bytes."),
+            (200, RAW): OpenApiTypes.BINARY,
+            (206, RAW): OpenApiResponse(OpenApiTypes.BINARY, description="A range of the raw bytes."),
+            304: OpenApiResponse(description="The file has not changed."),
             **refused(
                 {
                     400: "`path_invalid`: a directory, a device, a pipe or a socket",
                     404: "`path_not_found`: also a loop of symbolic links",
+                    **RUNNING,
                     413: "`payload_too_large`: a file above 64 MiB, requested as JSON",
+                    412: "`precondition_failed`: of raw bytes",
                     416: "`range_not_satisfiable`",
                 }
             ),

@@ -102,7 +102,7 @@ class LogFileViewSet(AsyncViewSet):
         responses={
             (200, "application/json"): LogFileResponse,
             (200, "text/plain"): OpenApiTypes.STR,
-            206: OpenApiResponse(OpenApiTypes.STR, description="A range of the text."),
+            (206, "text/plain"): OpenApiResponse(OpenApiTypes.STR, description="A range of the text."),
             **refused(
                 {
                     400: "`path_invalid`: not a regular file",

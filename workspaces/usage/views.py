@@ -86,7 +86,7 @@ class UsageViewSet(ViewSet):
         """Stop tracking: totals and series stay unchanged. Live statistics and billing continue. Idempotent."""
         return self._track(request, workspace_id, tracking=False)
 
-    @extend_schema(request=None, responses=MessageResponse)
+    @extend_schema(request=None, responses={200: MessageResponse})
     def destroy(self, request: ApiRequest, workspace_id: str) -> Response:
         """Delete totals and series permanently. Billing records stay."""
         workspace = requested_workspace(request.user, workspace_id)

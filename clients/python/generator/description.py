@@ -10,6 +10,8 @@ from clients.python.generator.table import Method
 
 Schema = dict[str, Any]
 _REFERENCE = "#/components/schemas/"
+# From here on a description says who may call the operation and how often.
+_ACCESS = "\n\n**Access.**"
 
 
 class MissingInDescription(Exception):
@@ -49,7 +51,7 @@ class Description:
         parameters = found.get("parameters", [])
         request = found.get("requestBody", {})
         return Operation(
-            text=found.get("description", ""),
+            text=found.get("description", "").partition(_ACCESS)[0],
             query=[parameter for parameter in parameters if parameter["in"] == "query"],
             path_types=self._path_types(method),
             body=_json_schema(request),
@@ -89,5 +91,4 @@ def reference_of(schema: Schema) -> str:
 
 def _json_schema(content_holder: Schema) -> Schema:
     schema: Schema = content_holder.get("content", {}).get("application/json", {}).get("schema", {})
-    # Lists are described as arrays of their whole response.
-    return schema["items"] if schema.get("type") == "array" and "$ref" in schema["items"] else schema
+    return schema

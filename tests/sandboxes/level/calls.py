@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.test import AsyncClient
+
+from tests.described import DescribedAsyncClient
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ class SandboxCaller:
 
         async def call() -> Any:
             path = f"/s/{self.sandbox_id}/{route}"
-            request: Awaitable[Any] = AsyncClient().post(path, data, content_type="application/json", headers=sent)
+            request: Awaitable[Any] = DescribedAsyncClient().post(
+                path, data, content_type="application/json", headers=sent
+            )
             response = await asyncio.wait_for(request, 60)
             if not response.streaming:
                 return response, response.content

@@ -9,9 +9,9 @@ from collections.abc import Awaitable
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.test import AsyncClient
 
 from tests.callers import Caller
+from tests.described import DescribedAsyncClient
 
 FILES = "/workspace/the-box/overlay/files"
 LISTING = "/workspace/the-box/overlay"
@@ -30,7 +30,7 @@ def ask(api: Caller, method: str, path: str, body: Any = b"", kind: str = "appli
     sent = {**api.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
 
     async def call() -> Any:
-        client = AsyncClient()
+        client = DescribedAsyncClient()
         request: Awaitable[Any] = client.generic(method, path, data, content_type=kind, headers=sent)
         response = await asyncio.wait_for(request, 20)
         if not response.streaming:

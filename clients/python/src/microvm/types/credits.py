@@ -15,8 +15,8 @@ class SetQuotaRequest(TypedDict):
 
     namespace: str
     service: Literal["sandbox", "deployment", "ai", "cdn"]
-    quotaLimit: float | str
-    overdraft: NotRequired[float | str]
+    quotaLimit: float
+    overdraft: NotRequired[float]
     onOverdraftAction: NotRequired[Literal["block", "stop_workspaces"]]
     notificationThresholds: NotRequired[list[float] | None]
 
@@ -108,8 +108,8 @@ class SetDefaultRequest(TypedDict):
     """Body, or a part of it, of `credits.set_default`."""
 
     level: NotRequired[Literal["namespace"]]
-    quotaLimit: float | str
-    overdraft: NotRequired[float | str]
+    quotaLimit: float
+    overdraft: NotRequired[float]
     onOverdraftAction: NotRequired[Literal["block", "stop_workspaces"]]
     notificationThresholds: NotRequired[list[float] | None]
     service: Literal["sandbox", "deployment", "ai", "cdn"]

@@ -17,7 +17,7 @@ class AsyncQuotaRoutes(AsyncGroup):
         answer: QuotaResponse = await self._call("GET", "/workspace/quota")
         return answer
 
-    async def estimate(self, *, cpu: float | str, disk_mb: int, ram_mb: int) -> Estimate:
+    async def estimate(self, *, cpu: float, disk_mb: int, ram_mb: int) -> Estimate:
         """What a workspace of this size costs in an hour of full use, and whether one could be created now: within
         the plan and the pools, and on a host with room. Nothing is reserved. Traffic of disk and network is
         charged as it occurs.

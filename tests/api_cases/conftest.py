@@ -1,0 +1,33 @@
+"""A host for the cases and the examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery import current_app
+from django.conf import LazySettings
+
+import pages.tasks  # noqa: F401 registers the tasks
+from tests.assist.conftest import configured
+from tests.assist.model_server import serving_model
+from tests.fakehost import FakeHost
+
+
+@pytest.fixture
+def host(vmhost: FakeHost, settings: LazySettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A vmhost, and a model for code assistance. The workers of the CDN and of notifications are not there: uploads
+    stay at 202, and nothing is sent.
+    """
+    send = current_app.send_task
+
+    def send_task(name: str, *args: Any, **options: Any) -> None:
+        if not name.startswith(("cdn.", "notifications.")):
+            send(name, *args, **options)
+
+    monkeypatch.setattr(current_app, "send_task", send_task)
+    with serving_model() as made:
+        asked = {"assist_url": made.url, "assist_model": "m", "assist_key": "k", "assist_calls_per_minute": 10_000}
+        configured(settings, cdn_upload_wait_seconds=0.1, **asked)
+        yield

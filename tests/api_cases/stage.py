@@ -1,0 +1,119 @@
+"""An account with one of everything that paths name, a running workspace and a running sandbox among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from django.test import Client
+
+from accounts.services import account_create
+from assist.services import api_key_create
+from cdn.services import permits
+from namespaces.models import Namespace
+from pages.models import Page
+from tests.callers import Caller
+from tests.notifications.rows import send_token
+from tests.sandboxes.rows import make_sandbox, sandbox_of
+from tests.world import World
+from workspaces.models import Workspace
+from workspaces.models.workspace import Kind
+from workspaces.states import Status
+
+# A stage is used for so many cases at most.
+STAGE_CASES = 200
+_numbers = count(1)
+# What would be run by the fake driver, on this host: these get a sandbox that does not run.
+NOT_RUN = ("/s/{sandbox_id}/git/", "/s/{sandbox_id}/terminal")
+
+
+@dataclass
+class Stage:
+    """`ids`: a value for each placeholder. `secrets`: by security scheme, the value of its header."""
+
+    owner: Caller
+    ids: dict[str, str]
+    secrets: dict[str, str]
+    stopped: dict[str, str]
+
+    def values(self, path: str) -> dict[str, str]:
+        return self.ids | ({"sandbox_id": self.stopped["id"]} if path.startswith(NOT_RUN) else {})
+
+    def leave(self) -> None:
+        """Its machines go, and what has a name that is unique to all accounts; other rows stay."""
+        Page.objects.filter(account=self.owner.account).delete()
+        for workspace in Workspace.objects.filter(account=self.owner.account, status=Status.RUNNING):
+            self.owner.delete(f"/workspace/{workspace.pk}")
+
+    def headers(self, path: str, security: list[dict[str, Any]], *, runs: bool = False) -> dict[str, str]:
+        """What the operation asks for: the first of its options. `runs`: by the running sandbox in any case."""
+        schemes = security[0] if security else {}
+        if "clientId" in schemes:
+            return self.owner.headers
+        for scheme in schemes:
+            token = self.stopped["token"] if path.startswith(NOT_RUN) and not runs else self.secrets[scheme]
+            return {"Authorization": f"Bearer {token}"}
+        return {}
+
+
+class Stages:
+    """The stage of now, which is used for some cases, or until one of them has deleted something of it."""
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+        self._left = 0
+
+    def current(self) -> Stage:
+        if self._stage is None or self._left <= 0:
+            self.end()
+            self._stage, self._left = new_stage(), STAGE_CASES
+        self._left -= 1
+        return self._stage
+
+    def last(self) -> Stage:
+        """The one that `current` returned."""
+        assert self._stage is not None
+        return self._stage
+
+    def note(self, method: str, status: int) -> None:
+        """What was created counts against the limits of the account."""
+        if status < 300:
+            self._left -= {"delete": STAGE_CASES, "get": 0}.get(method, 5)
+
+    def end(self) -> None:
+        if self._stage is not None:
+            self._stage.leave()
+            self._stage = None
+
+
+def new_stage() -> Stage:
+    """Another account than before, so that nothing of earlier cases is in its way."""
+    number = next(_numbers)
+    account, made = account_create(name=f"stage {number}", plan="pro")
+    owner = Caller(Client(), account, made.credential.client_id, made.secret)
+    world = World.of(owner)
+    running, boxed = (_running(owner, f"stage-{number}-{name}") for name in ("workspace", "sandbox"))
+    Workspace.objects.filter(pk=boxed).update(kind=Kind.SANDBOX)
+    sandbox, token = sandbox_of(Workspace.objects.get(pk=boxed))
+    idle, idle_token = make_sandbox(account, status=Status.STOPPED, slug=f"stage-{number}-idle")
+    secrets = {
+        "sandboxToken": token,
+        "apiKey": api_key_create(account=account, name="stage", namespace=None, actor="test").key,
+        "sendToken": send_token(Workspace.objects.get(pk=running))[1],
+    }
+    ids = world.ids | {"workspace_id": running, "sandbox_id": sandbox.pk, "token": _upload(account)}
+    return Stage(owner, ids, secrets, {"id": idle.pk, "token": idle_token})
+
+
+def _running(owner: Caller, slug: str) -> str:
+    """The id of a new workspace, which runs; a vmhost of this process must be there (fixture `vmhost`)."""
+    answer = owner.post("/workspace", {"slug": slug, "config": {"memory_mb": 128}})
+    assert answer.status_code == 201, answer.content
+    return str(answer.json()["workspace"]["id"])
+
+
+def _upload(account: Any) -> str:
+    """The token of an address to which a file of three bytes is sent."""
+    default = Namespace.objects.get(account=account, is_default=True)
+    return permits.permit_create(account=account, new=permits.NewFile(default, "a.txt", 3), actor="test").token

@@ -1,0 +1,165 @@
+"""Each operation of the OpenAPI document has an example, which is sent here and answered as the document shows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jsonschema_rs
+import pytest
+from requests import Request
+
+from config.api_examples_reader import FOLDER, Example, all_examples, with_ids
+from namespaces.models import Namespace
+from tests.api_cases.stage import Stage, Stages
+from tests.api_cases.wsgi import WsgiAnswer, answer_of
+from tests.described import fault_of
+from tests.openapi import document
+from workspaces.models import Workspace
+from workspaces.states import Provisioning, Status
+
+JSON = "application/json"
+# `make examples`: what is answered is written to the files, and compared afterwards.
+WRITE = bool(os.environ.get("WRITE_EXAMPLES"))
+SECRETS = {"secret", "token", "client_secret", "key", "uploadUrl", "upload_url"}
+FILES = sorted(path.name for path in FOLDER.glob("*.json"))
+
+
+def test_every_operation_has_an_example() -> None:
+    operations = {f"{method.upper()} {path}" for path, item in document()["paths"].items() for method in item}
+    assert set(all_examples()) == operations
+    assert [name for name, example in all_examples().items() if not 200 <= example["status"] < 300] == []
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_an_example_is_sent_and_answered_as_the_document_shows_it(file: str, host: None) -> None:
+    examples: dict[str, Example] = json.loads((FOLDER / file).read_text())
+    faults, stages = {}, Stages()
+    for name, example in examples.items():
+        if example.get("outside"):
+            fault = _invalid(name, example)
+        else:
+            answer = _sent(name, example, stages)
+            if WRITE:
+                example.pop("answer", None), example.pop("answer_text", None)
+                example |= _recorded(answer, stages.last())
+            fault = fault_of(_operation(name), answer) or _differs(example, answer)
+        if fault:
+            faults[name] = fault
+    stages.end()
+    if WRITE:
+        (FOLDER / file).write_text(json.dumps(examples, indent=2, ensure_ascii=False) + "\n")
+    assert faults == {}
+
+
+def _operation(name: str) -> dict[str, Any]:
+    method, path = name.split(" ")
+    found: dict[str, Any] = document()["paths"][path][method.lower()]
+    return found
+
+
+def _sent(name: str, example: Example, stages: Stages) -> WsgiAnswer:
+    if example.get("fresh"):
+        stages.end()
+    stage = stages.current()
+    _prepare(name, stage)
+    for before in example.get("before", ()):
+        answer = _send(before["request"], before, stage)
+        assert answer.status_code < 300 or answer.status_code == 409, (name, before, answer.content)
+        stages.note(before["request"].partition(" ")[0].lower(), answer.status_code)
+    answer = _send(name, example, stage)
+    stages.note(name.partition(" ")[0].lower(), answer.status_code)
+    return answer
+
+
+def _prepare(name: str, stage: Stage) -> None:
+    """What no request brings about: a creation that failed; a namespace that is not the default one."""
+    if name.endswith("/provisioning/retry"):
+        failed = {"status": Status.FAILED, "provisioning_state": Provisioning.FAILED, "ready": False}
+        Workspace.objects.filter(pk=stage.ids["workspace_id"]).update(**failed)
+    if name in ("DELETE /namespaces/{namespace_id}", "POST /namespaces/{namespace_id}/suspend"):
+        made = Namespace.objects.create(account=stage.owner.account, name="Other", slug=f"other-{name[:1].lower()}")
+        stage.ids["namespace_id"] = made.pk
+
+
+def _send(name: str, example: Example, stage: Stage) -> WsgiAnswer:
+    method, path = name.split(" ")
+    sent = with_ids(example, stage.ids)
+    headers = {"Content-Type": JSON} if "body" in sent else {"Content-Type": "application/octet-stream"}
+    headers |= stage.headers(path, _operation(name).get("security", []), runs=True) | sent.get("headers", {})
+    data = json.dumps(sent["body"]).encode() if "body" in sent else sent.get("text", "").encode()
+    query = urlencode({key: _word(value) for key, value in sent.get("query", {}).items()})
+    url = f"http://testserver{with_ids(path, stage.ids)}?{query}"
+    return answer_of(Request(method, url, headers=headers if data else _without_type(headers), data=data).prepare())
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _without_type(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name != "Content-Type"}
+
+
+def _recorded(answer: WsgiAnswer, stage: Stage) -> Example:
+    kind = answer.get("Content-Type").partition(";")[0]
+    found: Example = {"status": answer.status_code, "content_type": kind}
+    if kind == JSON:
+        return {**found, "answer": _masked(json.loads(answer.content))}
+    return {**found, "answer_text": answer.content.decode()} if answer.content else found
+
+
+def _masked(value: Any, name: str = "") -> Any:
+    """Without secrets of the test."""
+    if isinstance(value, dict):
+        return {key: _masked(each, key) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_masked(each) for each in value[:3]]
+    if name in SECRETS and isinstance(value, str):
+        return re.sub(r"([a-z]+_)?[A-Za-z0-9_-]{20,}$", r"\1example", value)
+    return value
+
+
+def _differs(example: Example, answer: WsgiAnswer) -> str:
+    """A sentence, or nothing, where status, type and shape are those of the example."""
+    if answer.status_code != example.get("status"):
+        return f"{answer.status_code}: {answer.content[:300]!r}"
+    if answer.get("Content-Type").partition(";")[0] != example["content_type"]:
+        return f"Content-Type {answer.get('Content-Type')}"
+    return _difference(example["answer"], json.loads(answer.content)) if "answer" in example else ""
+
+
+def _difference(shown: Any, found: Any, place: str = "answer") -> str:
+    """Where the shapes differ: names of fields, and types of values; null is any of them."""
+    if isinstance(shown, dict) and isinstance(found, dict):
+        if set(shown) != set(found):
+            return f"{place}: {sorted(set(shown) ^ set(found))}"
+        return next(filter(None, (_difference(shown[name], found[name], f"{place}.{name}") for name in shown)), "")
+    if isinstance(shown, list) and isinstance(found, list):
+        return _difference(shown[0], found[0], f"{place}[0]") if shown and found else ""
+    if shown is None or found is None:
+        return ""
+    return "" if _kind(shown) is _kind(found) else f"{place}: {found!r:.60} for {shown!r:.60}"
+
+
+def _kind(value: Any) -> type:
+    return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
+
+
+def _invalid(name: str, example: Example) -> str:
+    """Of an example that is not sent."""
+    content = _operation(name)["responses"][str(example["status"])]["content"][example["content_type"]]
+    whole = {**content["schema"], "components": document()["components"]}
+    try:
+        jsonschema_rs.Draft202012Validator(json.loads(json.dumps(whole))).validate(example["answer"])
+    except jsonschema_rs.ValidationError as exc:
+        return exc.message
+    return ""
+
+
+def test_the_examples_are_part_of_the_wheel() -> None:
+    assert Path(FOLDER).is_relative_to(Path(__file__).parents[2] / "platform" / "config")
