@@ -7,16 +7,34 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from common.admin_columns import (
+    bytes_column,
+    id_column,
+    link_column,
+    state_column,
+    text_column,
+    time_column,
+)
+from common.admin_lists import AgeFilter, IdFilter
 from pages import publication, services
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
 
 
 @admin.register(Page)
 class PageAdmin(ServiceModelAdmin):
-    list_display = ("slug", "name", "account", "namespace", "status", "release", "deployment_state", "created_at")
-    list_filter = ("status", "deployment_state")
+    list_display = (
+        "slug", "name", link_column("account", text="name"), link_column("namespace", text="slug"),
+        state_column("status"), "release", state_column("deployment_state", "Last deploy", reason="deployment_error"),
+        bytes_column("kept_bytes", "Files"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (
+        "status", "deployment_state", ("account", IdFilter), ("namespace", IdFilter),
+        ("source_workspace_id", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("account", "namespace")
-    search_fields = ("slug", "name", "account__name", "account__id")
+    search_fields = ("slug", "name", "account__name")
+    search_ids = ("id", "account__id", "namespace__id", "source_workspace_id")
+    ordering = ("-id",)
     readonly_fields = tuple(field.name for field in Page._meta.concrete_fields)
     actions = ("enable", "disable")
 
@@ -43,20 +61,38 @@ class PageAdmin(ServiceModelAdmin):
 
 @admin.register(PageRelease)
 class PageReleaseAdmin(ReadOnlyAdmin):
-    list_display = ("page", "number", "files", "bytes", "skipped_count", "actor", "created_at")
+    list_display = (
+        "number", link_column("page", text="slug"), "files", bytes_column("bytes"), "skipped_count",
+        text_column("actor"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (("page", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("page",)
-    search_fields = ("page__slug", "page__account__id")
+    search_fields = ("page__slug",)
+    search_ids = ("page__id", "page__account__id")
+    keyset = ("-id",)
 
 
 @admin.register(PageDeploy)
 class PageDeployAdmin(ReadOnlyAdmin):
-    list_display = ("page", "state", "step", "attempt", "workspace_id", "error_code", "created_at", "finished_at")
-    list_filter = ("state",)
+    list_display = (
+        "id", link_column("page", text="slug"), state_column("state", reason="error_message"), "step", "attempt",
+        id_column("workspace_id", "workspaces.Workspace"), "error_code", time_column("created_at"),
+        time_column("finished_at"),
+    )  # fmt: skip
+    list_filter = ("state", ("page", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("page",)
-    search_fields = ("page__slug", "page__account__id", "workspace_id")
+    search_fields = ("page__slug",)
+    search_ids = ("id", "page__id", "page__account__id", "workspace_id")
+    keyset = ("-id",)
 
 
 @admin.register(PageEvent)
 class PageEventAdmin(ReadOnlyAdmin):
-    list_display = ("created_at", "page_id", "action", "actor", "ip_address", "detail")
-    search_fields = ("page_id", "actor")
+    list_display = (
+        time_column("created_at", "When"), id_column("page_id", "pages.Page"), "action", text_column("actor"),
+        "ip_address", text_column("detail", length=80),
+    )  # fmt: skip
+    list_filter = (("action", IdFilter), ("page_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
+    search_fields = ("=actor", "=action")
+    search_ids = ("page_id", "account__id")
+    keyset = ("-id",)

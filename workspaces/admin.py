@@ -9,7 +9,27 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, call_for_each, staff_label
+from common.admin_columns import (
+    bytes_column,
+    credits_column,
+    id_column,
+    link_column,
+    state_column,
+    text_column,
+    time_column,
+)
+from common.admin_lists import AgeFilter, IdFilter
+from workspaces.admin_columns import (
+    EndedFilter,
+    MeteredWorkspaceFilter,
+    cpu_time_of,
+    duration_of,
+    metered_numbers,
+    metered_workspace,
+    size_of,
+)
 from workspaces.crud.services import workspace_delete
+from workspaces.host_admin import HostAdmin
 from workspaces.images.admin import CatalogEntryAdmin
 from workspaces.lifecycle.services import workspace_destroy
 from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
@@ -22,15 +42,25 @@ from workspaces.power.services import (
     workspace_stop,
 )
 
-__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdmin"]
+__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "HostAdmin", "OperationAdmin", "WorkspaceAdmin"]
 
 
 @admin.register(Workspace)
 class WorkspaceAdmin(ReadOnlyAdmin):
-    list_display = ("id", "name", "account", "namespace", "status", "ready", "image", "host", "created_at")
-    list_filter = ("status", "mode", "kind", "host")
+    list_display = (
+        "name", state_column("status", reason="error_message"), link_column("account", text="name"),
+        link_column("namespace", text="slug"), text_column("image", length=32), size_of, link_column("host"), "ip",
+        time_column("created_at"), "id",
+    )  # fmt: skip
+    list_filter = (
+        "status", "mode", "kind", ("account", IdFilter), ("namespace", IdFilter), ("host", IdFilter),
+        ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("account", "namespace", "host")
-    search_fields = ("id", "name", "slug", "account__name", "account__id")
+    search_fields = ("name", "slug", "account__name")
+    search_ids, search_ips = ("id", "account__id", "namespace__id"), ("ip",)
+    search_help_text = "Id, name, slug, IP, account"
+    ordering = ("-id",)
     exclude = ("env", "workloads")  # secrets of the owner
     actions = ("start", "stop", "restart", "pause", "resume", "put_to_sleep", "destroy_machine", "remove")
 
@@ -77,54 +107,80 @@ class WorkspaceAdmin(ReadOnlyAdmin):
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
     list_display = (
-        "id",
-        "kind",
-        "workspace",
-        "state",
-        "step",
-        "attempt",
-        "actor",
-        "created_at",
-        "finished_at",
-    )
-    list_filter = ("state", "kind", "queue")
+        "id", "kind", state_column("state"), link_column("workspace", text="name"), "step", "attempt",
+        text_column("actor", length=24), text_column("error_message", "Why", length=48), time_column("created_at"),
+        duration_of,
+    )  # fmt: skip
+    list_filter = (
+        EndedFilter, "state", "kind", ("queue", IdFilter), ("workspace", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     list_select_related = ("workspace",)
-    search_fields = ("id", "workspace__id", "workspace__name")
+    search_fields = ("workspace__name",)
+    search_ids = ("id", "workspace__id")
+    search_help_text = "Id of an operation or workspace, name of a workspace"
+    keyset = ("-id",)
 
 
 @admin.register(PublicPort)
 class PublicPortAdmin(ReadOnlyAdmin):
-    list_display = ("workspace", "port", "hash", "slug", "label", "created_at")
+    list_display = (link_column("workspace", text="name"), "port", "hash", "slug", "label", time_column("created_at"))
+    list_display_links = ("port", "hash")
+    list_filter = (("workspace", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("workspace",)
-    search_fields = ("workspace__id", "workspace__name", "hash", "slug")
+    search_fields = ("=hash", "slug", "label")
+    search_ids = ("workspace__id",)
+    keyset = ("-id",)
 
 
 @admin.register(Activity)
 class ActivityAdmin(ReadOnlyAdmin):
-    list_display = ("at", "workspace_id", "event", "actor", "detail")
-    list_filter = ("event",)
-    search_fields = ("workspace_id", "actor")
+    list_display = (
+        time_column("at", "When"), id_column("workspace_id", "workspaces.Workspace"), "event", text_column("actor"),
+        text_column("detail", length=80),
+    )  # fmt: skip
+    list_filter = (("event", IdFilter), ("workspace_id", IdFilter), ("account", IdFilter), ("at", AgeFilter))
+    search_fields = ("=event", "=actor")
+    search_ids = ("workspace_id", "account__id")
+    search_help_text = "Id of a workspace or account, event, actor"
+    keyset = ("-id",)
 
 
 @admin.register(Usage)
 class UsageAdmin(ReadOnlyAdmin):
-    list_display = ("workspace_id", "tracking", "total_cpu_time_ns", "total_disk_read", "total_disk_write",
-                    "total_net_rx", "total_net_tx")  # fmt: skip
+    list_display = (
+        id_column("workspace_id", "workspaces.Workspace"), "tracking", cpu_time_of, bytes_column("total_disk_read"),
+        bytes_column("total_disk_write"), bytes_column("total_net_rx"), bytes_column("total_net_tx"),
+    )  # fmt: skip
+    list_display_links = ("tracking",)
     list_filter = ("tracking",)
-    search_fields = ("workspace__id", "workspace__name")
+    search_fields = ("workspace__name",)
+    search_ids = ("workspace__id",)
+    keyset = ("-id",)
 
 
 @admin.register(MeterRecord)
 class MeterRecordAdmin(ReadOnlyAdmin):
-    list_display = ("tick_id", "metered", "period_ms", "cpu_time_ns", "memory_mb_ms", "disk_bytes", "network_bytes")
+    list_display = (
+        "tick_id", metered_workspace, "period_ms", "cpu_time_ns", "memory_mb_ms", bytes_column("disk_bytes"),
+        bytes_column("network_bytes"),
+    )  # fmt: skip
+    list_filter = (MeteredWorkspaceFilter,)
     list_select_related = ("metered",)
-    search_fields = ("metered__workspace_id", "metered__namespace_id", "metered__account_id")
-    show_full_result_count = False
+    search_help_text = "Id of a workspace, namespace or account"
+    search_fields = ("=metered__workspace_id",)
+    keyset = ("-id",)
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[MeterRecord], search_term: str) -> Any:
+        """By an exact id; the numbers of what it names are looked up first, as the table has no index of names."""
+        if not search_term.strip():
+            return queryset, False
+        return queryset.filter(metered__in=metered_numbers(search_term.strip())), False
 
 
 @admin.register(BillingCycle)
 class BillingCycleAdmin(ReadOnlyAdmin):
-    list_display = ("__str__", "seconds", "workspaces", "credits", "closed_at")
+    list_display = ("__str__", "seconds", "workspaces", credits_column("credits"), time_column("closed_at"))
+    keyset = ("-id",)
 
     @admin.display(description="Seconds")
     def seconds(self, obj: BillingCycle) -> int:

@@ -11,6 +11,8 @@ from accounts import services
 from accounts.models import Account, Credential, Plan
 from accounts.scopes import Scope, ScopeBinding
 from common.admin import ServiceModelAdmin, replace_fields
+from common.admin_columns import id_column, link_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 
 
 @admin.register(Plan)
@@ -26,9 +28,15 @@ class PlanAdmin(ServiceModelAdmin):
 
 @admin.register(Account)
 class AccountAdmin(ServiceModelAdmin):
-    list_display = ("id", "name", "plan", "is_active", "created_at")
-    list_filter = ("plan", "is_active")
-    search_fields = ("id", "name")
+    list_display = (
+        "name", "id", link_column("plan"), "is_active", "workspace_count", time_column("created_at"),
+    )  # fmt: skip
+    list_filter = (("plan", IdFilter), "is_active", ("created_at", AgeFilter))
+    list_select_related = ("plan",)
+    search_fields = ("name",)
+    search_ids = ("id",)
+    search_help_text = "Id or name"
+    ordering = ("-id",)
     readonly_fields = ("created_at", "updated_at")
 
     def save_by_service(self, request: HttpRequest, obj: Account, *, change: bool) -> None:
@@ -47,9 +55,15 @@ class AccountAdmin(ServiceModelAdmin):
 
 @admin.register(Credential)
 class CredentialAdmin(ServiceModelAdmin):
-    list_display = ("client_id", "account", "name", "scope", "namespace_slug", "workspace_id", "last_used_at")
-    list_filter = ("scope",)
-    search_fields = ("client_id", "name", "account__name", "account__id")
+    list_display = (
+        "client_id", link_column("account", text="name"), "name", "scope", "namespace_slug",
+        id_column("workspace_id", "workspaces.Workspace"), time_column("last_used_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("scope", ("account", IdFilter), ("created_at", AgeFilter))
+    list_select_related = ("account",)
+    search_fields = ("=client_id", "name", "account__name")
+    search_ids = ("id", "account__id", "workspace_id", "namespace_id")
+    ordering = ("-id",)
     autocomplete_fields = ("account",)
     readonly_fields = (
         "client_id",

@@ -9,12 +9,17 @@ from django.http import HttpRequest
 from certificates import services
 from certificates.models import AcmeAccount, Certificate
 from common.admin import ReadOnlyAdmin, call_for_each
+from common.admin_columns import state_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 
 
 @admin.register(Certificate)
 class CertificateAdmin(ReadOnlyAdmin):
-    list_display = ("name", "status", "expires_at", "next_attempt_at", "failures", "error")
-    list_filter = ("status",)
+    list_display = (
+        "name", state_column("status", reason="error"), time_column("expires_at"), time_column("next_attempt_at"),
+        "failures", text_column("error", length=60), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
     exclude = ("key", "order_key", "lease_owner")
     actions = ("renew",)
@@ -32,7 +37,7 @@ class CertificateAdmin(ReadOnlyAdmin):
 
 @admin.register(AcmeAccount)
 class AcmeAccountAdmin(ReadOnlyAdmin):
-    list_display = ("directory", "url", "paused_until", "created_at")
+    list_display = ("directory", "url", time_column("paused_until"), time_column("created_at"))
     exclude = ("key",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[AcmeAccount]:

@@ -14,12 +14,14 @@ from django.db.models.deletion import Collector
 from django.http import HttpRequest, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 
+from common.admin_lists import ListMixin
+from common.admin_pages import PageMixin
 from common.errors import DomainError
 
 SHOWN = 20  # of what forbids a deletion
 
 
-class ServiceModelAdmin(ModelAdmin):
+class ServiceModelAdmin(ListMixin, PageMixin, ModelAdmin):
     """Saves and deletes by `save_by_service` and `delete_by_service`, which call services.
 
     What a service refuses is shown as an error message, and nothing is written.
@@ -68,7 +70,7 @@ class ServiceModelAdmin(ModelAdmin):
         return _shown_refusal(request, super().changelist_view, *args, **kwargs)
 
 
-class ReadOnlyAdmin(ModelAdmin):
+class ReadOnlyAdmin(ListMixin, PageMixin, ModelAdmin):
     """Shows rows that no form may change: audit entries, ledgers, what only services write."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

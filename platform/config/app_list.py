@@ -30,6 +30,7 @@ APPS = [
     "cdn",
     "certificates",
     "credits",
+    "dashboard",
     "domains",
     "edge",
     "namespaces",

@@ -7,6 +7,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from common.admin_columns import link_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from domains import services
 from domains.check import domain_check
 from domains.models import CustomDomain, DomainName
@@ -17,10 +19,14 @@ CHECKED_AT_ONCE = 3
 
 @admin.register(CustomDomain)
 class CustomDomainAdmin(ServiceModelAdmin):
-    list_display = ("name", "account", "target_kind", "target_id", "port", "include_www", "proven_at", "created_at")
-    list_filter = ("target_kind",)
+    list_display = (
+        "name", link_column("account", text="name"), "target_kind", "target_id", "port", "include_www",
+        time_column("proven_at"), time_column("created_at"),
+    )  # fmt: skip
+    list_filter = ("target_kind", ("account", IdFilter), ("target_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account",)
-    search_fields = ("name", "target_id", "account__name", "account__id")
+    search_fields = ("name", "account__name")
+    search_ids = ("target_id", "account__id")
     readonly_fields = tuple(field.name for field in CustomDomain._meta.concrete_fields)
     actions = ("check_records",)
 
@@ -45,6 +51,6 @@ def _show_check(request: HttpRequest, row: CustomDomain) -> None:
 
 @admin.register(DomainName)
 class DomainNameAdmin(ReadOnlyAdmin):
-    list_display = ("name", "domain", "is_stale")
+    list_display = ("name", link_column("domain"), "is_stale")
     list_select_related = ("domain",)
     search_fields = ("name",)
