@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from notifications import devices, tokens
 from notifications.models import Device, NotificationEvent, Send, SendToken
 
@@ -68,6 +68,12 @@ class DeviceAdmin(RemovableAdmin):
         devices.device_delete(device=obj, actor=staff_label(request))
 
 
+class LiveFilter(ConditionFilter):
+    title = "progress"
+    parameter_name = "live"
+    conditions = {"1": ("In flight", lambda: Q(state__in=("queued", "running")))}
+
+
 @admin.register(Send)
 class SendAdmin(ReadOnlyAdmin):
     """For a day. Never what was sent."""
@@ -76,7 +82,7 @@ class SendAdmin(ReadOnlyAdmin):
         "id", id_column("account_id", "accounts.Account"), id_column("workspace_id", "workspaces.Workspace"),
         state_column("state"), "devices", "delivered", "failed", time_column("created_at"),
     )  # fmt: skip
-    list_filter = ("state", ("account_id", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
+    list_filter = (LiveFilter, "state", ("account_id", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
     search_fields = ("=id",)
     search_ids = ("id", "account_id", "workspace_id")
     exclude = ("content", "claim")

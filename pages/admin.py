@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
@@ -15,9 +15,10 @@ from common.admin_columns import (
     text_column,
     time_column,
 )
-from common.admin_lists import AgeFilter, IdFilter
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from pages import publication, services
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
+from pages.states import LIVE
 
 
 @admin.register(Page)
@@ -72,6 +73,12 @@ class PageReleaseAdmin(ReadOnlyAdmin):
     keyset = ("-id",)
 
 
+class LiveFilter(ConditionFilter):
+    title = "progress"
+    parameter_name = "live"
+    conditions = {"1": ("In flight", lambda: Q(state__in=LIVE))}
+
+
 @admin.register(PageDeploy)
 class PageDeployAdmin(ReadOnlyAdmin):
     list_display = (
@@ -79,7 +86,7 @@ class PageDeployAdmin(ReadOnlyAdmin):
         id_column("workspace_id", "workspaces.Workspace"), "error_code", time_column("created_at"),
         time_column("finished_at"),
     )  # fmt: skip
-    list_filter = ("state", ("page", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
+    list_filter = (LiveFilter, "state", ("page", IdFilter), ("workspace_id", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("page",)
     search_fields = ("page__slug",)
     search_ids = ("id", "page__id", "page__account__id", "workspace_id")

@@ -27,8 +27,8 @@ def host_badge(host: Host) -> SafeString:
 @admin.register(Host)
 class HostAdmin(ServiceModelAdmin):
     list_display = (
-        "name", "state", "machines", "running", "cpus", "load", "memory", "disk", time_column("last_seen_at", "Heartbeat"),
-        "version",
+        "name", "state", "machines", "running", "cpus", "load", "memory", "disk",
+        time_column("last_seen_at", "Heartbeat"), "version",
     )  # fmt: skip
     list_filter = ("accepts_new", "accelerated")
     search_fields = ("name",)

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
 from certificates import services
 from certificates.models import AcmeAccount, Certificate
 from common.admin import ReadOnlyAdmin, call_for_each
 from common.admin_columns import state_column, text_column, time_column
-from common.admin_lists import AgeFilter, IdFilter
+from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
+
+
+class BrokenFilter(ConditionFilter):
+    title = "trouble"
+    parameter_name = "broken"
+    conditions = {
+        "1": ("Failed or expired", lambda: Q(wanted=True, status__in=("failed", "expired"))),
+        "ending": (
+            "Active, and ends within a week",
+            lambda: Q(wanted=True, status="active", expires_at__lt=timezone.now() + timedelta(days=7)),
+        ),
+    }
 
 
 @admin.register(Certificate)
@@ -19,7 +34,7 @@ class CertificateAdmin(ReadOnlyAdmin):
         "name", state_column("status", reason="error"), time_column("expires_at"), time_column("next_attempt_at"),
         "failures", text_column("error", length=60), time_column("created_at"),
     )  # fmt: skip
-    list_filter = ("status", ("owner", IdFilter), ("created_at", AgeFilter))
+    list_filter = (BrokenFilter, "status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
     exclude = ("key", "order_key", "lease_owner")
     actions = ("renew",)

@@ -10,14 +10,14 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 from ipaddress import AddressValueError, IPv4Address
 from operator import or_
 from typing import Any
 
-from django.contrib.admin import FieldListFilter, ShowFacets
+from django.contrib.admin import FieldListFilter, ShowFacets, SimpleListFilter
 from django.db.models import Model, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -203,6 +203,19 @@ class IdFilter(FieldListFilter):
     def choices(self, changelist: Any) -> Iterator[Any]:
         label = f"By {self.title} (exact)"
         yield {"form": SearchForm(name=self.parameter, label=label, data={self.parameter: self.value})}
+
+
+class ConditionFilter(SimpleListFilter):
+    """Choices of which each is a condition. `conditions`: value to label and condition, made when it is used."""
+
+    conditions: Mapping[str, tuple[str, Callable[[], Q]]] = {}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(value, label) for value, (label, _) in self.conditions.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.conditions.get(self.value() or "")
+        return queryset.filter(chosen[1]()) if chosen else queryset
 
 
 class AgeFilter(FieldListFilter):

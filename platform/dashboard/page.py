@@ -40,6 +40,11 @@ Allowed = Callable[[str], bool]
 WORKSPACES, OPERATIONS = "workspaces.Workspace", "workspaces.Operation"
 # One tile each; all other states are of operations in flight.
 AT_REST = (Status.RUNNING, Status.SLEEPING, Status.PAUSED, Status.STOPPED, Status.FAILED, Status.LOST)
+OPERATION_TILES = (
+    ("live", "operations in flight", BUSY),
+    ("failed", "failed in a day", BAD),
+    ("slow", "slow in a day", WARNING),
+)
 TREND = (Status.RUNNING, Status.SLEEPING, Status.STOPPED, Status.FAILED)
 # Name of a backlog: what is said, the list with its filter, how it is shown where there is any.
 HEALTH: dict[str, tuple[str, str, dict[str, str], str]] = {

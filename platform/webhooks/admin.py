@@ -109,7 +109,9 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         time_column("created_at", "When"), id_column("subscription_id", "webhooks.Subscription"), "action",
         text_column("actor"), "ip_address", text_column("description", length=80),
     )  # fmt: skip
-    list_filter = (("action", IdFilter), ("subscription_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter))
+    list_filter = (
+        ("action", IdFilter), ("subscription_id", IdFilter), ("account", IdFilter), ("created_at", AgeFilter),
+    )  # fmt: skip
     search_fields = ("=actor", "=action")
     search_ids = ("subscription_id", "account__id")
     keyset = ("-id",)
