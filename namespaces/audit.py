@@ -13,6 +13,7 @@ from django.utils import timezone
 from common.request_origin import NO_ORIGIN, RequestOrigin
 from common.retention import rows_prune
 from namespaces.models import Namespace, NamespaceActivity
+from staff.subjects import Subject
 from webhooks.models import AuditEntry, Subscription
 
 # Entries are kept for long; metadata have up to 64 KiB.
@@ -70,6 +71,21 @@ def record_webhook_entry(subscription: Subscription, entry: AuditEntry) -> None:
         ip_address=entry.ip_address,
         user_agent=entry.user_agent,
     )
+
+
+def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin) -> None:
+    """Why staff acted on a namespace or on what belongs to it, but for a workspace, which has its own activity
+    (`staff.hooks.reason_given`); in the transaction of the action."""
+    if subject.namespace_id and not subject.workspace_id:
+        NamespaceActivity.objects.create(
+            account_id=subject.account_id,
+            namespace_id=subject.namespace_id,
+            user_id=actor[:160],
+            action="staff_action",
+            description=text[:500],
+            ip_address=origin.ip_address,
+            user_agent=origin.user_agent,
+        )
 
 
 def activity_prune() -> int:

@@ -24,8 +24,9 @@ from accounts.models import Account, Plan
 from accounts.scopes import Scope, ScopeBinding
 from accounts.services import account_create, credential_issue
 from cdn.models import PlanLimits
-from credits.ledger_triggers import SQLITE
+from credits.ledger_triggers import LEDGER
 from credits.models import Entry, Rate
+from staff.models import AUDIT, StaffEntry
 from tests.callers import Caller
 from tests.run_order import files_sort
 from tests.world import World
@@ -97,9 +98,10 @@ def delete_rows(style: Any, connection: Any, **_: Any) -> list[str]:
     if connection.vendor == "postgresql":
         # Neither foreign keys nor triggers, which would depend on an order: everything goes.
         return ["SET LOCAL session_replication_role = replica; " + "; ".join(rows)]
-    if Entry.objects.exists():
-        return [*(f"DROP TRIGGER {name}" for name in SQLITE), *rows, *SQLITE.values()]
-    return rows
+    made: dict[str, str] = {}
+    for model, fixed in ((Entry, LEDGER), (StaffEntry, AUDIT)):
+        made |= fixed.sqlite if model._default_manager.exists() else {}
+    return [*(f"DROP TRIGGER {name}" for name in made), *rows, *made.values()]
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ from config import api_document
 from tests.callers import Caller
 from tests.routes import ROUTES
 from tests.run_order import LONG
+from tests.staff.pages import confirm
 from tests.workspaces.rows import make_host, make_workspace
 from tests.world import assert_error
 from workspaces.models import Activity, Operation, Workspace
@@ -196,9 +197,7 @@ def test_an_account_with_workspaces_is_not_deleted_by_accident(staff: Client, ap
 @pytest.mark.parametrize("action", ["start", "stop", "remove"])
 def test_refused_actions_show_the_reason(staff: Client, api: Caller, action: str) -> None:
     row = make_workspace(api.account, status="stopped" if action == "start" else "running")
-    form = {"action": action, "_selected_action": [row.pk]}
-    answer = staff.post("/admin/workspaces/workspace/", form, follow=True)
-    assert answer.status_code == 200
+    answer = confirm(staff, "workspaces/workspace", action, row.pk, reason="why")
     if action == "remove":  # it was never placed, so it goes at once
         assert not Workspace.objects.exists()
     else:

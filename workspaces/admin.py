@@ -1,14 +1,12 @@
-"""Staff: workspaces, their operations and their activity. Actions call the services."""
+"""Staff: workspaces, their operations and their activity. What staff do is in `staff_actions`."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from common.admin import ReadOnlyAdmin, call_for_each, staff_label
+from common.admin import ReadOnlyAdmin
 from common.admin_columns import (
     bytes_column,
     credits_column,
@@ -19,6 +17,8 @@ from common.admin_columns import (
     time_column,
 )
 from common.admin_lists import AgeFilter, IdFilter
+from staff.action_admin import StaffActionsMixin
+from staff.subjects import Subject
 from workspaces.admin_columns import (
     EndedFilter,
     MeteredWorkspaceFilter,
@@ -28,25 +28,16 @@ from workspaces.admin_columns import (
     metered_workspace,
     size_of,
 )
-from workspaces.crud.services import workspace_delete
 from workspaces.host_admin import HostAdmin
 from workspaces.images.admin import CatalogEntryAdmin
-from workspaces.lifecycle.services import workspace_destroy
 from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
-from workspaces.power.services import (
-    workspace_pause,
-    workspace_restart,
-    workspace_resume,
-    workspace_sleep,
-    workspace_start,
-    workspace_stop,
-)
+from workspaces.staff_actions import ACTIONS
 
 __all__ = ["ActivityAdmin", "CatalogEntryAdmin", "HostAdmin", "OperationAdmin", "WorkspaceAdmin"]
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(ReadOnlyAdmin):
+class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "name", state_column("status", reason="error_message"), link_column("account", text="name"),
         link_column("namespace", text="slug"), text_column("image", length=32), size_of, link_column("host"), "ip",
@@ -62,46 +53,13 @@ class WorkspaceAdmin(ReadOnlyAdmin):
     search_help_text = "Id, name, slug, IP, account"
     ordering = ("-id",)
     exclude = ("env", "workloads")  # secrets of the owner
-    actions = ("start", "stop", "restart", "pause", "resume", "put_to_sleep", "destroy_machine", "remove")
+    staff_actions = ACTIONS
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return obj is None and super(ReadOnlyAdmin, self).has_change_permission(request, obj)
+    def staff_rows(self, request: HttpRequest) -> QuerySet[Workspace]:
+        return self.get_queryset(request).select_related("account__plan", "host", "namespace")
 
-    @admin.action(description="Start")
-    def start(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_start)
-
-    @admin.action(description="Stop")
-    def stop(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_stop)
-
-    @admin.action(description="Restart")
-    def restart(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_restart)
-
-    @admin.action(description="Pause")
-    def pause(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_pause)
-
-    @admin.action(description="Resume or wake")
-    def resume(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_resume)
-
-    @admin.action(description="Sleep (save memory to disk)")
-    def put_to_sleep(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_sleep)
-
-    @admin.action(description="Destroy the virtual machine, keep the record")
-    def destroy_machine(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_destroy)
-
-    @admin.action(description="Delete with all data")
-    def remove(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        self._each(request, rows, workspace_delete)
-
-    def _each(self, request: HttpRequest, rows: QuerySet[Workspace], service: Any) -> None:
-        rows = rows.select_related("account__plan", "host", "namespace")
-        call_for_each(request, rows, lambda row: service(workspace=row, actor=staff_label(request)))
+    def staff_subject(self, row: Workspace) -> Subject:
+        return Subject(row.account_id, row.namespace_id, row.pk)
 
 
 @admin.register(Operation)

@@ -16,13 +16,15 @@ class WorkspacesConfig(AppConfig):
         from domains import hooks as domain_hooks
         from edge.hooks import auth_fast_path
         from namespaces import hooks as namespace_hooks
-        from workspaces import namespace_members, placement, route_cache, selectors, transitions
+        from staff.hooks import reason_given
+        from workspaces import audit, namespace_members, placement, route_cache, selectors, transitions
         from workspaces.custom_domains import targets
 
         hooks.workspace_binding.register(selectors.scope_binding)
         auth_fast_path.register(_edge_auth)
         transitions.left_running.register(route_cache.invalidate_routes)
         placement.held_addresses.register(route_cache.held_addresses)
+        reason_given.register(audit.record_reason)
         domain_hooks.served_targets.register(targets.served_workspaces)
         domain_hooks.target_lock.register(targets.workspace_lock)
         domain_hooks.domain_event.register(targets.domain_event)

@@ -9,7 +9,9 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
+from common.request_origin import RequestOrigin
 from common.retention import rows_prune
+from staff.subjects import Subject
 from workspaces.models import Activity, Workspace
 
 logger = logging.getLogger("workspaces.activity")
@@ -30,6 +32,12 @@ def record_activity_of(account_id: str, workspace_id: str, event: str, detail: s
         detail=detail[:500],
     )
     logger.info("%s %s by %s: %s", workspace_id, event, actor, detail)
+
+
+def record_reason(subject: Subject, text: str, actor: str, origin: RequestOrigin) -> None:
+    """Why staff acted on a workspace (`staff.hooks.reason_given`), in the transaction of the action."""
+    if subject.workspace_id:
+        record_activity_of(subject.account_id, subject.workspace_id, "staff_action", text, actor=actor)
 
 
 def record_moves(account_id: str, workspace_ids: Sequence[str], detail: str, *, actor: str) -> None:

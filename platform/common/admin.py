@@ -17,7 +17,11 @@ from unfold.admin import ModelAdmin
 from common.admin_lists import ListMixin
 from common.admin_pages import PageMixin
 from common.errors import DomainError
+from common.hooks import Hook
 
+# (request, row, what, details), in the transaction of the form: `what` is `added`, `changed` or `deleted`. Registered
+# by staff, for its audit entries.
+row_written: Hook[[HttpRequest, Model, str, str], None] = Hook("admin.row_written")
 SHOWN = 20  # of what forbids a deletion
 
 
@@ -46,6 +50,19 @@ class ServiceModelAdmin(ListMixin, PageMixin, ModelAdmin):
         """The list's own action deletes row by row, so that each passes the service."""
         for obj in queryset:
             self.delete_by_service(request, obj)
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        row_written(request, obj, "added", "")
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        row_written(request, obj, "changed", _fields_of(message))
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        for obj in queryset:
+            row_written(request, obj, "deleted", "")
+        return super().log_deletions(request, queryset)
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
@@ -93,6 +110,12 @@ def _protecting(objs: Any) -> list[str]:
         found = exc.protected_objects if isinstance(exc, ProtectedError) else exc.restricted_objects
         return [str(obj) for obj in islice(found, SHOWN)]
     return []
+
+
+def _fields_of(message: Any) -> str:
+    """The names of the changed fields, of Django's message of a change; never a value."""
+    parts = [part.get("changed", {}) for part in message if isinstance(part, dict)] if isinstance(message, list) else []
+    return ", ".join(str(name) for part in parts for name in part.get("fields", ()))
 
 
 def staff_label(request: HttpRequest) -> str:

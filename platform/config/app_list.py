@@ -36,6 +36,7 @@ APPS = [
     "namespaces",
     "notifications",
     "pages",
+    "staff",
     "vmbackend",
     "webhooks",
 ]

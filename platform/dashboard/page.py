@@ -1,4 +1,4 @@
-"""The start page of the admin, made of what its reader may view. At most twelve queries, those of the session included."""
+"""The start page of the admin, made of what its reader may view. At most twelve queries, the session's included."""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""Audit entries of staff are added, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+
+from staff.audit import StaffMember, Target, record_entry
+from staff.models import StaffEntry
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def entry() -> StaffEntry:
+    return record_entry(StaffMember(1, "root"), "workspace.stop", Target("workspaces.workspace", "ws_1", "web"))
+
+
+def test_the_model_has_no_way_to_change_or_delete(entry: StaffEntry) -> None:
+    entry.reason = "another"
+    for forbidden in (entry.save, entry.delete, StaffEntry.objects.all().delete):
+        with pytest.raises(TypeError):
+            forbidden()
+    with pytest.raises(TypeError):
+        StaffEntry.objects.update(reason="another")
+    assert StaffEntry.objects.get().reason == ""
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE staff_staffentry SET reason = 'x'", "DELETE FROM staff_staffentry", "REPLACE"]
+)
+def test_the_database_refuses_it_too(entry: StaffEntry, statement: str) -> None:
+    if statement == "REPLACE":
+        if connection.vendor == "postgresql":
+            statement = "TRUNCATE staff_staffentry"
+        else:
+            statement = "INSERT OR REPLACE INTO staff_staffentry SELECT * FROM staff_staffentry"
+    with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+    assert StaffEntry.objects.count() == 1
+
+
+def test_a_superuser_reads_entries_and_changes_none(staff: Client, entry: StaffEntry) -> None:
+    path = "/admin/staff/staffentry/"
+    assert "workspace.stop" in staff.get(path).content.decode()
+    assert staff.get(f"{path}{entry.pk}/change/").status_code == 200
+    assert staff.get(f"{path}add/").status_code == 403
+    assert staff.post(f"{path}{entry.pk}/change/", {"reason": "x"}).status_code == 403
+    assert staff.post(f"{path}{entry.pk}/delete/", {"post": "yes"}).status_code == 403
+    staff.post(path, {"action": "delete_selected", "_selected_action": [entry.pk], "post": "yes"})
+    assert StaffEntry.objects.get().reason == ""
+
+
+def test_an_entry_outlives_the_user(entry: StaffEntry) -> None:
+    user = get_user_model().objects.create_superuser("gone")
+    made = record_entry(StaffMember(user.pk, "gone"), "plan.changed", Target())
+    user.delete()
+    assert StaffEntry.objects.get(pk=made.pk).user_name == "gone"
+
+
+def test_forms_are_recorded_with_the_names_of_what_changed(staff: Client) -> None:
+    staff.post("/admin/accounts/account/add/", {"name": "later", "plan": "pro"})
+    made = StaffEntry.objects.get()
+    assert (made.action, made.object_label.partition(" ")[0], made.outcome) == ("account.added", "later", "done")
+    staff.post(f"/admin/accounts/account/{made.object_id}/change/", {"name": "renamed", "plan": "pro"})
+    changed = StaffEntry.objects.get(action="account.changed")
+    assert changed.detail == "Name"
+    staff.post(f"/admin/accounts/account/{made.object_id}/delete/", {"post": "yes"})
+    assert StaffEntry.objects.get(action="account.deleted").object_id == made.object_id
