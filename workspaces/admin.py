@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -30,6 +32,7 @@ from workspaces.admin_columns import (
 )
 from workspaces.host_admin import HostAdmin
 from workspaces.images.admin import CatalogEntryAdmin
+from workspaces.live_views import live_access
 from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
 from workspaces.staff_actions import ACTIONS
 
@@ -52,8 +55,14 @@ class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     search_ids, search_ips = ("id", "account__id", "namespace__id"), ("ip",)
     search_help_text = "Id, name, slug, IP, account"
     ordering = ("-id",)
-    exclude = ("env", "workloads")  # secrets of the owner
+    # Secrets of the owner, and what may hold some.
+    exclude = ("env", "workloads", "cmd", "metadata")
     staff_actions = ACTIONS
+    custom_urls = (("<path:object_id>/live/", "workspaces_workspace_live", live_access),)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Workspace]:
+        # What is encrypted is shown nowhere, and costs more than the rest of a row.
+        return super().get_queryset(request).defer("env", "workloads")
 
     def staff_rows(self, request: HttpRequest) -> QuerySet[Workspace]:
         return self.get_queryset(request).select_related("account__plan", "host", "namespace")
@@ -76,6 +85,8 @@ class OperationAdmin(ReadOnlyAdmin):
     search_fields = ("workspace__name",)
     search_ids = ("id", "workspace__id")
     search_help_text = "Id of an operation or workspace, name of a workspace"
+    # Arguments may hold what the owner keeps secret.
+    exclude = ("params", "claim")
     keyset = ("-id",)
 
 

@@ -88,7 +88,25 @@ class Tab:
 
 
 Provider = Callable[[HttpRequest, Any], Panel | Iterable[Panel] | None]
+Badges = Callable[[Any], list[SafeString]]
 _providers: dict[str, list[tuple[str, str, Provider]]] = defaultdict(list)
+
+
+@dataclass(frozen=True, slots=True)
+class PageForm:
+    """How a model's page is put together: the order of its tabs, the name of that with the form, its badges."""
+
+    tabs: Sequence[str]
+    form_tab: str = "Raw"
+    badges: Badges | None = None
+
+
+_forms: dict[str, PageForm] = {}
+
+
+def page(model: str, *tabs: str, form_tab: str = "Raw", badges: Badges | None = None) -> None:
+    """Declare the page of `model` (`app.Model`)."""
+    _forms[model.lower()] = PageForm(tabs, form_tab, badges)
 
 
 def panel(model: str, tab: str, permission: str = "") -> Callable[[Provider], Provider]:
@@ -130,19 +148,9 @@ def table(
 
 
 class PageMixin:
-    """For admin classes: the page of a row has the panels that are registered for its model, in `tabs`.
+    """For admin classes: the page of a row has the panels that are registered for its model. The form is a tab."""
 
-    The form is the last tab, named `form_tab`.
-    """
-
-    tabs: Sequence[str] = ()
-    form_tab = "Raw"
     change_form_template = "dashboard/object.html"
-
-    def page_badges(self, row: Any) -> list[SafeString]:
-        """What stands out at the top of the page."""
-        status = getattr(row, "status", "")
-        return [badge(status)] if status else []
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -152,17 +160,23 @@ class PageMixin:
 
     def _page(self, request: HttpRequest, object_id: str) -> dict[str, Any]:
         model = self.model._meta.label  # type: ignore[attr-defined]
-        if request.method != "GET" or not _providers.get(model.lower()):
+        form = _forms.get(model.lower())
+        if request.method != "GET" or form is None:
             return {}
         row = self.get_object(request, unquote(object_id))  # type: ignore[attr-defined]
         if row is None or not self.has_view_or_change_permission(request, row):  # type: ignore[attr-defined]
             return {}
-        tabs = tabs_of(request, model, row, self.tabs)
+        tabs = tabs_of(request, model, row, form.tabs)
         wanted = request.GET.get("tab", "")
-        keys = [tab.key for tab in tabs] + [self.form_tab.lower()]
+        keys = [tab.key for tab in tabs] + [form.form_tab.lower()]
         return {
             "page_tabs": tabs,
-            "page_badges": self.page_badges(row),
-            "page_form_tab": self.form_tab,
+            "page_badges": form.badges(row) if form.badges else _status_badges(row),
+            "page_form_tab": form.form_tab,
             "page_active": wanted if wanted in keys else keys[0],
         }
+
+
+def _status_badges(row: Any) -> list[SafeString]:
+    status = getattr(row, "status", "")
+    return [badge(status)] if status else []

@@ -7,5 +7,7 @@ class DashboardConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib import admin
 
+        from dashboard import panels  # noqa: F401  # registers what pages show
+
         admin.site.index_template = "dashboard/index.html"
         admin.site.index_title = "Dashboard"
