@@ -42,7 +42,9 @@ class FileAdmin(ServiceModelAdmin):
     search_fields = ("filename",)
     search_ids = ("id", "account__id", "namespace__id")
     keyset = ("-id",)
-    readonly_fields = tuple(field.name for field in File._meta.concrete_fields)
+    # Metadata is the owner's, and may hold what staff need not know.
+    exclude = ("metadata", "claim")
+    readonly_fields = tuple(field.name for field in File._meta.concrete_fields if field.name not in ("metadata", "claim"))
     actions = ("trash", "restore")
 
     def has_add_permission(self, request: HttpRequest) -> bool:

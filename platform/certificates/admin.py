@@ -36,7 +36,7 @@ class CertificateAdmin(ReadOnlyAdmin):
     )  # fmt: skip
     list_filter = (BrokenFilter, "status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
-    exclude = ("key", "order_key", "lease_owner")
+    exclude = ("key", "order_key", "challenge_token", "lease_owner")
     actions = ("renew",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Certificate]:
