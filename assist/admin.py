@@ -10,10 +10,16 @@ from assist.models import ApiKey, Call, DayCount, KeyEvent
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, replace_fields, staff_label
 from common.admin_columns import id_column, link_column, text_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
+from staff.action_admin import DeletedByActionMixin
+from staff.actions import Act, StaffAction
+
+
+def _revoke(act: Act) -> None:
+    services.api_key_delete(api_key=act.row, actor=act.actor, origin=act.origin)
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(ServiceModelAdmin):
+class ApiKeyAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = (
         "key_prefix", "name", link_column("account", text="name"), link_column("namespace", text="slug"),
         time_column("last_used_at"), time_column("created_at"),
@@ -26,6 +32,12 @@ class ApiKeyAdmin(ServiceModelAdmin):
     autocomplete_fields = ("account",)
     readonly_fields = ("key_prefix", "namespace", "last_used_at", "created_at")
     fields = ("account", "name", *readonly_fields)
+    staff_actions = (
+        StaffAction(
+            name="revoke", label="Revoke", call=_revoke, icon="key_off", harms=True, permission="delete",
+            will="The key is deleted: the next request with it is refused. It cannot be undone.",
+        ),
+    )  # fmt: skip
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
         return (*self.readonly_fields, "account") if obj else self.readonly_fields
@@ -40,9 +52,6 @@ class ApiKeyAdmin(ServiceModelAdmin):
         replace_fields(obj, made.api_key)
         text = f"Key {made.key}, webhook secret {made.webhook_secret}; both are shown only now."
         messages.warning(request, text)
-
-    def delete_by_service(self, request: HttpRequest, obj: ApiKey) -> None:
-        services.api_key_delete(api_key=obj, actor=staff_label(request))
 
 
 @admin.register(DayCount)

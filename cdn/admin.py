@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import HttpRequest
 
 from cdn.models import File, FileEvent, NamespaceQuota, Permit, PlanLimits, Pool, Template
 from cdn.services import files, limits
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from cdn.states import FileStatus
+from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from common.admin_columns import bytes_column, id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
+
+
+def _trash(act: Act) -> None:
+    files.file_trash(file=act.row, actor=act.actor, origin=act.origin)
+
+
+def _restore(act: Act) -> None:
+    files.file_restore(file=act.row, actor=act.actor, origin=act.origin)
+
+
+def _purge(act: Act) -> None:
+    _trash(act)
+    files.trash_purge(account=act.row.account, within=Q(pk=act.row.pk), actor=act.actor, origin=act.origin)
 
 
 @admin.register(PlanLimits)
@@ -31,7 +47,7 @@ class PlanLimitsAdmin(ServiceModelAdmin):
 
 
 @admin.register(File)
-class FileAdmin(ServiceModelAdmin):
+class FileAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "id", text_column("filename", length=40), link_column("account", text="name"),
         link_column("namespace", text="slug"), state_column("status"), "kind", bytes_column("size"),
@@ -39,35 +55,28 @@ class FileAdmin(ServiceModelAdmin):
     )  # fmt: skip
     list_filter = ("status", "kind", ("account", IdFilter), ("namespace", IdFilter), ("created_at", AgeFilter))
     list_select_related = ("account", "namespace")
+    # Metadata is the owner's, and may hold what staff need not know.
+    exclude = ("metadata", "claim")
     search_fields = ("filename",)
     search_ids = ("id", "account__id", "namespace__id")
     keyset = ("-id",)
-    # Metadata is the owner's, and may hold what staff need not know.
-    exclude = ("metadata", "claim")
-    readonly_fields = tuple(field.name for field in File._meta.concrete_fields if field.name not in ("metadata", "claim"))
-    actions = ("trash", "restore")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def save_by_service(self, request: HttpRequest, obj: File, *, change: bool) -> None:
-        """Nothing of a file can be edited; actions change it."""
-
-    def delete_by_service(self, request: HttpRequest, obj: File) -> None:
-        """With its bytes, by way of the trash."""
-        actor = staff_label(request)
-        files.file_trash(file=obj, actor=actor)
-        files.trash_purge(account=obj.account, within=Q(pk=obj.pk), actor=actor)
-
-    @admin.action(description="Move to the trash")
-    def trash(self, request: HttpRequest, rows: QuerySet[File]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: files.file_trash(file=row, actor=actor))
-
-    @admin.action(description="Restore from the trash")
-    def restore(self, request: HttpRequest, rows: QuerySet[File]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: files.file_restore(file=row, actor=actor))
+    staff_actions = (
+        StaffAction(
+            name="trash", label="Move to the trash", call=_trash, icon="delete", harms=True,
+            allowed=lambda row: row.status not in (FileStatus.TRASHED, FileStatus.REJECTED),
+            will="The file is not delivered from the next request on. It can be restored.",
+        ),
+        StaffAction(
+            name="restore", label="Restore from the trash", call=_restore, icon="restore_from_trash",
+            allowed=lambda row: row.status == FileStatus.TRASHED,
+            will="The file is delivered again.",
+        ),
+        StaffAction(
+            name="purge", label="Delete with its bytes", call=_purge, icon="delete_forever", harms=True,
+            permission="delete", is_atomic=False, allowed=lambda row: row.status != FileStatus.REJECTED,
+            will="The file and its bytes are deleted, by way of the trash. It cannot be undone.",
+        ),
+    )  # fmt: skip
 
 
 @admin.register(Template)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Exists
 from django.http import HttpRequest
 from django.utils import timezone
+from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin
 from common.admin_columns import (
@@ -27,7 +29,13 @@ from common.admin_columns import (
 from common.admin_lists import AgeFilter, IdFilter
 from credits import services
 from credits.admin_columns import NearLimitFilter, quota_use
-from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, WaitingCharge
+from credits.amounts import MAX_CREDITS
+from credits.ledger import quota_raise, quota_reset
+from credits.models import Balance, Entry, Hold, LedgerCheck, QuotaDefault, Rate, Service, WaitingCharge
+from namespaces.models import Namespace
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
+from staff.forms import ActionForm
 
 NIGHTLY_WITHIN = timedelta(days=2)
 
@@ -54,8 +62,35 @@ class RateAdmin(ServiceModelAdmin):
         services.rate_delete(obj)
 
 
+class RaiseForm(ActionForm):
+    """`limit`: the new one."""
+
+    limit = forms.DecimalField(
+        max_digits=19,
+        decimal_places=8,
+        min_value=0,
+        max_value=MAX_CREDITS,
+        label="New limit, in credits",
+        widget=UnfoldAdminDecimalFieldWidget(),
+        help_text="Higher than the present one. It stays until the owner sets another.",
+    )
+
+
+def _reset(act: Act) -> None:
+    quota_reset(namespace=_namespace(act), service=Service(act.row.service), actor=act.actor)
+
+
+def _raise(act: Act) -> None:
+    quota_raise(namespace=_namespace(act), service=Service(act.row.service), limit=act.data["limit"])
+
+
+def _namespace(act: Act) -> Namespace:
+    """Raises DoesNotExist: the balance outlives it."""
+    return Namespace.objects.select_related("account").get(pk=act.row.namespace_id)
+
+
 @admin.register(Balance)
-class BalanceAdmin(ReadOnlyAdmin):
+class BalanceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "id", id_column("namespace_id", "namespaces.Namespace"), id_column("account_id", "accounts.Account"), "service",
         quota_use, credits_column("used"), credits_column("held"), credits_column("quota_limit"),
@@ -68,6 +103,19 @@ class BalanceAdmin(ReadOnlyAdmin):
     search_ids = ("namespace_id", "account_id")
     search_help_text = "Id of a namespace or account"
     keyset = ("-id",)
+    staff_actions = (
+        StaffAction(
+            name="reset", label="Reset", call=_reset, icon="restart_alt", harms=True,
+            will="What is used becomes zero, with an entry in the ledger; thresholds are announced anew. A suspension "
+            "by this quota ends. What is held stays held.",
+        ),
+        StaffAction(
+            name="raise_quota", label="Raise the quota", call=_raise, icon="trending_up", form=RaiseForm,
+            allowed=lambda row: row.quota_limit is not None,
+            will="The limit of the service becomes higher. What is used stays; thresholds are announced anew. A "
+            "suspension by this quota ends where it has room.",
+        ),
+    )  # fmt: skip
 
 
 @admin.register(Entry)

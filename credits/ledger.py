@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import transaction
 
-from common.errors import Conflict
+from common.errors import Conflict, InvalidState
 from credits import zones
 from credits.entries import (
     Purpose,
@@ -102,6 +102,25 @@ def quota_set(
     zones.apply_blocks([balance], by_request=True)
     balance.save()
     return balance
+
+
+@transaction.atomic
+def quota_raise(*, namespace: Namespace, service: Service, limit: Decimal) -> Balance:
+    """As `quota_set` with a higher limit; the other columns stay. Raises InvalidState where there is no quota, or it
+    is not lower than `limit`."""
+    balance = balance_lock(namespace, service)
+    if balance.quota_limit is None:
+        raise InvalidState("There is no quota: nothing is refused.")
+    if limit <= balance.quota_limit:
+        raise InvalidState(f"The quota is {balance.quota_limit:f} credits already.")
+    return quota_set(
+        namespace=namespace,
+        service=service,
+        limit=limit,
+        overdraft=balance.overdraft,
+        action=balance.on_overdraft_action,
+        thresholds=balance.notification_thresholds,
+    )
 
 
 @transaction.atomic

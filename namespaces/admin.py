@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from common.admin import ReadOnlyAdmin, ServiceModelAdmin, staff_label
@@ -14,9 +16,12 @@ from common.admin_columns import id_column, link_column, state_column, text_colu
 from common.admin_lists import AgeFilter, IdFilter
 from common.responses import field_messages
 from namespaces import services
-from namespaces.models import Namespace, NamespaceActivity
+from namespaces.models import Namespace, NamespaceActivity, Status
 from namespaces.serializers import UpdateNamespaceRequest
 from namespaces.slugs import RULE, is_valid
+from staff.action_admin import DeletedByActionMixin
+from staff.actions import Act, StaffAction
+from staff.subjects import Subject
 
 EMPTY: dict[str, Any] = {"metadata": {}, "tags": [], "resource_limits": {}}
 
@@ -48,8 +53,12 @@ class NamespaceForm(forms.ModelForm):
         return cleaned
 
 
+def _by(service: Callable[..., object]) -> Callable[[Act], object]:
+    return lambda act: service(namespace=act.row, actor=act.actor, origin=act.origin)
+
+
 @admin.register(Namespace)
-class NamespaceAdmin(ServiceModelAdmin):
+class NamespaceAdmin(DeletedByActionMixin, ServiceModelAdmin):
     form = NamespaceForm
     list_display = (
         "slug", "name", link_column("account", text="name"), state_column("status"), "type", "is_default",
@@ -64,15 +73,41 @@ class NamespaceAdmin(ServiceModelAdmin):
     autocomplete_fields = ("account",)
     readonly_fields = ("created_at", "updated_at", "last_active_at", "deleted_at")
 
+    staff_actions = (
+        StaffAction(
+            name="suspend", label="Suspend", call=_by(services.namespace_suspend), icon="block", harms=True,
+            is_atomic=False, allowed=lambda row: not row.suspended_by_hand and not row.is_default,
+            will="Every machine in the namespace is stopped, and none is made or started until it is activated.",
+        ),
+        StaffAction(
+            name="activate", label="Activate", call=_by(services.namespace_activate), icon="check",
+            allowed=lambda row: row.suspended_by_hand or row.status == Status.INACTIVE,
+            will="The suspension by hand ends. Machines are not started again; a suspension by a quota stays.",
+        ),
+        StaffAction(
+            name="stop_all", label="Stop all machines", call=_by(services.namespace_stop_workspaces), icon="stop",
+            harms=True, is_atomic=False,
+            will="Every machine that runs in the namespace is stopped. Its owner may start them again.",
+        ),
+        StaffAction(
+            name="remove", label="Delete", call=_by(services.namespace_delete), icon="delete", harms=True,
+            permission="delete", allowed=lambda row: not row.is_default,
+            will="The namespace is deleted with its webhooks. Its workspaces and pages are moved to the default one.",
+        ),
+    )  # fmt: skip
+
+    def staff_subject(self, row: Namespace) -> Subject:
+        return Subject(row.account_id, row.pk)
+
+    def staff_rows(self, request: HttpRequest) -> QuerySet[Namespace]:
+        return self.get_queryset(request).select_related("account__plan")
+
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """What workspaces, balances and credentials refer to never changes."""
         return (*self.readonly_fields, "account", "slug") if obj else self.readonly_fields
 
     def save_model(self, request: HttpRequest, obj: Namespace, form: forms.ModelForm, change: bool) -> None:
         services.namespace_save(obj, actor=staff_label(request), changed=form.changed_data if change else None)
-
-    def delete_by_service(self, request: HttpRequest, obj: Namespace) -> None:
-        services.namespace_delete(namespace=obj, actor=staff_label(request))
 
 
 @admin.register(NamespaceActivity)

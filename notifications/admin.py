@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.db.models import Q
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from common.admin import ReadOnlyAdmin
 from common.admin_columns import id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
 from notifications import devices, tokens
-from notifications.models import Device, NotificationEvent, Send, SendToken
+from notifications.models import Device, NotificationEvent, Send, SendToken, TokenStatus
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
 
 
-class RemovableAdmin(ServiceModelAdmin):
-    """Shown and deleted; nothing is added or changed by a form."""
+def _revoke(act: Act) -> None:
+    tokens.token_revoke(token=act.row, actor=act.actor, origin=act.origin)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
+def _delete_token(act: Act) -> None:
+    tokens.token_delete(token=act.row, actor=act.actor, origin=act.origin)
+
+
+def _delete_device(act: Act) -> None:
+    devices.device_delete(device=act.row, actor=act.actor, origin=act.origin)
 
 
 @admin.register(SendToken)
-class SendTokenAdmin(RemovableAdmin):
+class SendTokenAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "token_prefix", "name", link_column("account", text="name"), id_column("workspace_id", "workspaces.Workspace"),
         state_column("status"), time_column("last_used_at"), time_column("created_at"),
@@ -37,22 +40,21 @@ class SendTokenAdmin(RemovableAdmin):
     # Metadata is the owner's, and may hold what staff need not know.
     exclude = ("metadata", "token_hash")
     raw_id_fields = ("workspace",)
-    actions = ("revoke",)
-
-    def delete_by_service(self, request: HttpRequest, obj: SendToken) -> None:
-        tokens.token_delete(token=obj, actor=staff_label(request))
-
-    @admin.action(description="Revoke", permissions=["revoke"])
-    def revoke(self, request: HttpRequest, rows: QuerySet[SendToken]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: tokens.token_revoke(token=row, actor=actor))
-
-    def has_revoke_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("notifications.change_sendtoken")
+    staff_actions = (
+        StaffAction(
+            name="revoke", label="Revoke", call=_revoke, icon="key_off", harms=True,
+            allowed=lambda row: row.status == TokenStatus.ACTIVE,
+            will="Sends with the token are refused from now on. It cannot be undone.",
+        ),
+        StaffAction(
+            name="remove", label="Delete", call=_delete_token, icon="delete", harms=True, permission="delete",
+            will="The token is deleted: sends with it are refused from now on. Its audit entries stay.",
+        ),
+    )  # fmt: skip
 
 
 @admin.register(Device)
-class DeviceAdmin(RemovableAdmin):
+class DeviceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "device_id", link_column("account", text="name"), "platform", "provider", time_column("created_at"),
         time_column("updated_at"),
@@ -64,8 +66,12 @@ class DeviceAdmin(RemovableAdmin):
     keyset = ("-id",)
     exclude = ("address", "address_hash")
 
-    def delete_by_service(self, request: HttpRequest, obj: Device) -> None:
-        devices.device_delete(device=obj, actor=staff_label(request))
+    staff_actions = (
+        StaffAction(
+            name="remove", label="Delete", call=_delete_device, icon="delete", harms=True, permission="delete",
+            will="Nothing more is sent to the device, until it registers again.",
+        ),
+    )  # fmt: skip
 
 
 class LiveFilter(ConditionFilter):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.db.models import Q
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from common.admin import ReadOnlyAdmin
 from common.admin_columns import (
     bytes_column,
     id_column,
@@ -16,13 +15,14 @@ from common.admin_columns import (
     time_column,
 )
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
-from pages import publication, services
 from pages.models import Page, PageDeploy, PageEvent, PageRelease
+from pages.staff_actions import ACTIONS
 from pages.states import LIVE
+from staff.action_admin import StaffActionsMixin
 
 
 @admin.register(Page)
-class PageAdmin(ServiceModelAdmin):
+class PageAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "slug", "name", link_column("account", text="name"), link_column("namespace", text="slug"),
         state_column("status"), "release", state_column("deployment_state", "Last deploy", reason="deployment_error"),
@@ -36,28 +36,7 @@ class PageAdmin(ServiceModelAdmin):
     search_fields = ("slug", "name", "account__name")
     search_ids = ("id", "account__id", "namespace__id", "source_workspace_id")
     ordering = ("-id",)
-    readonly_fields = tuple(field.name for field in Page._meta.concrete_fields)
-    actions = ("enable", "disable")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def save_by_service(self, request: HttpRequest, obj: Page, *, change: bool) -> None:
-        """Nothing of a page can be edited; actions change it."""
-
-    def delete_by_service(self, request: HttpRequest, obj: Page) -> None:
-        deleted = services.page_delete(page=obj, actor=staff_label(request))
-        publication.remove_on_commit(deleted)
-
-    @admin.action(description="Enable")
-    def enable(self, request: HttpRequest, rows: QuerySet[Page]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: publication.publish_page(services.page_enable(page=row, actor=actor)))
-
-    @admin.action(description="Disable")
-    def disable(self, request: HttpRequest, rows: QuerySet[Page]) -> None:
-        actor = staff_label(request)
-        call_for_each(request, rows, lambda row: publication.publish_page(services.page_disable(page=row, actor=actor)))
+    staff_actions = ACTIONS
 
 
 @admin.register(PageRelease)

@@ -190,7 +190,7 @@ def test_a_credential_is_made_and_its_secret_is_shown_once(staff: Client, api: C
 
 def test_an_account_with_workspaces_is_not_deleted_by_accident(staff: Client, api: Caller) -> None:
     make_workspace(api.account)
-    staff.post(f"/admin/accounts/account/{api.account.pk}/delete/", {"post": "yes"})
+    confirm(staff, "accounts/account", "remove", api.account.pk, reason="why")
     assert Account.objects.filter(pk=api.account.pk).exists()
 
 

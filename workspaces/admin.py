@@ -30,13 +30,12 @@ from workspaces.admin_columns import (
     metered_workspace,
     size_of,
 )
-from workspaces.host_admin import HostAdmin
 from workspaces.images.admin import CatalogEntryAdmin
 from workspaces.live_views import live_access
 from workspaces.models import Activity, BillingCycle, MeterRecord, Operation, PublicPort, Usage, Workspace
 from workspaces.staff_actions import ACTIONS
 
-__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "HostAdmin", "OperationAdmin", "WorkspaceAdmin"]
+__all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdmin"]
 
 
 @admin.register(Workspace)

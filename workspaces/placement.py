@@ -29,7 +29,7 @@ def place_on_host(wanted: Amount) -> Host:
     """
     hosts = {host: uncommitted_memory(host, promised) for host, promised in _living_hosts()}
     if not hosts:
-        raise VMUnavailable("No host is available: the virtual machine backend cannot be reached.")
+        raise VMUnavailable("No host is available: none can be reached, or those that can take no new machines.")
     with_memory = {host: free for host, free in hosts.items() if free >= wanted.memory_mb}
     if not with_memory:
         raise VMUnavailable(

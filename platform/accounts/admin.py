@@ -13,6 +13,21 @@ from accounts.scopes import Scope, ScopeBinding
 from common.admin import ServiceModelAdmin, replace_fields
 from common.admin_columns import id_column, link_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
+from staff.action_admin import DeletedByActionMixin
+from staff.actions import Act, StaffAction
+from staff.subjects import Subject
+
+
+def _set_active(act: Act, is_active: bool) -> None:
+    services.account_update(act.row, name=act.row.name, plan=act.row.plan, is_active=is_active)
+
+
+def _deactivate(act: Act) -> None:
+    _set_active(act, False)
+
+
+def _activate(act: Act) -> None:
+    _set_active(act, True)
 
 
 @admin.register(Plan)
@@ -27,7 +42,7 @@ class PlanAdmin(ServiceModelAdmin):
 
 
 @admin.register(Account)
-class AccountAdmin(ServiceModelAdmin):
+class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = (
         "name", "id", link_column("plan"), "is_active", "workspace_count", time_column("created_at"),
     )  # fmt: skip
@@ -38,6 +53,26 @@ class AccountAdmin(ServiceModelAdmin):
     search_help_text = "Id or name"
     ordering = ("-id",)
     readonly_fields = ("created_at", "updated_at")
+    staff_actions = (
+        StaffAction(
+            name="deactivate", label="Deactivate", call=_deactivate, icon="block", harms=True,
+            allowed=lambda row: row.is_active,
+            will="The credentials and tokens of the account are refused until it is activated. Machines go on.",
+        ),
+        StaffAction(
+            name="activate", label="Activate", call=_activate, icon="check", allowed=lambda row: not row.is_active,
+            will="The credentials and tokens of the account are accepted again.",
+        ),
+        StaffAction(
+            name="remove", label="Delete", call=lambda act: services.account_delete(act.row), icon="delete",
+            harms=True, permission="delete",
+            will="The account is deleted with its credentials, namespaces and webhooks; it is refused while it has "
+            "workspaces or pages. It cannot be undone.",
+        ),
+    )  # fmt: skip
+
+    def staff_subject(self, row: Account) -> Subject:
+        return Subject(account_id=row.pk)
 
     def save_by_service(self, request: HttpRequest, obj: Account, *, change: bool) -> None:
         if change:
@@ -49,12 +84,9 @@ class AccountAdmin(ServiceModelAdmin):
         replace_fields(obj, account)
         _show_secret(request, issued)
 
-    def delete_by_service(self, request: HttpRequest, obj: Account) -> None:
-        services.account_delete(obj)
-
 
 @admin.register(Credential)
-class CredentialAdmin(ServiceModelAdmin):
+class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
     list_display = (
         "client_id", link_column("account", text="name"), "name", "scope", "namespace_slug",
         id_column("workspace_id", "workspaces.Workspace"), time_column("last_used_at"), time_column("created_at"),
@@ -74,6 +106,19 @@ class CredentialAdmin(ServiceModelAdmin):
         "created_at",
     )
     fields = ("account", "name", "scope", *readonly_fields)
+    staff_actions = (
+        StaffAction(
+            name="end_tokens", label="Replace the secret", call=lambda act: services.credential_end(act.row),
+            icon="key_off", harms=True,
+            will="The secret and every token that was minted with it are refused from now on. The new secret is shown "
+            "to nobody: the owner rotates the credential by another one, and then has one that works.",
+        ),
+        StaffAction(
+            name="revoke", label="Revoke", call=lambda act: services.credential_remove(act.row), icon="delete",
+            harms=True, permission="delete",
+            will="The credential is deleted: it and its tokens are refused from now on. It cannot be undone.",
+        ),
+    )  # fmt: skip
 
     def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         # Bound scopes are issued through the API, where the binding is looked up and checked.
@@ -92,9 +137,6 @@ class CredentialAdmin(ServiceModelAdmin):
         issued = services.credential_issue(account=obj.account, name=obj.name, scope=scope, binding=ScopeBinding())
         replace_fields(obj, issued.credential)
         _show_secret(request, issued)
-
-    def delete_by_service(self, request: HttpRequest, obj: Credential) -> None:
-        services.credential_remove(obj)
 
 
 def _show_secret(request: HttpRequest, issued: services.NewCredential) -> None:

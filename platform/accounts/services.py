@@ -134,6 +134,18 @@ def credential_rotate(*, actor: Actor, credential_id: str) -> NewCredential:
     return NewCredential(Credential.objects.get(id=credential_id), secret)
 
 
+def credential_end(credential: Credential) -> None:
+    """Another secret that nobody knows, on behalf of staff: the present one and its tokens are refused from now on.
+
+    The row stays, with its scope and binding, until its owner rotates or deletes it. Raises NotFound.
+    """
+    changed = Credential.objects.filter(pk=credential.pk).update(
+        secret_hash=keyed_hash(new_secret("sec_")), epoch=F("epoch") + 1
+    )
+    if not changed:
+        raise NotFound("There is no such credential.")
+
+
 def credential_delete(*, actor: Actor, credential_id: str) -> None:
     """The credential and its tokens are refused from now on. Raises NotFound."""
     deleted, _ = Credential.objects.filter(account=actor.account, id=credential_id).delete()
@@ -148,8 +160,9 @@ def credential_rename(credential: Credential, *, name: str) -> None:
 
 
 def credential_remove(credential: Credential) -> None:
-    """Delete a credential on behalf of staff; it and its tokens are refused from now on."""
-    credential.delete()
+    """Delete a credential on behalf of staff; it and its tokens are refused from now on. Raises NotFound."""
+    if not Credential.objects.filter(pk=credential.pk).delete()[0]:
+        raise NotFound("There is no such credential.")
 
 
 def credential_used(credential: Credential) -> None:

@@ -11,9 +11,15 @@ from django.utils import timezone
 
 from certificates import services
 from certificates.models import AcmeAccount, Certificate
-from common.admin import ReadOnlyAdmin, call_for_each
+from common.admin import ReadOnlyAdmin
 from common.admin_columns import state_column, text_column, time_column
 from common.admin_lists import AgeFilter, ConditionFilter, IdFilter
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
+
+
+def _renew(act: Act) -> None:
+    services.certificate_renew([act.row.name])
 
 
 class BrokenFilter(ConditionFilter):
@@ -29,7 +35,7 @@ class BrokenFilter(ConditionFilter):
 
 
 @admin.register(Certificate)
-class CertificateAdmin(ReadOnlyAdmin):
+class CertificateAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "name", state_column("status", reason="error"), time_column("expires_at"), time_column("next_attempt_at"),
         "failures", text_column("error", length=60), time_column("created_at"),
@@ -37,17 +43,19 @@ class CertificateAdmin(ReadOnlyAdmin):
     list_filter = (BrokenFilter, "status", ("owner", IdFilter), ("created_at", AgeFilter))
     search_fields = ("name",)
     exclude = ("key", "order_key", "challenge_token", "lease_owner")
-    actions = ("renew",)
+    staff_actions = (
+        StaffAction(
+            name="renew", label="Renew now", call=_renew, icon="autorenew", allowed=lambda row: bool(row.chain),
+            will="A new certificate is ordered now. The present one is served until the new one is there.",
+        ),
+        StaffAction(
+            name="retry", label="Order again", call=_renew, icon="replay", allowed=lambda row: not row.chain,
+            will="The certificate is ordered again now, without waiting for the next attempt.",
+        ),
+    )  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Certificate]:
         return super().get_queryset(request).defer("key", "order_key")
-
-    @admin.action(description="Renew now", permissions=["renew"])
-    def renew(self, request: HttpRequest, rows: QuerySet[Certificate]) -> None:
-        call_for_each(request, rows, lambda row: services.certificate_renew([row.name]))
-
-    def has_renew_permission(self, request: HttpRequest) -> bool:
-        return bool(request.user.has_perm("certificates.change_certificate"))
 
 
 @admin.register(AcmeAccount)

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import ObjectDoesNotExist
 from django.db import router, transaction
 from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.db.models.deletion import Collector
@@ -25,7 +24,24 @@ row_written: Hook[[HttpRequest, Model, str, str], None] = Hook("admin.row_writte
 SHOWN = 20  # of what forbids a deletion
 
 
-class ServiceModelAdmin(ListMixin, PageMixin, ModelAdmin):
+class AuditedFormsMixin:
+    """Calls `row_written` for what the forms of an admin class have written. Before the base class."""
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        row_written(request, obj, "added", "")
+        return super().log_addition(request, obj, message)  # type: ignore[misc]
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        row_written(request, obj, "changed", _fields_of(message))
+        return super().log_change(request, obj, message)  # type: ignore[misc]
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        for obj in queryset:
+            row_written(request, obj, "deleted", "")
+        return super().log_deletions(request, queryset)  # type: ignore[misc]
+
+
+class ServiceModelAdmin(AuditedFormsMixin, ListMixin, PageMixin, ModelAdmin):
     """Saves and deletes by `save_by_service` and `delete_by_service`, which call services.
 
     What a service refuses is shown as an error message, and nothing is written.
@@ -50,19 +66,6 @@ class ServiceModelAdmin(ListMixin, PageMixin, ModelAdmin):
         """The list's own action deletes row by row, so that each passes the service."""
         for obj in queryset:
             self.delete_by_service(request, obj)
-
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        row_written(request, obj, "added", "")
-        return super().log_addition(request, obj, message)
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        row_written(request, obj, "changed", _fields_of(message))
-        return super().log_change(request, obj, message)
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        for obj in queryset:
-            row_written(request, obj, "deleted", "")
-        return super().log_deletions(request, queryset)
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
@@ -121,18 +124,6 @@ def _fields_of(message: Any) -> str:
 def staff_label(request: HttpRequest) -> str:
     """The actor of an audit entry for what staff do in the admin."""
     return f"staff {request.user}"
-
-
-def call_for_each(request: HttpRequest, rows: QuerySet[Any], service: Callable[[Any], Any]) -> None:
-    """An action's work: call the service for each chosen row. What it refuses is shown; other rows are done all the
-    same."""
-    for row in rows:
-        try:
-            service(row)
-        except DomainError as exc:
-            messages.error(request, f"{row}: {exc.message}")
-        except ObjectDoesNotExist:
-            messages.error(request, f"{row}: it has been deleted.")
 
 
 def _shown_refusal(request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ EMPTY = "-"
 GOOD, BAD, BUSY, QUIET, WARNING = "good", "bad", "busy", "quiet", "warning"
 # Of all apps: a state that is not here is shown as quiet.
 KINDS = {
-    **dict.fromkeys(("running", "active", "succeeded", "delivered", "ready", "online", "agrees", "open"), GOOD),
+    **dict.fromkeys(("running", "active", "succeeded", "delivered", "ready", "online", "agrees", "open", "done"), GOOD),
     **dict.fromkeys(("failed", "lost", "suspended", "expired", "rejected", "gone", "offline", "stalled"), BAD),
     **dict.fromkeys(("paused", "failing", "disabled", "revoked", "inactive", "draining", "unresponsive"), WARNING),
     **dict.fromkeys(("queued", "creating", "starting", "stopping", "restarting", "pausing", "resuming"), BUSY),

@@ -29,6 +29,7 @@ APPS = [
     "assist",
     "cdn",
     "certificates",
+    "console",
     "credits",
     "dashboard",
     "domains",

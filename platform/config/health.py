@@ -59,11 +59,14 @@ def _redis() -> str:
 
 
 def _host() -> str:
+    living = Host.objects.filter(problem="", last_seen_at__gt=timezone.now() - ALIVE_FOR)
     try:
-        living = Host.objects.filter(problem="", last_seen_at__gt=timezone.now() - ALIVE_FOR).exists()
+        takes_new = list(living.values_list("accepts_new", flat=True))
     except DatabaseError:
         return "Unknown without the database."
-    return "" if living else "No host reports: machines cannot be started."
+    if not takes_new:
+        return "No host reports: machines cannot be started."
+    return "" if any(takes_new) else "Every host is drained: no workspace can be created."
 
 
 def _disk() -> str:

@@ -31,7 +31,7 @@ from dashboard.figures import Backlog
 from dashboard.models import HourlySummary
 from dashboard.summary import Details, status_counts
 from vmbackend.models import Host
-from workspaces.host_admin import host_badge
+from workspaces.host_columns import host_badge
 from workspaces.models import Operation
 from workspaces.placement import uncommitted_memory
 from workspaces.states import Status

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from django.contrib import admin, messages
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.contrib import admin
 
-from common.admin import ReadOnlyAdmin, ServiceModelAdmin, call_for_each, staff_label
+from common.admin import ReadOnlyAdmin
 from common.admin_columns import link_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
+from common.errors import Conflict
 from domains import services
 from domains.check import domain_check
 from domains.models import CustomDomain, DomainName
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
 
 # Each check may take ten seconds.
 CHECKED_AT_ONCE = 3
 
 
+def _check(act: Act) -> None:
+    """What is wrong is shown as a refusal is."""
+    found = domain_check(act.row.name, act.row.target_id, include_www=act.row.include_www)
+    if found.errors:
+        raise Conflict(" ".join(found.errors))
+
+
+def _disconnect(act: Act) -> None:
+    services.domain_disconnect(domain=act.row, actor=act.actor)
+
+
 @admin.register(CustomDomain)
-class CustomDomainAdmin(ServiceModelAdmin):
+class CustomDomainAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "name", link_column("account", text="name"), "target_kind", "target_id", "port", "include_www",
         time_column("proven_at"), time_column("created_at"),
@@ -27,26 +39,17 @@ class CustomDomainAdmin(ServiceModelAdmin):
     list_select_related = ("account",)
     search_fields = ("name", "account__name")
     search_ids = ("target_id", "account__id")
-    readonly_fields = tuple(field.name for field in CustomDomain._meta.concrete_fields)
-    actions = ("check_records",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def save_by_service(self, request: HttpRequest, obj: CustomDomain, *, change: bool) -> None:
-        """Nothing of a domain can be edited; deleting it disconnects it."""
-
-    def delete_by_service(self, request: HttpRequest, obj: CustomDomain) -> None:
-        services.domain_disconnect(domain=obj, actor=staff_label(request))
-
-    @admin.action(description="Check the DNS records (of three at most)")
-    def check_records(self, request: HttpRequest, rows: QuerySet[CustomDomain]) -> None:
-        call_for_each(request, rows[:CHECKED_AT_ONCE], lambda row: _show_check(request, row))
-
-
-def _show_check(request: HttpRequest, row: CustomDomain) -> None:
-    found = domain_check(row.name, row.target_id, include_www=row.include_www)
-    messages.info(request, f"{row.name}: {' '.join(found.errors) or 'the records are as they must be.'}")
+    staff_actions = (
+        StaffAction(
+            name="check_records", label="Check the DNS records", call=_check, icon="dns", permission="view",
+            most=CHECKED_AT_ONCE, is_atomic=False,
+            will="The DNS records are looked up, and compared with those that the name needs. Nothing is changed.",
+        ),
+        StaffAction(
+            name="disconnect", label="Disconnect", call=_disconnect, icon="link_off", harms=True, permission="delete",
+            will="The name is not served any more, and its certificate is deleted. Another account may claim it.",
+        ),
+    )  # fmt: skip
 
 
 @admin.register(DomainName)

@@ -109,6 +109,8 @@ class StaffActionsMixin:
             subject_of=self.staff_subject,
             submission=form.cleaned_data["submission"],
         )
+        if outcomes.address:
+            return HttpResponseRedirect(outcomes.address, headers={"Referrer-Policy": "no-referrer"})
         _show(request, action, outcomes)
         return HttpResponseRedirect(self._url_after(request, rows))
 
@@ -144,6 +146,13 @@ class StaffActionsMixin:
     def _action_url(self, action: StaffAction, keys: list[Any], *, at_row: bool = False) -> str:
         base = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_staff_action", args=[action.name])
         return f"{base}?{urlencode([*(('row', key) for key in keys), *([('at', 'row')] if at_row else [])])}"
+
+
+class DeletedByActionMixin(StaffActionsMixin):
+    """Where an action deletes, with a reason, in place of Django's own page and choice."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
 
 
 def _confirmation_of(action: StaffAction) -> Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None]:

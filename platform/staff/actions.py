@@ -34,6 +34,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -51,6 +52,8 @@ from staff.subjects import Subject
 logger = logging.getLogger(__name__)
 
 MOST_ROWS = 50
+# Of the rows because of which another is not deleted.
+MOST_NAMED = 5
 DELETED = "It has been deleted."
 
 
@@ -68,6 +71,7 @@ class Act:
     origin: RequestOrigin
     reason: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    user_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +80,8 @@ class StaffAction:
 
     `permission`: `change`, `delete` or another of the model's, or one of another app with its label
     (`staff.open_terminal`). `is_atomic` False: the service commits by itself, or works for long; the entry is then
-    written before it, and another with the outcome after it. `most`: how many rows at once.
+    written before it, and another with the outcome after it. `most`: how many rows at once. `leads_away`: the service
+    returns the address to go to, which is in no entry.
     """
 
     name: str
@@ -90,6 +95,7 @@ class StaffAction:
     form: type[ActionForm] = ActionForm
     icon: str = ""
     most: int = MOST_ROWS
+    leads_away: bool = False
 
     def codename(self, model: type[Model]) -> str:
         """The permission as `has_perm` takes it."""
@@ -108,11 +114,12 @@ class Refusal:
 
 @dataclass(slots=True)
 class Outcomes:
-    """What became of the rows. `repeated`: the page had been sent before."""
+    """What became of the rows. `repeated`: the page had been sent before. `address`: to go to, where one is made."""
 
     done: int = 0
     repeated: int = 0
     refused: list[Refusal] = field(default_factory=list)
+    address: str = ""
 
 
 def rows_act(
@@ -136,7 +143,7 @@ def rows_act(
             outcomes.repeated += 1
             continue
         turn = _Turn(action, member, Target.of(row), subject_of(row), submission)
-        turn.carry_out(Act(row, member.actor, member.origin, reason, data or {}), outcomes)
+        turn.carry_out(Act(row, member.actor, member.origin, reason, data or {}, member.user_id), outcomes)
     return outcomes
 
 
@@ -149,9 +156,9 @@ class _Turn:
     submission: str
 
     def carry_out(self, act: Act, outcomes: Outcomes) -> None:
-        message = ""
+        message, returned = "", None
         try:
-            self._call(act)
+            returned = self._call(act)
         except _Repeated:
             outcomes.repeated += 1
             return
@@ -161,26 +168,28 @@ class _Turn:
             message = f"{exc.message} {details}".strip()
         except ObjectDoesNotExist:
             message = DELETED
-        except (ProtectedError, RestrictedError):
-            message = "Other rows need it."
+        except (ProtectedError, RestrictedError) as exc:
+            message = _needed_by(exc)
         if not message:
             outcomes.done += 1
+            outcomes.address = str(returned) if self.action.leads_away else ""
             return
         outcomes.refused.append(Refusal(self.target.object_label, message))
         self._record(Outcome.REFUSED, act, message, submission=self.submission if self.action.is_atomic else "")
 
-    def _call(self, act: Act) -> None:
+    def _call(self, act: Act) -> object:
         if self.action.is_atomic:
             with transaction.atomic():
                 self._begin(Outcome.DONE, act)
-                self.action.call(act)
+                returned = self.action.call(act)
                 self._give_reason(act)
-            return
+            return returned
         self._begin(Outcome.BEGUN, act)
-        self.action.call(act)
+        returned = self.action.call(act)
         with transaction.atomic():
             self._record(Outcome.DONE, act)
             self._give_reason(act)
+        return returned
 
     def _begin(self, outcome: Outcome, act: Act) -> None:
         """Of two submissions at once the second waits here for the first. Raises _Repeated."""
@@ -211,6 +220,12 @@ class _Turn:
         if act.reason:
             text = f"{self.action.label} by staff: {act.reason}"
             hooks.reason_given(self.subject, text, act.actor, act.origin)
+
+
+def _needed_by(exc: ProtectedError | RestrictedError) -> str:
+    found = exc.protected_objects if isinstance(exc, ProtectedError) else exc.restricted_objects
+    named = [str(row) for row in islice(found, MOST_NAMED)]
+    return f"It is needed by {', '.join(named)}{' and others' if len(found) > MOST_NAMED else ''}."
 
 
 class _Repeated(Exception):

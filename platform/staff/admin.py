@@ -1,17 +1,69 @@
-"""The audit entries of staff."""
+"""Staff: the users of this admin, their groups, and the audit entries."""
 
 from __future__ import annotations
 
-from django.contrib import admin
+from typing import Any
 
-from common.admin import ReadOnlyAdmin
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin
+from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+
+from common.admin import AuditedFormsMixin, ReadOnlyAdmin
+from common.admin_columns import state_column, text_column, time_column
+from common.admin_lists import AgeFilter, IdFilter
 from staff.models import StaffEntry
+
+admin.site.unregister(User)
+admin.site.unregister(Group)
 
 
 @admin.register(StaffEntry)
 class StaffEntryAdmin(ReadOnlyAdmin):
-    list_display = ("at", "user_name", "action", "object_label", "outcome", "reason", "detail", "ip_address")
-    list_filter = ("outcome", "object_type")
-    search_fields = ("=user_name", "=object_id", "=account_id", "=action")
-    show_full_result_count = False
+    list_display = (
+        time_column("at", "When"), "user_name", "action", text_column("object_label", "What", 40),
+        state_column("outcome"), text_column("reason", length=48), text_column("detail", length=48), "ip_address",
+    )  # fmt: skip
+    list_filter = (
+        "outcome", ("action", IdFilter), ("user_name", IdFilter), ("object_type", IdFilter), ("object_id", IdFilter),
+        ("account_id", IdFilter), ("at", AgeFilter),
+    )  # fmt: skip
+    search_fields = ("=user_name", "=object_id", "=action")
+    search_ids = ("object_id", "account_id")
+    keyset = ("-id",)
     actions = None
+
+
+@admin.register(User)
+class StaffUserAdmin(AuditedFormsMixin, UserAdmin, ModelAdmin):
+    """Who is no superuser neither makes one, nor changes one, nor gives permissions beside the groups."""
+
+    form = UserChangeForm
+    add_form = UserCreationForm
+    change_password_form = AdminPasswordChangeForm
+    list_display = ("username", "is_active", "is_staff", "is_superuser", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser", "groups")
+    search_fields = ("username",)
+    actions = None
+    readonly_fields = ("last_login", "date_joined")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fixed = () if request.user.is_superuser else ("is_superuser", "user_permissions")
+        return (*self.readonly_fields, *fixed)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may(request, obj) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return _may(request, obj) and super().has_delete_permission(request, obj)
+
+
+@admin.register(Group)
+class StaffGroupAdmin(AuditedFormsMixin, GroupAdmin, ModelAdmin):
+    actions = None
+
+
+def _may(request: HttpRequest, obj: Any) -> bool:
+    return bool(request.user.is_superuser or not getattr(obj, "is_superuser", False))

@@ -59,6 +59,11 @@ class StaffEntry(models.Model):
         ordering = ["-at", "-id"]
         verbose_name = "audit entry"
         verbose_name_plural = "audit entries"
+        # Of no one model: what else staff may be allowed.
+        permissions = [
+            ("open_terminal", "Can open a terminal in a customer's machine"),
+            ("reset_second_factor", "Can reset the second factor of another user"),
+        ]
         indexes = [
             models.Index(fields=["object_type", "object_id", "at"], name="staff_entry_by_object"),
             models.Index(fields=["user_name", "at"], name="staff_entry_by_user"),

@@ -6,11 +6,28 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from common.admin import ReadOnlyAdmin, call_for_each, staff_label
+from common.admin import ReadOnlyAdmin
 from common.admin_columns import badge, id_column, link_column, state_column, text_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
+from staff.subjects import Subject
 from webhooks import subscriptions
-from webhooks.models import Attempt, AuditEntry, Delivery, Event, Subscription
+from webhooks.models import Attempt, AuditEntry, Delivery, DeliveryStatus, Event, Subscription
+from webhooks.redeliver import delivery_redeliver
+
+
+def _switch(act: Act, active: bool) -> None:
+    changes = {"active": active}
+    subscriptions.subscription_update(subscription=act.row, changes=changes, actor=act.actor, origin=act.origin)
+
+
+def _switch_off(act: Act) -> None:
+    _switch(act, False)
+
+
+def _switch_on(act: Act) -> None:
+    _switch(act, True)
 
 
 @admin.display(description="State", ordering="active")
@@ -21,7 +38,7 @@ def webhook_state(row: Subscription) -> str:
 
 
 @admin.register(Subscription)
-class SubscriptionAdmin(ReadOnlyAdmin):
+class SubscriptionAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "id", link_column("account", text="name"), "namespace_slug", "host", webhook_state, "last_status_code",
         time_column("last_triggered_at"), time_column("failing_since"), time_column("created_at"),
@@ -36,26 +53,20 @@ class SubscriptionAdmin(ReadOnlyAdmin):
     ordering = ("-id",)
     # The URL may carry a token.
     exclude = ("url", "secret", "former_secret")
-    actions = ("switch_off", "switch_on")
+    staff_actions = (
+        StaffAction(
+            name="switch_off", label="Switch off", call=_switch_off, icon="toggle_off", harms=True,
+            allowed=lambda row: row.active,
+            will="Nothing more is sent to the webhook; what is pending is not sent.",
+        ),
+        StaffAction(
+            name="switch_on", label="Switch on", call=_switch_on, icon="toggle_on", allowed=lambda row: not row.active,
+            will="Events from now on are sent to the webhook again.",
+        ),
+    )  # fmt: skip
 
-    @admin.action(description="Switch off", permissions=["switch"])
-    def switch_off(self, request: HttpRequest, rows: QuerySet[Subscription]) -> None:
-        self._switch(request, rows, active=False)
-
-    @admin.action(description="Switch on", permissions=["switch"])
-    def switch_on(self, request: HttpRequest, rows: QuerySet[Subscription]) -> None:
-        self._switch(request, rows, active=True)
-
-    def has_switch_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("webhooks.change_subscription")
-
-    def _switch(self, request: HttpRequest, rows: QuerySet[Subscription], *, active: bool) -> None:
-        actor = staff_label(request)
-        call_for_each(
-            request,
-            rows,
-            lambda row: subscriptions.subscription_update(subscription=row, changes={"active": active}, actor=actor),
-        )
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Subscription]:
+        return super().get_queryset(request).defer("secret", "former_secret")
 
 
 class OutboxAdmin(ReadOnlyAdmin):
@@ -77,7 +88,7 @@ class EventAdmin(OutboxAdmin):
 
 
 @admin.register(Delivery)
-class DeliveryAdmin(OutboxAdmin):
+class DeliveryAdmin(StaffActionsMixin, OutboxAdmin):
     list_display = (
         "id", link_column("subscription"), id_column("event_id", "webhooks.Event"),
         state_column("status", reason="last_error"), "attempts", time_column("next_attempt_at"), "last_status_code",
@@ -90,6 +101,17 @@ class DeliveryAdmin(OutboxAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Delivery]:
         return super().get_queryset(request).defer(*(f"subscription__{name}" for name in SubscriptionAdmin.exclude))
+
+    staff_actions = (
+        StaffAction(
+            name="redeliver", label="Deliver again", icon="send", call=lambda act: delivery_redeliver(act.row),
+            allowed=lambda row: row.status != DeliveryStatus.PENDING,
+            will="The same event, with the same id, is sent again now, with all its attempts ahead of it.",
+        ),
+    )  # fmt: skip
+
+    def staff_subject(self, row: Delivery) -> Subject:
+        return Subject.of(row.subscription)
 
 
 @admin.register(Attempt)

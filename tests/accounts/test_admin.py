@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.test import Client
-from django.utils import timezone
 
 from accounts import services
 from accounts.models import Account, Credential, Plan
@@ -16,9 +14,7 @@ from common.admin import ReadOnlyAdmin
 from config.app_list import APPS
 from namespaces.models import Namespace
 from tests.callers import Caller
-from tests.workspaces.rows import make_host
-from vmbackend.admin import HostAdmin
-from vmbackend.models import Host
+from tests.staff.pages import confirm
 
 pytestmark = pytest.mark.django_db
 
@@ -53,8 +49,7 @@ def test_an_account_may_be_created_inactive(staff: Client) -> None:
 
 def test_a_deleted_credential_is_refused(staff: Client, api: Caller) -> None:
     credential = Credential.objects.get(client_id=api.client_id)
-    form = {"action": "delete_selected", "post": "yes", "_selected_action": [credential.pk]}
-    staff.post("/admin/accounts/credential/", form)
+    confirm(staff, "accounts/credential", "revoke", credential.pk, reason="It was leaked.")
     assert not Credential.objects.exists()
     assert api.get("/workspace").status_code == 401
 
@@ -70,34 +65,21 @@ def test_a_plan_in_use_is_not_deleted(staff: Client, api: Caller) -> None:
 
 def test_an_account_without_workspaces_is_deleted_with_what_belongs_to_it(staff: Client, api: Caller) -> None:
     services.idempotency_record(account=api.account, key="k", fingerprint="f", resource_id="ws_1")
-    staff.post(f"/admin/accounts/account/{api.account.pk}/delete/", {"post": "yes"})
+    confirm(staff, "accounts/account", "remove", api.account.pk, reason="why")
     assert not Account.objects.exists()
     assert not Namespace.objects.exists()
 
 
-def test_staff_close_a_host_to_new_machines_and_change_nothing_else_of_it(staff: Client) -> None:
-    host = make_host()
-    page = f"/admin/vmbackend/host/{host.pk}/change/"
-    assert staff.post(page, {"accepts_new": "", "memory_mb": "1"}).status_code == 302
-    closed = Host.objects.get()
-    assert not closed.accepts_new
-    assert (closed.memory_mb, closed.last_seen_at) == (host.memory_mb, host.last_seen_at)
-    assert staff.post(f"/admin/vmbackend/host/{host.pk}/delete/", {"post": "yes"}).status_code == 302
-    assert not Host.objects.exists()
+def test_staff_deactivate_and_activate_an_account_with_a_reason(staff: Client, api: Caller) -> None:
+    confirm(staff, "accounts/account", "deactivate", api.account.pk, reason="Unpaid.")
+    assert api.get("/workspace").status_code == 401
+    confirm(staff, "accounts/account", "activate", api.account.pk)
+    assert api.get("/workspace").status_code == 200
 
 
-def test_a_form_that_was_open_does_not_undo_what_the_host_has_stored_since(
-    staff: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host = make_host()
-    seen = timezone.now()
-
-    real = HostAdmin.save_form
-
-    def stored_in_between(*args: Any, **kwargs: Any) -> Any:
-        Host.objects.update(last_seen_at=seen)
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(HostAdmin, "save_form", stored_in_between)
-    staff.post(f"/admin/vmbackend/host/{host.pk}/change/", {"accepts_new": "on"})
-    assert Host.objects.get().last_seen_at == seen
+def test_staff_replace_a_secret_and_see_none(staff: Client, api: Caller) -> None:
+    credential = Credential.objects.get(client_id=api.client_id)
+    answer = confirm(staff, "accounts/credential", "end_tokens", credential.pk, reason="It was leaked.")
+    assert "sec_" not in answer.content.decode()
+    assert api.get("/workspace").status_code == 401
+    assert Credential.objects.get().epoch == credential.epoch + 1

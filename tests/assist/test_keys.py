@@ -15,6 +15,7 @@ from assist.models import ApiKey, KeyEvent
 from assist.selectors import key_of_secret, paying_namespace
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.staff.pages import confirm
 from tests.world import assert_error
 
 pytestmark = pytest.mark.django_db
@@ -117,6 +118,6 @@ def test_staff_make_and_delete_keys_and_see_no_secret(staff: Client, api: Caller
     assert made.key_hash not in again
     assert staff.post(f"/admin/assist/apikey/{made.pk}/change/", {"name": "renamed"}).status_code == 302
     assert ApiKey.objects.get().name == "renamed"
-    staff.post(f"/admin/assist/apikey/{made.pk}/delete/", {"post": "yes"})
+    confirm(staff, "assist/apikey", "revoke", made.pk, reason="why")
     assert not ApiKey.objects.exists()
     assert list(KeyEvent.objects.values_list("action", flat=True)) == ["deleted", "renamed", "created"]

@@ -26,6 +26,7 @@ from common.redis import redis_client
 from edge.challenges import challenges_folder
 from tests.certificates.pebble import Pebble, settings_with
 from tests.certificates.rows import certificate_make, self_signed
+from tests.staff.pages import confirm
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NAME = "www.example.org"
@@ -226,7 +227,7 @@ def test_no_key_is_in_the_database_the_log_redis_or_the_admin(
 
 def test_staff_renew_a_certificate(staff: Client) -> None:
     row = certificate_make(NAME)
-    staff.post("/admin/certificates/certificate/", {"action": "renew", "_selected_action": [row.pk]})
+    confirm(staff, "certificates/certificate", "renew", row.pk)
     assert due_ids(10) == [row.pk]
 
 

@@ -17,6 +17,7 @@ from pages.models import PageEvent
 from tests.callers import Caller
 from tests.domains.zone import EDGE, Zone
 from tests.pages.rows import make_page
+from tests.staff.pages import confirm
 from tests.workspaces.rows import make_workspace
 from tests.world import assert_error
 from workspaces.models import Activity, PublicPort
@@ -251,10 +252,9 @@ def test_staff_check_and_disconnect_domains(staff: Client, api: Caller, page: An
     api.post("/pages/site/domain", {"domain": NAME})
     zone.prove(NAME)
     row = CustomDomain.objects.get()
-    listed = "/admin/domains/customdomain/"
-    shown = staff.post(listed, {"action": "check_records", "_selected_action": [row.pk]}, follow=True)
+    shown = confirm(staff, "domains/customdomain", "check_records", row.pk)
     assert f"_platform.{NAME}" in shown.content.decode()
     assert CustomDomain.objects.exists()
-    staff.post(f"{listed}{row.pk}/delete/", {"post": "yes"})
+    confirm(staff, "domains/customdomain", "disconnect", row.pk, reason="why")
     assert not CustomDomain.objects.exists()
     assert PageEvent.objects.filter(action="domain_disconnected", actor="staff root").exists()

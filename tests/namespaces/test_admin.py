@@ -9,6 +9,7 @@ from django.test import Client
 
 from namespaces.models import Namespace, Status
 from tests.callers import Caller
+from tests.staff.pages import confirm
 from tests.workspaces.rows import make_workspace
 
 pytestmark = pytest.mark.django_db
@@ -56,19 +57,21 @@ def test_a_suspension_by_status_has_its_reason_and_ends_with_it(staff: Client, d
     assert (default.status, default.suspended_by_hand) == (Status.SUSPENDED, False)
 
 
-def test_the_default_and_one_with_workspaces_are_not_deleted(staff: Client, api: Caller, default: Namespace) -> None:
-    place = f"/admin/namespaces/namespace/{default.pk}/delete/"
-    assert "cannot be deleted" in staff.post(place, {"post": "yes"}, follow=True).content.decode()
+def test_the_default_is_not_deleted_and_has_the_workspaces_of_others(
+    staff: Client, api: Caller, default: Namespace
+) -> None:
+    def delete(*keys: str) -> str:
+        page: str = confirm(staff, "namespaces/namespace", "remove", *keys, reason="why").content.decode()
+        return page
+
+    assert "cannot be deleted" in delete(default.pk)
+    assert staff.post(f"/admin/namespaces/namespace/{default.pk}/delete/", {"post": "yes"}).status_code == 403
     other = Namespace.objects.create(account=api.account, name="Other", slug="other")
     row = make_workspace(api.account, namespace=other)
-    form = {"action": "delete_selected", "post": "yes", "_selected_action": [other.pk]}
-    staff.post("/admin/namespaces/namespace/", form, follow=True)
-    assert Namespace.objects.filter(pk=other.pk).exists()
-    row.delete()
-    staff.post("/admin/namespaces/namespace/", {**form, "_selected_action": [other.pk, default.pk]}, follow=True)
-    assert Namespace.objects.filter(account=api.account).count() == 2, "all or none"
-    staff.post("/admin/namespaces/namespace/", form, follow=True)
+    assert "cannot be deleted" in delete(other.pk, default.pk)
     assert list(Namespace.objects.filter(account=api.account)) == [default]
+    row.refresh_from_db()
+    assert row.namespace == default
 
 
 def test_what_others_refer_to_stays_and_what_the_api_could_not_show_is_refused(

@@ -11,6 +11,7 @@ from pages.models import Page, PageEvent
 from pages.releases.store import PageStore
 from tests.pages.conftest import Site
 from tests.pages.stores import left_files
+from tests.staff.pages import confirm
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIST = "/admin/pages/page/"
@@ -20,7 +21,7 @@ def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Calla
     site.create(slug="abc")
     page = Page.objects.get()
     for action, content in (("disable", None), ("enable", "one")):
-        staff.post(LIST, {"action": action, "_selected_action": [page.pk]})
+        confirm(staff, "pages/page", action, page.pk, reason="why")
         assert served("abc") == content
     events = PageEvent.objects.filter(actor="staff root").order_by("pk")
     assert [event.action for event in events] == ["disabled", "enabled"]
@@ -29,7 +30,7 @@ def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Calla
 def test_staff_delete_a_page_with_its_files(staff: Client, site: Site, store: PageStore) -> None:
     site.create(slug="abc")
     page = Page.objects.get()
-    staff.post(f"{LIST}{page.pk}/delete/", {"post": "yes"})
+    confirm(staff, "pages/page", "remove", page.pk, reason="why")
     assert not Page.objects.exists()
     assert left_files(store) == []
     assert PageEvent.objects.filter(page_id=page.pk, action="deleted", actor="staff root").exists()

@@ -10,6 +10,7 @@ from django.test import Client
 from sandboxes.models import Sandbox, SandboxEvent
 from tests.fakehost import FakeHost
 from tests.sandboxes.conftest import Holder
+from tests.staff.pages import confirm
 from workspaces.models import Operation
 from workspaces.states import Status
 
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LIST = "/admin/sandboxes/sandbox/"
 
 
-def act(staff: Client, action: str, holder: Holder, **more: Any) -> Any:
-    return staff.post(LIST, {"action": action, "_selected_action": [holder.id], **more})
+def act(staff: Client, action: str, holder: Holder) -> Any:
+    return confirm(staff, "sandboxes/sandbox", action, holder.id, reason="why")
 
 
 def test_staff_stop_start_and_restart_sandboxes(staff: Client, holder: Holder, vmhost: FakeHost) -> None:
@@ -46,7 +47,7 @@ def test_staff_end_a_token_and_are_shown_none(staff: Client, holder: Holder) -> 
 
 
 def test_staff_delete_a_sandbox_with_its_machine(staff: Client, holder: Holder, vmhost: FakeHost) -> None:
-    staff.post(f"{LIST}{holder.id}/delete/", {"post": "yes"})
+    act(staff, "remove", holder)
     assert Operation.objects.filter(kind="delete").exists() or not Sandbox.objects.exists()
     vmhost.settle()
     assert not Sandbox.objects.exists()

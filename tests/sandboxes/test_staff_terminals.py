@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.utils import timezone
 
@@ -18,9 +19,11 @@ from namespaces.models import Namespace
 from sandboxes import grants, services
 from sandboxes.models import Sandbox, SandboxEvent, StaffToken
 from sandboxes.tokens import require_holder, require_socket_holder
+from staff.models import StaffEntry
 from tests.callers import Caller
 from tests.sandboxes.conftest import Holder
 from tests.sandboxes.rows import make_sandbox
+from tests.staff.pages import action_url, shown
 from workspaces.models import Activity, Workspace
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +45,12 @@ def token(sandbox: Sandbox, user: User) -> str:
 
 
 def page_of(sandbox: Sandbox) -> str:
-    return f"/admin/sandboxes/sandbox/{sandbox.pk}/terminal/"
+    return action_url("sandboxes/sandbox", "terminal", sandbox.pk)
+
+
+def opened(client: Client, sandbox: Sandbox, **more: Any) -> Any:
+    sent = {"row": [sandbox.pk], "reason": "They asked for help.", "submission": secrets.token_hex(16)}
+    return client.post(page_of(sandbox), sent, **more)
 
 
 def test_the_button_of_the_admin_leads_to_the_page_with_a_new_token(staff: Client, sandbox: Sandbox) -> None:
@@ -50,7 +58,7 @@ def test_the_button_of_the_admin_leads_to_the_page_with_a_new_token(staff: Clien
     assert page_of(sandbox) in staff.get(f"/admin/sandboxes/sandbox/{sandbox.pk}/change/").content.decode()
     shown = staff.get(page_of(sandbox), follow=True)
     assert (shown.status_code, StaffToken.objects.count()) == (200, 0)
-    answer = staff.post(page_of(sandbox))
+    answer = opened(staff, sandbox)
     target = urlsplit(answer["Location"])
     assert (answer.status_code, target.netloc, target.path) == (302, "", f"/s/{sandbox.pk}/terminal")
     assert "no-store" in answer["Cache-Control"]
@@ -62,27 +70,49 @@ def test_the_button_of_the_admin_leads_to_the_page_with_a_new_token(staff: Clien
 
 
 def test_what_staff_open_is_in_the_audit_log_and_in_the_owners_activity(staff: Client, sandbox: Sandbox) -> None:
-    staff.post(page_of(sandbox), headers={"User-Agent": "Browser"})
+    opened(staff, sandbox, headers={"User-Agent": "Browser"})
     event = SandboxEvent.objects.get()
     assert (event.action, event.actor, event.user_agent) == ("staff_terminal", "staff root", "Browser")
     entry = Activity.objects.get(event="staff_terminal")
     assert (entry.workspace_id, entry.actor) == (sandbox.workspace_id, "staff root")
+    reason = Activity.objects.get(event="staff_action")
+    assert reason.detail == "Open a terminal by staff: They asked for help."
+    assert StaffEntry.objects.get().action == "sandbox.terminal"
+
+
+def test_the_address_is_in_no_entry_and_is_made_once(staff: Client, sandbox: Sandbox) -> None:
+    sent = {"row": [sandbox.pk], "reason": "why", "submission": "a" * 32}
+    assert "#token=" in staff.post(page_of(sandbox), sent)["Location"]
+    assert "#token=" not in staff.post(page_of(sandbox), sent)["Location"]
+    assert StaffToken.objects.count() == 1
+    assert "sbs_" not in str(StaffEntry.objects.values())
+
+
+def test_a_permission_of_its_own_opens_it(sandbox: Sandbox) -> None:
+    client = Client()
+    operator = get_user_model().objects.create_user("operator", is_staff=True)
+    operator.user_permissions.set(Permission.objects.filter(codename__in=["view_sandbox", "change_sandbox"]))
+    client.force_login(operator)
+    assert opened(client, sandbox).status_code == 403
+    operator.user_permissions.add(Permission.objects.get(codename="open_terminal"))
+    assert "#token=" in opened(client, sandbox)["Location"]
 
 
 def test_others_than_staff_get_no_token(sandbox: Sandbox) -> None:
     client = Client()
-    assert client.post(page_of(sandbox)).status_code == 302  # to the login
+    assert opened(client, sandbox).status_code == 302  # to the login
     client.force_login(get_user_model().objects.create_user("reader", is_staff=True))
-    assert client.post(page_of(sandbox)).status_code == 403
+    assert opened(client, sandbox).status_code == 403
     with_checks = Client(enforce_csrf_checks=True)
     with_checks.force_login(get_user_model().objects.create_superuser("dave"))
-    assert with_checks.post(page_of(sandbox)).status_code == 403
+    assert opened(with_checks, sandbox).status_code == 403
     assert not StaffToken.objects.exists()
 
 
 def test_an_unknown_sandbox_has_no_page(staff: Client) -> None:
-    for path in ("/admin/sandboxes/sandbox/sbx_2222222222222222/terminal/", "/admin/sandboxes/sandbox/x/terminal/"):
-        assert staff.post(path).status_code == 404
+    for key in ("sbx_2222222222222222", "x"):
+        answer = staff.get(action_url("sandboxes/sandbox", "terminal", key), follow=True)
+        assert shown(answer) == ["Open a terminal: no such row, or it has been deleted."]
 
 
 def test_the_token_opens_sockets_of_its_sandbox_and_nothing_else(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import httpx
 import pytest
@@ -70,13 +70,13 @@ def logged_in(served: TestInstance, chromium: Browser, path: str) -> Page:
     page = chromium.open("about:blank")
     page.call("Network.clearBrowserCookies")
     page.call("Page.addScriptToEvaluateOnNewDocument", source=RECORD)
-    navigate(page, f"{served.settings.base_url}/admin/login/?next={path}")
+    navigate(page, f"{served.settings.base_url}/admin/login/?{urlencode({'next': path})}")
     assert page.value(VIOLATIONS) == []
     fields = {"username": known["ADMIN_USER"], "password": known["ADMIN_PASSWORD"]}
     for name, value in fields.items():
         page.value(f"document.querySelector('[name={name}]').value = {value!r}")
     page.value("document.querySelector('#login-form').requestSubmit()")
-    shows(page, f"location.pathname === {path!r} && document.readyState === 'complete'")
+    shows(page, f"location.pathname + location.search === {path!r} && document.readyState === 'complete'")
     return page
 
 
@@ -97,8 +97,9 @@ def test_staff_open_the_terminal_page_of_a_sandbox(served: TestInstance, chromiu
     """As far as the fake driver goes, whose machines have no terminals."""
     made = served.api().call("POST", "/sandbox", 201, json={"name": "Page", "image": "localhost/tiny:1"})
     id = made["sandbox"]["id"]
-    page = logged_in(served, chromium, f"/admin/sandboxes/sandbox/{id}/terminal/")
-    page.value("document.querySelector('#open-terminal').requestSubmit()")
+    page = logged_in(served, chromium, f"/admin/sandboxes/sandbox/_actions/terminal/?row={id}")
+    page.value("document.querySelector('[name=reason]').value = 'why'")
+    page.value("document.querySelector('#confirm-action').requestSubmit()")
     shows(page, f"location.pathname === '/s/{id}/terminal' && document.querySelector('#status')")
     shows(page, "document.querySelector('#status').textContent.includes('Machines of the fake driver')")
     assert page.value("location.hash") == ""

@@ -7,10 +7,15 @@ from django.contrib.auth import get_user_model
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
 
+from accounts.models import Plan
 from staff.audit import StaffMember, Target, record_entry
 from staff.models import StaffEntry
 
 pytestmark = pytest.mark.django_db
+SIZES = [
+    "max_workspaces",
+    *(f"{prefix}{size}" for prefix in ("", "pool_", "running_") for size in ("cpus", "memory_mb", "disk_size_mb")),
+]
 
 
 @pytest.fixture
@@ -67,5 +72,6 @@ def test_forms_are_recorded_with_the_names_of_what_changed(staff: Client) -> Non
     staff.post(f"/admin/accounts/account/{made.object_id}/change/", {"name": "renamed", "plan": "pro"})
     changed = StaffEntry.objects.get(action="account.changed")
     assert changed.detail == "Name"
-    staff.post(f"/admin/accounts/account/{made.object_id}/delete/", {"post": "yes"})
-    assert StaffEntry.objects.get(action="account.deleted").object_id == made.object_id
+    unused = Plan.objects.create(code="unused", label="Unused", **dict.fromkeys(SIZES, 1))
+    staff.post(f"/admin/accounts/plan/{unused.pk}/delete/", {"post": "yes"})
+    assert StaffEntry.objects.get(action="plan.deleted").object_id == "unused"

@@ -20,6 +20,7 @@ from credits.ledger import Purpose
 from credits.models import Entry, Service
 from namespaces.models import Namespace
 from tests.callers import Caller
+from tests.staff.pages import confirm
 from tests.webhooks.outbox import subscribe
 from tests.webhooks.receiver import until
 from tests.world import assert_error
@@ -100,11 +101,10 @@ def test_staff_delete_an_account_while_a_request_publishes(
 ) -> None:
     """The admin's own transaction is around the deletion."""
     subscribe(api.account)
-    path = f"/admin/accounts/account/{api.account.pk}/delete/"
     with published_by_a_request(api):
-        answer = elsewhere(lambda: staff.post(path, {"post": "yes"}).status_code)
+        answer = elsewhere(lambda: confirm(staff, "accounts/account", "remove", api.account.pk, reason="why"))
         until(waits_for_a_lock)
-    assert answer.result(20) == 302
+    answer.result(20)
     assert nothing_is_left()
 
 

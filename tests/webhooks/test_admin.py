@@ -10,6 +10,7 @@ from django.test import Client
 from accounts.models import Account
 from namespaces.models import NamespaceActivity
 from tests.callers import Caller
+from tests.staff.pages import action_url, confirm
 from tests.webhooks.outbox import subscribe
 from tests.workspaces.rows import make_workspace
 from webhooks.events import TEST_EVENT, event_send_to
@@ -27,7 +28,7 @@ def webhook(api: Caller) -> Subscription:
 
 
 def switch(client: Client, action: str, webhook: Subscription) -> None:
-    client.post(LIST, {"action": action, "_selected_action": [webhook.pk]})
+    confirm(client, "webhooks/subscription", action, webhook.pk, reason="why")
     webhook.refresh_from_db()
 
 
@@ -56,8 +57,7 @@ def test_staff_who_may_only_look_switch_nothing(webhook: Subscription) -> None:
     viewer.user_permissions.add(Permission.objects.get(codename="view_subscription"))
     client.force_login(viewer)
     assert client.get(LIST).status_code == 200
-    switch(client, "switch_off", webhook)
-    assert webhook.active
+    assert client.get(action_url("webhooks/subscription", "switch_off", webhook.pk)).status_code == 403
 
 
 def test_forms_write_nothing(staff: Client, webhook: Subscription) -> None:
@@ -75,21 +75,13 @@ def test_staff_delete_an_account_with_all_that_was_sent_for_it(
     api.put("/namespaces/default", {"description": "changed"})
     for _ in range(30):
         event_send_to(webhook, TEST_EVENT, {})
-    path = f"/admin/accounts/account/{api.account.pk}/delete/"
-    page = staff.get(path)
-    assert page.status_code == 200
-    assert Delivery.objects.first().pk not in page.content.decode()
-    assert staff.post(path, {"post": "yes"}).status_code == 302
+    confirm(staff, "accounts/account", "remove", api.account.pk, reason="why")
     for model in (Account, Subscription, Event, Delivery, AuditEntry, NamespaceActivity):
         assert not model._default_manager.exists(), model
 
 
 def test_an_account_with_workspaces_is_not_deleted(staff: Client, api: Caller) -> None:
     row = make_workspace(api.account)
-    path = f"/admin/accounts/account/{api.account.pk}/delete/"
-    assert row.name in staff.get(path).content.decode()
-    staff.post(path, {"post": "yes"})
-    staff.post(
-        "/admin/accounts/account/", {"action": "delete_selected", "_selected_action": [api.account.pk], "post": "yes"}
-    )
+    refused = confirm(staff, "accounts/account", "remove", api.account.pk, reason="why")
+    assert row.name in refused.content.decode()
     assert Account.objects.filter(pk=api.account.pk).exists()

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from common.admin import ServiceModelAdmin
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
 from workspaces.images import catalog_snapshots, services
 from workspaces.images.models import CatalogEntry
 
 
+def _show(act: Act) -> None:
+    services.catalog_entries_show(entries=CatalogEntry.objects.filter(pk=act.row.pk), shown=True)
+
+
+def _hide(act: Act) -> None:
+    services.catalog_entries_show(entries=CatalogEntry.objects.filter(pk=act.row.pk), shown=False)
+
+
 @admin.register(CatalogEntry)
-class CatalogEntryAdmin(ServiceModelAdmin):
+class CatalogEntryAdmin(StaffActionsMixin, ServiceModelAdmin):
     list_display = ("icon", "id", "label", "category", "image", "preset", "recommended", "is_shown", "revision")
     list_display_links = ("id", "label")
     list_filter = ("category", "recommended", "is_shown", "os_family")
     search_fields = ("id", "label", "desc", "image", "preset")
     readonly_fields = ("revision", "created_at", "updated_at")
-    actions = ("show_entries", "hide_entries")
+    staff_actions = (
+        StaffAction(
+            name="show_entries", label="Show in the catalog", call=_show, icon="visibility",
+            allowed=lambda row: not row.is_shown,
+            will="New workspaces may be made from the entries again.",
+        ),
+        StaffAction(
+            name="hide_entries", label="Hide from the catalog", call=_hide, icon="visibility_off",
+            allowed=lambda row: row.is_shown,
+            will="The entries are not listed, and their presets are refused. Workspaces that were made from them stay.",
+        ),
+    )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("id", "label", "desc", "category", "recommended", "position", "is_shown")}),
         ("Image", {"fields": ("image", "base_image", "preset", "os_family", "os_distribution", "os_version")}),
@@ -43,11 +63,3 @@ class CatalogEntryAdmin(ServiceModelAdmin):
     @admin.display(description="")
     def icon(self, entry: CatalogEntry) -> SafeString:
         return format_html('<img src="{}" alt="" width="24" height="24">', catalog_snapshots.logo_url(entry.logo) or "")
-
-    @admin.action(description="Show in the catalog")
-    def show_entries(self, request: HttpRequest, rows: QuerySet[CatalogEntry]) -> None:
-        messages.success(request, f"Shown: {services.catalog_entries_show(entries=rows, shown=True)}.")
-
-    @admin.action(description="Hide from the catalog and disable the presets")
-    def hide_entries(self, request: HttpRequest, rows: QuerySet[CatalogEntry]) -> None:
-        messages.success(request, f"Hidden: {services.catalog_entries_show(entries=rows, shown=False)}.")

@@ -71,7 +71,7 @@ def file_panels(request: HttpRequest, row: File) -> Iterator[Panel]:
         ("Type", row.content_type or f"claimed: {row.claimed_type}"),
         ("Size", bytes_text(row.size)),
         ("With its variants", bytes_text(row.footprint)),
-        ("Picture", f"{row.width} × {row.height}" if row.width else "-"),
+        ("Picture", f"{row.width} by {row.height}" if row.width else "-"),
         ("Asked for by", row.actor or "-"),
         ("Created", time_text(row.created_at)),
         ("Published", time_text(row.published_at)),
@@ -83,7 +83,7 @@ def file_panels(request: HttpRequest, row: File) -> Iterator[Panel]:
     yield Panel("Processing", [("Status", badge(row.status)), ("Attempts", row.attempts), *failed])
     columns = (
         ("Variant", lambda one: one.name),
-        ("Pixels", lambda one: f"{one.width} × {one.height}"),
+        ("Pixels", lambda one: f"{one.width} by {one.height}"),
         ("Size", lambda one: bytes_text(one.size)),
     )
     yield table("Variants", Variant.objects.filter(file=row).order_by("index"), columns)

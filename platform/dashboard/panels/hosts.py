@@ -14,7 +14,7 @@ from common.admin_pages import Bar, Panel, page, panel, table
 from dashboard.panels.columns import OPERATIONS, STAFF, WORKSPACES
 from staff.models import StaffEntry
 from vmbackend.models import Host
-from workspaces.host_admin import host_badge
+from workspaces.host_columns import host_badge
 from workspaces.models import Operation, Workspace
 from workspaces.placement import free_memory
 
@@ -25,7 +25,7 @@ def _badges(row: Host) -> list[SafeString]:
     return [host_badge(row), badge("KVM" if row.accelerated else "emulated"), badge(row.arch)]
 
 
-page(HOST, "Overview", "Machines", "Operations", form_tab="Settings", badges=_badges)
+page(HOST, "Overview", "Machines", "Operations", badges=_badges)
 
 
 @panel(HOST, "Overview")

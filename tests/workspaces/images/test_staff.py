@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 
 from tests.callers import Caller
+from tests.staff.pages import confirm
 from tests.workspaces.test_shapes import assert_fits
 from workspaces.images.serializers import CatalogResponse
 from workspaces.images.services import catalog_entry_save
@@ -61,8 +62,7 @@ def test_an_entry_is_made_without_a_preset(staff: Client, api: Caller) -> None:
 
 def test_entries_are_hidden_and_shown_again(staff: Client, api: Caller) -> None:
     for action, number in (("hide_entries", 0), ("show_entries", 1)):
-        chosen = {"action": action, "_selected_action": ["postgres"]}
-        assert staff.post(ADMIN, chosen, follow=True).status_code == 200
+        confirm(staff, "workspaces/catalogentry", action, "postgres")
         assert len(api.get("/workspace/images?search=postgresql").json()["images"]) == number
 
 

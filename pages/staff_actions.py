@@ -1,0 +1,71 @@
+"""What staff do with a page in the admin, by the services that the API calls.
+
+The files follow the rows after the commit, as for the API; where the process dies between, reconcile does it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django import forms
+from django.db import transaction
+from unfold.widgets import UnfoldAdminIntegerFieldWidget
+
+from pages import publication, services
+from pages.models import Page
+from pages.states import PageStatus
+from staff.actions import Act, StaffAction
+from staff.forms import ActionForm
+
+
+class RollbackForm(ActionForm):
+    """`number`: of a release that is kept."""
+
+    number = forms.IntegerField(
+        min_value=1, label="Release", widget=UnfoldAdminIntegerFieldWidget(), help_text="The number of a kept release."
+    )
+
+
+def _publish_on_commit(page: Page) -> None:
+    transaction.on_commit(partial(publication.publish_page, page))
+
+
+def _enable(act: Act) -> None:
+    _publish_on_commit(services.page_enable(page=act.row, actor=act.actor, origin=act.origin))
+
+
+def _disable(act: Act) -> None:
+    _publish_on_commit(services.page_disable(page=act.row, actor=act.actor, origin=act.origin))
+
+
+def _roll_back(act: Act) -> None:
+    number = act.data["number"]
+    page = services.page_rollback(page=act.row, number=number, actor=act.actor, origin=act.origin)
+    _publish_on_commit(page)
+
+
+def _delete(act: Act) -> None:
+    publication.remove_on_commit(services.page_delete(page=act.row, actor=act.actor, origin=act.origin))
+
+
+ACTIONS = (
+    StaffAction(
+        name="enable", label="Enable", call=_enable, icon="visibility",
+        allowed=lambda row: row.status == PageStatus.DISABLED,
+        will="The page is served again.",
+    ),
+    StaffAction(
+        name="disable", label="Disable", call=_disable, icon="visibility_off", harms=True,
+        allowed=lambda row: row.status == PageStatus.ACTIVE,
+        will="The page is not served any more, at its own name or its domain. Its releases stay.",
+    ),
+    StaffAction(
+        name="roll_back", label="Roll back", call=_roll_back, icon="history", harms=True, form=RollbackForm, most=1,
+        allowed=lambda row: row.release is not None,
+        will="A kept release is served in place of the live one.",
+    ),
+    StaffAction(
+        name="remove", label="Delete", call=_delete, icon="delete", harms=True, permission="delete",
+        will="The page is deleted with its releases, deploys and domain. It cannot be undone.",
+    ),
+)  # fmt: skip

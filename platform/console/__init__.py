@@ -1,0 +1,1 @@
+"""What of the staff console needs several apps: hosts, and the roles of staff."""

@@ -1,0 +1,48 @@
+"""The admin of hosts, which write their rows themselves. Staff decide which of them take new machines.
+
+Here, as `vmbackend` is below the apps with audit entries.
+"""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from common.admin import ReadOnlyAdmin
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
+from vmbackend import services
+from vmbackend.models import Host
+from workspaces.host_columns import HostColumns
+
+
+def _drain(act: Act) -> None:
+    services.host_update(name=act.row.name, accepts_new=False)
+
+
+def _undrain(act: Act) -> None:
+    services.host_update(name=act.row.name, accepts_new=True)
+
+
+def _delete(act: Act) -> None:
+    services.host_delete(name=act.row.name)
+
+
+@admin.register(Host)
+class HostAdmin(StaffActionsMixin, HostColumns, ReadOnlyAdmin):
+    staff_actions = (
+        StaffAction(
+            name="drain", label="Drain", call=_drain, icon="output", allowed=lambda row: row.accepts_new,
+            will="No new machine is placed on the host. Those that it has go on, and are started and woken there; "
+            "delete or destroy them, or wait for their owners, to empty it.",
+        ),
+        StaffAction(
+            name="undrain", label="Take new machines", call=_undrain, icon="input",
+            allowed=lambda row: not row.accepts_new,
+            will="New machines are placed on the host again.",
+        ),
+        StaffAction(
+            name="remove", label="Delete", call=_delete, icon="delete", harms=True, permission="delete",
+            will="The row of a host that is gone is deleted; it is refused while the host has workspaces. One whose "
+            "vmhost runs makes its row again.",
+        ),
+    )  # fmt: skip

@@ -1,0 +1,77 @@
+"""What staff do with a sandbox in the admin, by the services that the API calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+
+from edge.sandbox_address import sandbox_address
+from sandboxes import services
+from sandboxes.models import Sandbox
+from staff.actions import Act, StaffAction
+from workspaces.power.services import RUNS, STARTABLE, STOPPABLE
+from workspaces.states import Status
+
+MINUTES = int(services.STAFF_TOKEN_LIFE.total_seconds() // 60)
+
+
+def _by(service: Callable[..., object]) -> Callable[[Act], object]:
+    return lambda act: service(workspace=act.row.workspace, actor=act.actor, origin=act.origin)
+
+
+def _in(states: frozenset[Status]) -> Callable[[Sandbox], bool]:
+    return lambda row: row.workspace.status in states
+
+
+def _open_terminal(act: Act) -> str:
+    """The address of the terminal page, with a token of this user's own.
+
+    A fragment is sent to no server, and the page removes it.
+    """
+    user = get_user_model().objects.get(pk=act.user_id or 0)
+    token = services.staff_token_create(workspace=act.row.workspace, user=user, actor=act.actor, origin=act.origin)
+    return f"{_address(act.row)}/terminal#token={token}"
+
+
+def _address(row: Sandbox) -> str:
+    """By path without the host, so that it is the one by which the admin was opened."""
+    address = sandbox_address(settings.ENV.sandbox_url)
+    url = address.url(row.pk)
+    return url if address.suffix else urlsplit(url).path
+
+
+ACTIONS = (
+    StaffAction(
+        name="terminal", label="Open a terminal", call=_open_terminal, icon="terminal", harms=True, most=1,
+        permission="staff.open_terminal", leads_away=True,
+        allowed=lambda row: row.workspace.status != Status.DELETING,
+        will="This opens a terminal with all rights inside the machine. One that sleeps is woken. The activity of the "
+        f"machine, which its owner reads, names you. The address that opens is valid for {MINUTES} minutes.",
+    ),
+    StaffAction(
+        name="start", label="Start", call=_by(services.sandbox_start), icon="play_arrow", allowed=_in(STARTABLE),
+        will="The machine is started; a paused one is resumed and a sleeping one woken.",
+    ),
+    StaffAction(
+        name="stop", label="Stop", call=_by(services.sandbox_stop), icon="stop", allowed=_in(STOPPABLE), harms=True,
+        will="The machine is shut down, and stays off. Its disk stays; what is in its memory is lost.",
+    ),
+    StaffAction(
+        name="restart", label="Restart", call=_by(services.sandbox_restart), icon="restart_alt", allowed=_in(RUNS),
+        harms=True,
+        will="The machine is shut down and started again. What is in its memory is lost.",
+    ),
+    StaffAction(
+        name="end_token", label="End the token", call=_by(services.token_regenerate), icon="key_off", harms=True,
+        will="The token is refused from now on, and sockets that it opened end. The new token is shown to nobody: the "
+        "owner regenerates it.",
+    ),
+    StaffAction(
+        name="remove", label="Delete", call=_by(services.sandbox_delete), icon="delete_forever", harms=True,
+        permission="delete",
+        will="The sandbox is deleted with its machine, its disk and all data. It cannot be undone.",
+    ),
+)  # fmt: skip

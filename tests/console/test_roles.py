@@ -1,0 +1,185 @@
+"""Who of the staff sees and does what, as a table: every list, form and action of the admin for each role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import Account, Plan
+from console.roles import roles_sync
+from staff.action_admin import StaffActionsMixin
+from tests.callers import Caller
+from tests.staff.pages import action_url
+from tests.workspaces.rows import make_host, make_workspace
+
+pytestmark = pytest.mark.django_db
+
+ROLES = ["Support", "Operator", "Billing", "Administrator"]
+MODELS = {model._meta.label_lower: one for model, one in admin.site._registry.items()}
+ACTIONS = sorted(
+    f"{label.partition('.')[2]}:{action.name}"
+    for label, one in MODELS.items()
+    if isinstance(one, StaffActionsMixin)
+    for action in one.staff_actions
+)
+LABEL_OF = {label.partition(".")[2]: label for label in MODELS}
+USERS = {"auth.user", "auth.group"}
+BILLING_SEES = {
+    "accounts.account", "accounts.plan", "namespaces.namespace", "workspaces.billingcycle", "workspaces.meterrecord",
+    "workspaces.usage", "cdn.pool", "cdn.namespacequota", "cdn.planlimits", "credits.rate", "credits.balance",
+    "credits.entry", "credits.hold", "credits.waitingcharge", "credits.quotadefault", "credits.ledgercheck",
+}  # fmt: skip
+# What is for administrators alone.
+ADMINISTRATOR_DOES = {
+    "account:activate", "account:deactivate", "account:remove", "balance:reset", "balance:raise_quota",
+    "catalogentry:hide_entries", "catalogentry:show_entries", "host:remove", "sandbox:terminal", "user:reset_factor",
+}  # fmt: skip
+DONE: dict[str, set[str]] = {
+    "Support": {"customdomain:check_records"},
+    "Operator": set(ACTIONS) - ADMINISTRATOR_DOES,
+    "Billing": {"balance:reset", "balance:raise_quota"},
+    "Administrator": set(ACTIONS),
+}
+ADDED: dict[str, set[str]] = {
+    "Support": set(),
+    "Operator": set(),
+    "Billing": {"credits.rate"},
+    "Administrator": {
+        "accounts.account", "accounts.credential", "accounts.plan", "assist.apikey", "cdn.planlimits", "credits.rate",
+        "namespaces.namespace", "workspaces.catalogentry", *USERS,
+    },
+}  # fmt: skip
+
+
+def sees(role: str) -> set[str]:
+    if role == "Billing":
+        return BILLING_SEES
+    return set(MODELS) - (set() if role == "Administrator" else USERS)
+
+
+def member(role: str | None) -> Client:
+    user = get_user_model().objects.create_user("member", is_staff=True)
+    if role:
+        roles_sync()
+        user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def page(label: str, kind: str, *args: object) -> str:
+    return reverse(f"admin:{label.replace('.', '_')}_{kind}", args=args)
+
+
+def url_of(one: str) -> str:
+    """Of an action as ACTIONS has it, and a key of no row."""
+    model, _, name = one.partition(":")
+    return action_url(LABEL_OF[model].replace(".", "/"), name, 0)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_sees_its_lists_and_no_other(role: str) -> None:
+    client = member(role)
+    assert client.get("/admin/").status_code == 200
+    found = {label: client.get(page(label, "changelist")).status_code for label in MODELS}
+    assert found == {label: 200 if label in sees(role) else 403 for label in MODELS}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_adds_what_it_may(role: str) -> None:
+    client = member(role)
+    found = {label for label in MODELS if client.get(page(label, "add")).status_code == 200}
+    assert found == ADDED[role]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_does_its_actions_and_no_other(role: str) -> None:
+    """A key of no row: who may is led to the list, who may not is refused before it is looked for."""
+    client = member(role)
+    found: dict[str, int] = {}
+    for one in ACTIONS:
+        url = url_of(one)
+        got, sent = client.get(url).status_code, client.post(url, {"row": ["0"]}).status_code
+        assert got == sent
+        found[one] = got
+    assert found == {one: 302 if one in DONE[role] else 403 for one in ACTIONS}
+
+
+def test_the_table_has_actions_of_every_kind() -> None:
+    assert len(ACTIONS) > 45
+    assert set(ACTIONS) >= ADMINISTRATOR_DOES
+
+
+@pytest.mark.parametrize("role", [None, "anonymous", "no staff"])
+def test_others_see_and_do_nothing(role: str | None) -> None:
+    client, expected = Client(), 302
+    if role is None:
+        client, expected = member(None), 403
+    if role == "no staff":
+        client.force_login(get_user_model().objects.create_user("visitor"))
+    paths = [page(label, kind) for label in MODELS for kind in ("changelist", "add")]
+    paths += [
+        action_url(LABEL_OF[one.partition(":")[0]].replace(".", "/"), one.partition(":")[2], 0) for one in ACTIONS
+    ]
+    for path in paths:
+        answers = [client.get(path), client.post(path, {"row": ["0"]})]
+        assert [answer.status_code for answer in answers] == [expected] * 2, path
+        if expected == 302:
+            assert all(answer["Location"].startswith("/admin/login/") for answer in answers)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_page_of_a_row_is_read_and_changed_by_whom_it_is_for(role: str, api: Caller) -> None:
+    client = member(role)
+    row = make_workspace(api.account, host=make_host(), ip="10.200.0.2")
+    assert client.get(page("workspaces.workspace", "change", row.pk)).status_code == (403 if role == "Billing" else 200)
+    change = page("accounts.account", "change", api.account.pk)
+    assert client.get(change).status_code == 200
+    sent = client.post(change, {"name": "renamed", "plan": api.account.plan_id, "is_active": "on"})
+    may = role == "Administrator"
+    assert sent.status_code == (302 if may else 403)
+    assert Account.objects.get(pk=api.account.pk).name == ("renamed" if may else "acme")
+    deleted = client.post(page("accounts.plan", "delete", Plan.objects.exclude(pk=api.account.plan_id)[0].pk))
+    assert deleted.status_code == (200 if may else 403)
+
+
+def test_support_sees_no_secret_of_a_customer(api: Caller) -> None:
+    client = member("Support")
+    row = make_workspace(api.account, host=make_host(), ip="10.200.0.2", env={"TOKEN": "hunter2"})
+    text = client.get(page("workspaces.workspace", "change", row.pk)).content.decode()
+    assert row.name in text
+    assert "hunter2" not in text
+
+
+def test_an_administrator_makes_no_superuser_and_changes_none() -> None:
+    client = member("Administrator")
+    root = get_user_model().objects.create_superuser("root")
+    one = get_user_model().objects.create_user("one")
+    fields: dict[str, Any] = {"username": "one", "is_active": "on", "is_staff": "on", "is_superuser": "on"}
+    answer = client.post(page("auth.user", "change", one.pk), fields)
+    assert answer.status_code == 302, answer.content
+    one.refresh_from_db()
+    assert (one.is_staff, one.is_superuser) == (True, False)
+    assert client.post(page("auth.user", "change", root.pk), {**fields, "username": "mine"}).status_code == 403
+    assert client.post(f"/admin/auth/user/{root.pk}/password/", {}).status_code == 403
+    assert client.post(page("auth.user", "delete", root.pk), {"post": "yes"}).status_code == 403
+
+
+def test_roles_are_made_by_migrate_and_again_as_they_were() -> None:
+    roles_sync()
+    before = {group.name: set(group.permissions.values_list("pk", flat=True)) for group in Group.objects.all()}
+    assert set(ROLES) <= set(before)
+    Group.objects.get(name="Support").permissions.clear()
+    mine = Group.objects.create(name="Mine")
+    roles_sync()
+    after = {
+        group.name: set(group.permissions.values_list("pk", flat=True)) for group in Group.objects.exclude(pk=mine.pk)
+    }
+    assert after == before
+    assert Workspace.objects.count() == 0
