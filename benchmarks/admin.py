@@ -1,0 +1,209 @@
+"""The dashboard and every list of the admin with many rows beside few: the same queries, and how much longer they take.
+
+    python -m benchmarks.admin --workspaces 100000 --records 1000000 --activity 1000000
+
+Builds two databases (SQLite files below --folder, or schemas of DATABASE_URL where that is PostgreSQL): one with a
+thousand rows of each kind, one with the given sizes. Prints for each page the queries, the median time with few and with
+many rows, and their ratio. Each page is rendered whole, by Django's test client, as superuser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FEW = 1000
+BATCH = 5000
+
+
+def main() -> None:
+    given = _arguments()
+    if given.child:
+        _measure_all(given)
+        return
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        results = {name: _child(given, Path(folder) / f"{name}.sqlite3", name) for name in ("few", "many")}
+    few, many = results["few"], results["many"]
+    print(f"{'page':44} {'queries':>9} {'few, ms':>9} {'many, ms':>9} {'ratio':>6}")
+    worst = 0.0
+    for page, (queries, seconds) in many.items():
+        base_queries, base = few[page]
+        ratio = seconds / base
+        worst = max(worst, ratio)
+        same = f"{queries}" if queries == base_queries else f"{base_queries}->{queries}"
+        print(f"{page:44} {same:>9} {base * 1e3:9.1f} {seconds * 1e3:9.1f} {ratio:6.2f}")
+    print(f"worst ratio {worst:.2f}; dashboard {many['dashboard'][1] * 1e3:.0f} ms")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workspaces", type=int, default=100_000)
+    parser.add_argument("--records", type=int, default=1_000_000, help="metering records")
+    parser.add_argument("--activity", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--folder", default=tempfile.gettempdir())
+    parser.add_argument("--child", default="", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _child(given: argparse.Namespace, database: Path, name: str) -> dict[str, tuple[int, float]]:
+    sizes = (given.workspaces, given.records, given.activity) if name == "many" else (FEW, FEW, FEW)
+    options = [f"--{option}={size}" for option, size in zip(("workspaces", "records", "activity"), sizes, strict=True)]
+    url = os.environ.get("BENCH_DATABASE_URL") or f"sqlite:///{database}"
+    own = {"STATE": str(database.parent), "DATABASE_URL": url, "SECRET_KEY": "a-key-of-the-benchmark-alone-0123456789"}
+    env = {**os.environ, "PLATFORM_VM_BACKEND": "fake", **{f"PLATFORM_{key}": value for key, value in own.items()}}
+    command = [sys.executable, "-m", "benchmarks.admin", "--child", name, f"--rounds={given.rounds}", *options]
+    answer = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True)
+    rows = [line.split("\t") for line in answer.stdout.splitlines() if line.count("\t") == 2]
+    return {page: (int(queries), float(seconds)) for page, queries, seconds in rows}
+
+
+def _measure_all(given: argparse.Namespace) -> None:
+    import django
+    from django.core.management import call_command
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    from django.conf import settings
+
+    settings.ALLOWED_HOSTS = ["testserver"]
+    call_command("migrate", verbosity=0)
+    if os.environ.get("BENCH_DATABASE_URL"):  # the same one for both sizes
+        call_command("flush", interactive=False, verbosity=0)
+        call_command("migrate", verbosity=0)
+    started = time.monotonic()
+    _fill(given)
+    print(f"{given.child}: filled in {time.monotonic() - started:.0f} s", file=sys.stderr)
+    _pages(given.rounds)
+
+
+def _fill(given: argparse.Namespace) -> None:
+    from django.db import connection
+
+    from dashboard.summary import summary_take
+    from tests.dashboard.sample import make_sample, make_trend
+
+    make_sample(20)
+    make_trend()
+    _workspaces(given.workspaces)
+    _activity(given.activity)
+    _records(given.records)
+    started = time.monotonic()
+    summary_take()
+    print(f"{given.child}: summary in {time.monotonic() - started:.1f} s", file=sys.stderr)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+
+
+def _workspaces(count: int) -> None:
+    """Of twenty accounts and three hosts, most of them asleep; an operation that succeeded for each."""
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    from accounts.models import Account
+    from tests.dashboard.sample import STATES
+    from vmbackend.models import Host
+    from workspaces.models import Operation, Workspace
+
+    accounts = list(Account.objects.order_by("id").prefetch_related("namespaces"))
+    hosts, now = list(Host.objects.all()), timezone.now()
+    for start in range(0, count, BATCH):
+        rows = []
+        for number in range(start, min(start + BATCH, count)):
+            account = accounts[number % len(accounts)]
+            fields = {f"{prefix}{name}": size for prefix in ("", "applied_") for name, size in SIZES.items()}
+            status = STATES[number % len(STATES)] if number % 10 == 0 else "sleeping"
+            rows.append(
+                Workspace(
+                    account=account, namespace=account.namespaces.all()[0], name=f"box {number}",
+                    host=hosts[number % 3], image="localhost/tiny:1", status=status, provisioning_state="ready",
+                    ip=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
+                    created_at=now - timedelta(minutes=number), **fields,
+                )
+            )  # fmt: skip
+        made = Workspace.objects.bulk_create(rows, batch_size=500)
+        Operation.objects.bulk_create(
+            [
+                Operation(
+                    workspace=row, kind="create", state="succeeded", queue="host.a", deadline_at=now, finished_at=now
+                )
+                for row in made
+            ],
+            batch_size=500,
+        )
+
+
+SIZES = {"cpu_millis": 100, "memory_mb": 128, "disk_size_mb": 64}
+
+
+def _activity(count: int) -> None:
+    from accounts.models import Account
+    from workspaces.models import Activity
+
+    accounts = list(Account.objects.all())
+    for start in range(0, count, BATCH):
+        rows = [
+            Activity(account=accounts[number % len(accounts)], workspace_id=f"ws_{number % 5000}", event="started")
+            for number in range(start, min(start + BATCH, count))
+        ]
+        Activity.objects.bulk_create(rows, batch_size=1000)
+
+
+def _records(count: int) -> None:
+    from workspaces.models import Metered, MeterRecord
+
+    metered = list(Metered.objects.values_list("pk", flat=True))
+    amounts = {"period_ms": 60_000, "cpu_time_ns": 1, "memory_mb_ms": 1, "disk_bytes": 1, "network_bytes": 1}
+    for start in range(0, count, BATCH):
+        rows = [
+            MeterRecord(metered_id=metered[number % len(metered)], tick=number, **amounts)
+            for number in range(start, min(start + BATCH, count))
+        ]
+        MeterRecord.objects.bulk_create(rows, batch_size=1000)
+
+
+def _pages(rounds: int) -> None:
+    from django.contrib import admin
+    from django.contrib.auth import get_user_model
+    from django.test import Client
+    from django.urls import reverse
+
+    client = Client()
+    client.force_login(get_user_model().objects.create_superuser("bench"))
+    pages = {"dashboard": "/admin/"}
+    for model in sorted(admin.site._registry, key=lambda each: each._meta.label):
+        url = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+        pages[model._meta.label] = url
+    pages["workspaces.Workspace running"] = f"{pages['workspaces.Workspace']}?status__exact=running"
+    pages["workspaces.Operation failed"] = f"{pages['workspaces.Operation']}?attention=failed"
+    for name, url in pages.items():
+        _measure(client, name, url, rounds)
+
+
+def _measure(client: object, name: str, url: str, rounds: int) -> None:
+    from django.db import connection
+    from django.test import Client
+    from django.test.utils import CaptureQueriesContext
+
+    assert isinstance(client, Client)
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(url).status_code == 200, url
+    # SQLite works in this process, whose own time is not that of others on the machine.
+    clock = time.process_time if connection.vendor == "sqlite" else time.perf_counter
+    taken = []
+    for _ in range(rounds):
+        started = clock()
+        client.get(url)
+        taken.append(clock() - started)
+    print(f"{name}\t{len(captured)}\t{statistics.median(taken)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
