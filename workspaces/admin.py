@@ -42,7 +42,7 @@ __all__ = ["ActivityAdmin", "CatalogEntryAdmin", "OperationAdmin", "WorkspaceAdm
 class WorkspaceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     list_display = (
         "name", state_column("status", reason="error_message"), link_column("account", text="name"),
-        link_column("namespace", text="slug"), text_column("image", length=32), size_of, link_column("host"), "ip",
+        link_column("namespace", text="slug"), size_of, link_column("host"), "ip",
         time_column("created_at"), "id",
     )  # fmt: skip
     list_filter = (

@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from common.admin_columns import change_url, duration_text, link, mebibytes_text, taken
@@ -20,8 +21,10 @@ FEW = 500
 
 
 @admin.display(description="Size")
-def size_of(row: Workspace) -> str:
-    return f"{row.cpus} CPU, {mebibytes_text(row.memory_mb)}, {mebibytes_text(row.disk_size_mb)}"
+def size_of(row: Workspace) -> SafeString:
+    sizes = f"{row.cpus} CPU, {mebibytes_text(row.memory_mb)}"
+    disk = f"Disk: {mebibytes_text(row.disk_size_mb)}"
+    return format_html('<span class="mvm-number" title="{}">{}</span>', disk, sizes)
 
 
 @admin.display(description="Took")

@@ -113,10 +113,11 @@ def row_link(row: Model | None, text: object = "") -> SafeString | str:
 
 
 def shortened(text: str, length: int = 60) -> SafeString | str:
-    """The beginning of a text; all of it on hover."""
-    if len(text) <= length:
+    """The beginning of a text, which may take several lines; all of it on hover."""
+    if len(text) <= 24:
         return text or EMPTY
-    return format_html('<span title="{}">{}…</span>', text, text[:length])
+    cut = text if len(text) <= length else f"{text[:length]}…"
+    return format_html('<span class="mvm-text" title="{}">{}</span>', text, cut)
 
 
 # Columns of lists
@@ -159,7 +160,9 @@ def bytes_column(path: str, label: str = "") -> Callable[[Any], Any]:
 
 
 def credits_column(path: str, label: str = "") -> Callable[[Any], Any]:
-    return _column(path, label or path.capitalize(), lambda row: credits_text(value_of(row, path)), path)
+    return _column(
+        path, label or path.replace("_", " ").capitalize(), lambda row: credits_text(value_of(row, path)), path
+    )
 
 
 def text_column(path: str, label: str = "", length: int = 60) -> Callable[[Any], Any]:

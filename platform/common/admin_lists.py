@@ -56,7 +56,8 @@ class UncountedChangeList(ChangeList):
         rows = self._rows_by_key(request, keyset) if keyset else self._rows_by_number()
         self.result_list = rows
         self.result_count = len(rows)
-        self.full_result_count = None
+        # Nothing is known of the rows on other pages; unfold says something where the two differ.
+        self.full_result_count = self.result_count
         self.show_full_result_count = self.can_show_all = self.multi_page = False
         self.show_admin_actions = True
 

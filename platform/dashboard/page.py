@@ -113,6 +113,8 @@ def _panels(allowed: Allowed, backlogs: dict[str, Backlog]) -> Iterator[Panel]:
     summaries = figures.summaries() if allowed("workspaces.view_workspace") or allowed("credits.view_balance") else []
     if allowed("workspaces.view_workspace"):
         yield _trend(summaries)
+    if any(name in HEALTH for name in backlogs):
+        yield _health(backlogs)
     if allowed("vmbackend.view_host"):
         yield _hosts(figures.hosts())
     if allowed("workspaces.view_operation"):
@@ -123,8 +125,6 @@ def _panels(allowed: Allowed, backlogs: dict[str, Backlog]) -> Iterator[Panel]:
         yield _spending(details)
         yield _payers(details)
         yield _pools(details, summaries[-1])
-    if any(name in HEALTH for name in backlogs):
-        yield _health(backlogs)
 
 
 def _trend(summaries: Sequence[HourlySummary]) -> Panel:
@@ -173,7 +173,7 @@ def _live(operations: Sequence[Operation]) -> Panel:
         )
         for row in operations
     ]
-    headers = ("Operation", "Workspace", "State", "Step", "Attempt", "For", "Deadline")
+    headers = ("Operation", "Workspace", "State", "Step", "Try", "For", "Deadline")
     more = list_url(OPERATIONS, attention="live")
     return Panel("Operations in flight, oldest first", headers=headers, rows=rows, more=more, empty="None.")
 

@@ -279,7 +279,7 @@ def make_trend(days: int = 7) -> None:
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     for back in range(1, days * 24):
         wave = abs((back % 24) - 12)
-        counts = {"running": 30 + wave, "sleeping": 22 - wave, "stopped": 14 + back % 3, "failed": back % 5}
+        counts = {"running": 12 + wave // 2, "sleeping": 8 - wave // 2, "stopped": 1 + back // 40, "failed": back % 3}
         at = hour - timedelta(hours=back)
         HourlySummary.objects.create(hour=at, taken_at=at + timedelta(minutes=59), counts=counts)
 

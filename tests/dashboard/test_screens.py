@@ -17,6 +17,7 @@ import pyvips
 from django.conf import settings
 from django.test import Client
 
+from credits.models import WaitingCharge
 from dashboard.summary import summary_take
 from namespaces.models import Namespace
 from tests.dashboard.sample import make_sample, make_trend
@@ -82,6 +83,7 @@ def page(live_server: Any, staff: Client) -> Iterator[Page]:
     make_sample(12)
     make_trend()
     summary_take()
+    WaitingCharge.objects.all().delete()  # its warning is on every page
     cookie = staff.cookies[settings.SESSION_COOKIE_NAME].value
     with browser() as chromium:
         opened = chromium.open("about:blank")
@@ -145,5 +147,3 @@ def pictures_write(live_server: Any, page: Page) -> None:
         taken = page.call("Page.captureScreenshot", format="png")["data"]
         image = pyvips.Image.new_from_buffer(base64.b64decode(taken), "")
         image.pngsave(str(Path(folder) / f"{name}.png"), palette=True, Q=90, effort=10, strip=True)
-
-

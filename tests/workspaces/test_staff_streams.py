@@ -18,7 +18,7 @@ from tests.workspaces.rows import make_workspace
 from workspaces.models import Activity, StreamToken, Workspace
 from workspaces.streams.staff_tokens import (
     ENDED,
-    StaffStreamAuthentication,
+    StreamAuthentication,
     revoked_staff_grants,
     staff_grant_of,
     stream_token_create,
@@ -40,7 +40,7 @@ def token(row: Workspace) -> str:
 
 def actor_by(token: str) -> Actor | None:
     request = Request(RequestFactory().get("/", headers={"Authorization": f"Bearer {token}"}))
-    found = StaffStreamAuthentication().authenticate(request)
+    found = StreamAuthentication().authenticate(request)
     return found[0] if found else None
 
 

@@ -11,10 +11,10 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.db import DatabaseError, transaction
 from django.utils import timezone
-from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from accounts.actors import Actor
+from accounts.authentication import AccountAuthentication
 from accounts.scopes import Scope
 from common.errors import NotFound, Unauthorized
 from common.secrets_at_rest import keyed_hash, keyed_hashes, new_secret
@@ -59,13 +59,13 @@ def stream_token_create(*, workspace: Workspace, user: User, actor: str) -> str:
     return token
 
 
-class StaffStreamAuthentication(BaseAuthentication):
-    """For the stream views: an actor that reaches one workspace, by a token of staff. Others are left to the next."""
+class StreamAuthentication(AccountAuthentication):
+    """For the stream views: as for others, and by a token of staff an actor that reaches one workspace."""
 
     def authenticate(self, request: Request) -> tuple[Actor, None] | None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip().startswith(PREFIX):
-            return None
+            return super().authenticate(request)
         rows = StreamToken.objects.filter(token_hash__in=keyed_hashes(token.strip()), expires_at__gt=timezone.now())
         found = rows.filter(**_LIVE).select_related("workspace__account").only("token_hash", "user_id", *_READ).first()
         if found is None:
@@ -80,9 +80,6 @@ class StaffStreamAuthentication(BaseAuthentication):
             via=VIA,
         )
         return actor, None
-
-    def authenticate_header(self, request: Request) -> str:
-        return 'Bearer realm="api"'
 
 
 _READ = ("workspace__account__id", "workspace__account__name", "workspace__account__is_active")

@@ -9,7 +9,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from accounts.actors import Actor
-from accounts.authentication import AccountAuthentication, ApiRequest
+from accounts.authentication import ApiRequest
 from common.async_views import AsyncViewSet, in_request_thread
 from common.openapi import refused
 from common.requests import validated_query
@@ -26,7 +26,7 @@ from workspaces.streams.grants import grant_of, revoked_grants
 from workspaces.streams.sources import boot_source, guest_source, stats_channel, stats_source
 from workspaces.streams.staff_tokens import (
     VIA,
-    StaffStreamAuthentication,
+    StreamAuthentication,
     revoked_staff_grants,
     staff_grant_of,
 )
@@ -48,7 +48,7 @@ FRAMES = (
 class StreamsViewSet(AsyncViewSet):
     """Event streams of one workspace. Staff open them by tokens of their own."""
 
-    authentication_classes = [StaffStreamAuthentication, AccountAuthentication]
+    authentication_classes = [StreamAuthentication]
     http_method_names = ["get"]
 
     @extend_schema(

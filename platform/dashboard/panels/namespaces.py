@@ -41,7 +41,7 @@ def _badges(row: Namespace) -> list[SafeString]:
         found.append(badge("suspended by hand", BAD))
     if row.suspended_by_quota:
         found.append(badge("suspended by its quota", WARNING))
-    return [*found, badge("default")] if row.is_default else found
+    return [*found, badge("the default one")] if row.is_default else found
 
 
 page(NAMESPACE, "Overview", "Workspaces", "Credits", "Activity", form_tab="Settings", badges=_badges)
