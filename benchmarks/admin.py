@@ -2,9 +2,9 @@
 
     python -m benchmarks.admin --workspaces 100000 --records 1000000 --activity 1000000
 
-Builds two databases (SQLite files below --folder, or schemas of DATABASE_URL where that is PostgreSQL): one with a
-thousand rows of each kind, one with the given sizes. Prints for each page the queries, the median time with few and with
-many rows, and their ratio. Each page is rendered whole, by Django's test client, as superuser.
+Builds two databases, SQLite files below --folder, or one after the other that of BENCH_DATABASE_URL (PostgreSQL; it is
+emptied): one with a thousand rows of each kind, one with the given sizes. Prints for each page the queries, the median
+time with few and with many rows, and their ratio. Each page is rendered whole, by Django's test client, as superuser.
 """
 
 from __future__ import annotations

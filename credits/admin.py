@@ -106,13 +106,13 @@ class BalanceAdmin(StaffActionsMixin, ReadOnlyAdmin):
     staff_actions = (
         StaffAction(
             name="reset", label="Reset", call=_reset, icon="restart_alt", harms=True,
-            will="What is used becomes zero, with an entry in the ledger; thresholds are announced anew. A suspension "
+            will="What is used becomes zero, with an entry in the ledger; thresholds are announced again. A suspension "
             "by this quota ends. What is held stays held.",
         ),
         StaffAction(
             name="raise_quota", label="Raise the quota", call=_raise, icon="trending_up", form=RaiseForm,
             allowed=lambda row: row.quota_limit is not None,
-            will="The limit of the service becomes higher. What is used stays; thresholds are announced anew. A "
+            will="The limit of the service becomes higher. What is used stays; thresholds are announced again. A "
             "suspension by this quota ends where it has room.",
         ),
     )  # fmt: skip

@@ -66,7 +66,7 @@ ACTIONS = (
     ),
     StaffAction(
         name="end_token", label="End the token", call=_by(services.token_regenerate), icon="key_off", harms=True,
-        will="The token is refused from now on, and sockets that it opened end. The new token is shown to nobody: the "
+        will="The token is refused from now on, and sockets that it opened end. The new token is shown to no user: the "
         "owner regenerates it.",
     ),
     StaffAction(

@@ -111,7 +111,7 @@ class CredentialAdmin(DeletedByActionMixin, ServiceModelAdmin):
             name="end_tokens", label="Replace the secret", call=lambda act: services.credential_end(act.row),
             icon="key_off", harms=True,
             will="The secret and every token that was minted with it are refused from now on. The new secret is shown "
-            "to nobody: the owner rotates the credential by another one, and then has one that works.",
+            "to no user: the owner rotates the credential by another one, and then has one that works.",
         ),
         StaffAction(
             name="revoke", label="Revoke", call=lambda act: services.credential_remove(act.row), icon="delete",

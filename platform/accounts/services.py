@@ -135,7 +135,7 @@ def credential_rotate(*, actor: Actor, credential_id: str) -> NewCredential:
 
 
 def credential_end(credential: Credential) -> None:
-    """Another secret that nobody knows, on behalf of staff: the present one and its tokens are refused from now on.
+    """Another secret that is unknown, on behalf of staff: the present one and its tokens are refused from now on.
 
     The row stays, with its scope and binding, until its owner rotates or deletes it. Raises NotFound.
     """

@@ -19,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from cdn.types import content_types
+from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
 from config.env_notifications import NotificationSettings
@@ -82,7 +83,7 @@ def _base_url(data: dict[str, Any]) -> str:
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
-class Env(AssistSettings, CdnSettings, NotificationSettings):
+class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")

@@ -26,6 +26,7 @@ PUBLIC_URL = ENV.public_url
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 SESSION_ENGINE = "accounts.sessions"
+SESSION_COOKIE_AGE = ENV.admin_session_seconds
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 # No site below the same domain can set a cookie of such a name. Browsers take it over https alone.
 COOKIE_PREFIX = "__Host-" if SESSION_COOKIE_SECURE else ""
@@ -60,10 +61,12 @@ ADMIN_MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_otp.middleware.OTPMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.page_policies.admin_policy",
     "accounts.login.answer_refused_logins",
+    "staff.second_factor.middleware.second_factor_required",
 ]
 # The admin's middleware and the security headers are there, in middleware of our own, where these checks do not look.
 SILENCED_SYSTEM_CHECKS = [
@@ -190,4 +193,9 @@ UNFOLD = {
     "DASHBOARD_CALLBACK": "dashboard.page.page_context",
     "STYLES": [lambda request: static("dashboard/console.css")],
     "SCRIPTS": [lambda request: static("dashboard/console.js")],
+    "ACCOUNT": {
+        "navigation": [{"title": "Second factor", "link": "/admin/second-factor/setup/"}]
+        if ENV.admin_second_factor != "off"
+        else []
+    },
 }

@@ -21,6 +21,7 @@ urlpatterns = [
     path("openapi.json", api_document, name="openapi"),
     # Its script is a file of its own, which the page's policy allows.
     path("docs", docs_page(SpectacularSwaggerSplitView.as_view(url_name="openapi", url_self="/docs"))),
+    path("admin/second-factor/", include("staff.second_factor.pages")),
     path("admin/", admin.site.urls),
     *[path("", include(module)) for module in url_modules()],
 ]

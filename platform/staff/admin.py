@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
@@ -14,7 +15,10 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from common.admin import AuditedFormsMixin, ReadOnlyAdmin
 from common.admin_columns import state_column, text_column, time_column
 from common.admin_lists import AgeFilter, IdFilter
-from staff.models import StaffEntry
+from staff.action_admin import StaffActionsMixin
+from staff.actions import Act, StaffAction
+from staff.models import Authenticator, StaffEntry
+from staff.second_factor import services
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -36,18 +40,47 @@ class StaffEntryAdmin(ReadOnlyAdmin):
     actions = None
 
 
+def _reset_factor(act: Act) -> None:
+    by = User.objects.filter(pk=act.user_id or 0, is_superuser=True).exists()
+    services.require_reset_allowed(act.row.is_superuser, by)
+    services.factor_reset(act.row.pk)
+
+
 @admin.register(User)
-class StaffUserAdmin(AuditedFormsMixin, UserAdmin, ModelAdmin):
+class StaffUserAdmin(StaffActionsMixin, AuditedFormsMixin, UserAdmin, ModelAdmin):
     """Who is no superuser neither makes one, nor changes one, nor gives permissions beside the groups."""
 
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_display = ("username", "is_active", "is_staff", "is_superuser", "last_login")
+    list_display = ("username", "is_active", "is_staff", "is_superuser", "second_factor", "last_login")
     list_filter = ("is_active", "is_staff", "is_superuser", "groups")
     search_fields = ("username",)
-    actions = None
     readonly_fields = ("last_login", "date_joined")
+
+    staff_actions = (
+        StaffAction(
+            name="reset_factor",
+            label="Reset the second factor",
+            call=_reset_factor,
+            icon="phonelink_erase",
+            harms=True,
+            permission="staff.reset_second_factor",
+            allowed=lambda row: row.has_factor,
+            most=1,
+            will="The second factor and the recovery codes are removed: the password alone logs in, until the user "
+            "sets up another. Make sure that it is the user who asks for it.",
+        ),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        confirmed = Authenticator.objects.filter(user=OuterRef("pk"), confirmed=True)
+        rows: QuerySet[User] = super().get_queryset(request).annotate(has_factor=Exists(confirmed))
+        return rows
+
+    @admin.display(boolean=True)
+    def second_factor(self, row: Any) -> bool:
+        return bool(row.has_factor)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         fixed = () if request.user.is_superuser else ("is_superuser", "user_permissions")

@@ -8,6 +8,9 @@ from django.db import models
 from django.utils import timezone
 
 from common.append_only import AppendOnly
+from staff.factor_models import Authenticator, RecoveryCode
+
+__all__ = ["AUDIT", "Authenticator", "FixedRows", "Outcome", "RecoveryCode", "StaffEntry"]
 
 AUDIT = AppendOnly(table="staff_staffentry", refusal="An audit entry of staff is never changed or deleted.")
 

@@ -27,6 +27,22 @@ def test_staff_disable_and_enable_pages(staff: Client, site: Site, served: Calla
     assert [event.action for event in events] == ["disabled", "enabled"]
 
 
+def test_staff_roll_a_page_back_to_a_kept_release(
+    staff: Client, site: Site, served: Callable[[str], str | None]
+) -> None:
+    site.create(slug="abc")
+    site.write(index_html="two")
+    site.deploy("abc")
+    page = Page.objects.get()
+    assert served("abc") == "two"
+    for number in ("99", "", "-1", "x"):
+        confirm(staff, "pages/page", "roll_back", page.pk, number=number, reason="why")
+    assert served("abc") == "two"
+    confirm(staff, "pages/page", "roll_back", page.pk, number="1", reason="Broken.")
+    assert served("abc") == "one"
+    assert PageEvent.objects.filter(action="rolled_back", actor="staff root").count() == 1
+
+
 def test_staff_delete_a_page_with_its_files(staff: Client, site: Site, store: PageStore) -> None:
     site.create(slug="abc")
     page = Page.objects.get()

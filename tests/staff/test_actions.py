@@ -57,7 +57,7 @@ def test_what_harms_needs_a_reason_of_one_line(staff: Client, workspace: Workspa
     assert not StaffEntry.objects.exists()
 
 
-def test_what_harms_nobody_needs_no_reason(staff: Client, workspace: Workspace) -> None:
+def test_what_does_no_harm_needs_no_reason(staff: Client, workspace: Workspace) -> None:
     confirm(staff, MODEL, "sleep", workspace.pk)
     assert Operation.objects.get().kind == "sleep"
     assert not Activity.objects.filter(event="staff_action").exists()
