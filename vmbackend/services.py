@@ -26,7 +26,7 @@ def record_host_seen(*, name: str, subnet: str, capacity: Capacity) -> None:
             "disk_free_mb": capacity.disk_free_mb,
             "snapshots": capacity.snapshots,
             "load": round(os.getloadavg()[0], 2),
-            "version": settings.SPECTACULAR_SETTINGS["VERSION"],
+            "version": str(settings.SPECTACULAR_SETTINGS["VERSION"]),
             "last_seen_at": timezone.now(),
             "problem": "",
         },

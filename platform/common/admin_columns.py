@@ -12,9 +12,11 @@ from django.db.models import Model
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 EMPTY = "-"
+SHORT = 24  # characters of a text that stays on one line
 GOOD, BAD, BUSY, QUIET, WARNING = "good", "bad", "busy", "quiet", "warning"
 # Of all apps: a state that is not here is shown as quiet.
 KINDS = {
@@ -88,10 +90,8 @@ def change_url(model: str, key: object) -> str:
         return ""
 
 
-def list_url(model: str, **filters: object) -> str:
+def list_url(model: str, **filters: str | int) -> str:
     """A list of the admin, filtered; empty where there is none."""
-    from django.utils.http import urlencode
-
     try:
         url = reverse(f"admin:{model.lower().replace('.', '_')}_changelist")
     except NoReverseMatch:
@@ -114,8 +114,10 @@ def row_link(row: Model | None, text: object = "") -> SafeString | str:
 
 def shortened(text: str, length: int = 60) -> SafeString | str:
     """The beginning of a text, which may take several lines; all of it on hover."""
-    if len(text) <= 24:
-        return text or EMPTY
+    if not text:
+        return EMPTY
+    if len(text) <= SHORT:
+        return format_html('<span class="mvm-short">{}</span>', text)
     cut = text if len(text) <= length else f"{text[:length]}…"
     return format_html('<span class="mvm-text" title="{}">{}</span>', text, cut)
 

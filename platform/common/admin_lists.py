@@ -45,6 +45,8 @@ class Paging:
 class UncountedChangeList(ChangeList):
     """A page of rows, found by its number, or by key where the admin class has a `keyset`."""
 
+    page_num: int
+
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         for name in (AFTER, BEFORE):
             self.params.pop(name, None)
@@ -188,7 +190,7 @@ class IdFilter(FieldListFilter):
     def __init__(self, field: Any, *args: Any, field_path: str) -> None:
         self.column = getattr(field, "attname", field_path) if "__" not in field_path else field_path
         self.parameter = f"by_{field_path}"
-        super().__init__(field, *args, field_path=field_path)
+        super().__init__(field, *args, field_path=field_path)  # type: ignore[misc]  # five others
         found = self.used_parameters.get(self.parameter)
         self.value = str(found[-1] if isinstance(found, list) else found or "").strip()
 
@@ -232,7 +234,7 @@ class AgeFilter(FieldListFilter):
 
     def __init__(self, *args: Any, field_path: str) -> None:
         self.parameter = f"age_{field_path}"
-        super().__init__(*args, field_path=field_path)
+        super().__init__(*args, field_path=field_path)  # type: ignore[misc]  # five others
         found = self.used_parameters.get(self.parameter)
         self.value = str(found[-1] if isinstance(found, list) else found or "")
 

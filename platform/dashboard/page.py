@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
@@ -120,7 +120,7 @@ def _panels(allowed: Allowed, backlogs: dict[str, Backlog]) -> Iterator[Panel]:
     if allowed("workspaces.view_operation"):
         yield _live(figures.live_operations())
         yield _noticeable(figures.noticeable_operations())
-    details: Details | None = summaries[-1].details if summaries else None  # type: ignore[assignment]  # as it was written
+    details = cast("Details | None", summaries[-1].details if summaries else None)
     if details is not None and allowed("credits.view_balance"):
         yield _spending(details)
         yield _payers(details)

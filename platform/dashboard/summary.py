@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from django.db import transaction
 from django.db.models import Count, Q, Sum
@@ -64,7 +64,8 @@ def summary_take(now: datetime | None = None) -> HourlySummary:
     """
     now = now or timezone.now()
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    details = Details(pools=_full_pools(), **_spending(now.date()))
+    days, spending = _spending(now.date())
+    details = Details(pools=_full_pools(), days=days, spending=spending, payers=_payers(now.date()))
     values = {"taken_at": now, "counts": status_counts(), "details": details}
     with transaction.atomic():
         row, _ = HourlySummary.objects.update_or_create(hour=hour, defaults=values)
@@ -80,17 +81,16 @@ def _full_pools() -> list[FullPool]:
 
 def _full_plans() -> Iterator[FullPool]:
     """Accounts that own most of what their plan allows."""
-    sums = {name: Sum(name) for name in ("cpu_millis", "memory_mb", "disk_size_mb")}
-    owned = Workspace.objects.filter(~Q(status__in=OWNS_NOTHING)).order_by().values("account_id")
-    used = {row["account_id"]: row for row in owned.annotate(**{f"s_{name}": sums[name] for name in sums})}
+    owned = Workspace.objects.filter(~Q(status__in=OWNS_NOTHING)).order_by().values_list("account_id")
+    sums = owned.annotate(cpus=Sum("cpu_millis"), memory=Sum("memory_mb"), disk=Sum("disk_size_mb"))
+    used = {account_id: amounts for account_id, *amounts in sums}
     for account in Account.objects.select_related("plan").order_by():
-        plan, row = account.plan, used.get(account.pk)
-        pool = plan_pool(plan)
+        plan, pool = account.plan, plan_pool(account.plan)
+        cpus, memory, disk = used.get(account.pk, (0, 0, 0))
         yield from _full(account, "workspaces", account.workspace_count, plan.max_workspaces)
-        if row is not None:
-            yield from _full(account, "CPUs", row["s_cpu_millis"] / 1000, pool.cpu_millis / 1000)
-            yield from _full(account, "memory (GiB)", row["s_memory_mb"] / 1024, pool.memory_mb / 1024)
-            yield from _full(account, "disk (GiB)", row["s_disk_size_mb"] / 1024, pool.disk_size_mb / 1024)
+        yield from _full(account, "CPUs", cpus / 1000, pool.cpu_millis / 1000)
+        yield from _full(account, "memory (GiB)", memory / 1024, pool.memory_mb / 1024)
+        yield from _full(account, "disk (GiB)", disk / 1024, pool.disk_size_mb / 1024)
 
 
 def _full(account: Account, what: str, used: float, limit: float) -> Iterator[FullPool]:
@@ -122,18 +122,23 @@ def _pool(what: str, owner: str, of: tuple[str, str], used: float, limit: float)
     return FullPool(what=what, owner=owner, of=of, used=f"{used:,.5g}", limit=f"{limit:,.5g}", share=round(share, 3))
 
 
-def _spending(today: date) -> dict[str, Any]:
+def _spending(today: date) -> tuple[list[str], dict[str, list[float]]]:
+    """The days, and the credits of each service on them."""
     days = [today - timedelta(days=back) for back in reversed(range(SPENDING_DAYS))]
     rows = Spending.objects.filter(day__gte=days[0]).order_by().values_list("day", "balance__service")
     found: dict[str, dict[date, Decimal]] = defaultdict(dict)
     for day, service, *parts in rows.annotate(**exact_sums(("credits",))):
         found[service][day] = amount_of_stored(joined_sums(parts)[0])
     spending = {name: [float(by_day.get(day, 0)) for day in days] for name, by_day in sorted(found.items())}
-    return {"days": [day.isoformat() for day in days], "spending": spending, "payers": _payers(days[0])}
+    return [day.isoformat() for day in days], spending
 
 
-def _payers(since: date) -> list[tuple[str, str, float]]:
-    rows = Spending.objects.filter(day__gte=since).order_by().values_list("balance__namespace_id")
+def _payers(today: date) -> list[tuple[str, str, float]]:
+    rows = (
+        Spending.objects.filter(day__gt=today - timedelta(days=SPENDING_DAYS))
+        .order_by()
+        .values_list("balance__namespace_id")
+    )
     sums = [(row[0], amount_of_stored(joined_sums(row[1:])[0])) for row in rows.annotate(**exact_sums(("credits",)))]
     sums.sort(key=lambda pair: pair[1], reverse=True)
     slugs = _slugs({name for name, _ in sums[:SHOWN]})

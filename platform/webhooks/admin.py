@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
 from common.admin import ReadOnlyAdmin
 from common.admin_columns import badge, id_column, link_column, state_column, text_column, time_column
@@ -31,7 +32,7 @@ def _switch_on(act: Act) -> None:
 
 
 @admin.display(description="State", ordering="active")
-def webhook_state(row: Subscription) -> str:
+def webhook_state(row: Subscription) -> SafeString:
     if not row.active:
         return badge("disabled", title=row.get_disabled_reason_display() or "by hand")
     return badge("failing", title=f"since {row.failing_since:%Y-%m-%d %H:%M}") if row.failing_since else badge("active")

@@ -9,7 +9,7 @@ from django.db.models import Count
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from common.admin_columns import badge, link, list_url, mebibytes_text, time_text
+from common.admin_columns import badge, change_url, link, list_url, mebibytes_text, time_text
 from common.admin_pages import Bar, Panel, page, panel, table
 from dashboard.panels.columns import OPERATIONS, STAFF, WORKSPACES
 from staff.models import StaffEntry
@@ -77,8 +77,6 @@ def operations_panel(request: HttpRequest, row: Host) -> Panel:
 
 
 def _page_of(workspace_id: str) -> str:
-    from common.admin_columns import change_url
-
     return change_url("workspaces.Workspace", workspace_id)
 
 

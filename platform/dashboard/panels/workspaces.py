@@ -24,6 +24,7 @@ from common.admin_columns import (
     time_text,
 )
 from common.admin_pages import Chart, Panel, page, panel, table
+from common.times import from_epoch
 from credits.models import Balance, Entry
 from dashboard.panels.columns import ENTRIES, OPERATIONS, STAFF, audit
 from sandboxes.models import Sandbox
@@ -200,8 +201,6 @@ def _charged(row: Workspace) -> Panel:
 
 def time_label(start: int) -> str:
     """Seconds since 1970 as the label of a chart."""
-    from common.times import from_epoch
-
     return f"{from_epoch(start):%d %b %H:00}"
 
 
