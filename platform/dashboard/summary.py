@@ -82,7 +82,7 @@ def _full_pools() -> list[FullPool]:
 def _full_plans() -> Iterator[FullPool]:
     """Accounts that own most of what their plan allows."""
     owned = Workspace.objects.filter(~Q(status__in=OWNS_NOTHING)).order_by().values_list("account_id")
-    sums = owned.annotate(cpus=Sum("cpu_millis"), memory=Sum("memory_mb"), disk=Sum("disk_size_mb"))
+    sums = owned.annotate(Sum("cpu_millis"), Sum("memory_mb"), Sum("disk_size_mb"))
     used = {account_id: amounts for account_id, *amounts in sums}
     for account in Account.objects.select_related("plan").order_by():
         plan, pool = account.plan, plan_pool(account.plan)
