@@ -10,7 +10,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Exists
+from django.db.models import IntegerField, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
@@ -181,19 +181,31 @@ class LedgerCheckAdmin(ReadOnlyAdmin):
 def ledger_warning(request: HttpRequest) -> list[str] | None:
     """The label at the top of every page of the admin (UNFOLD["ENVIRONMENT"]): where charges wait for room in a
     balance, where the newest finished check found differences or failed, or none has finished for two days. One
-    query, two before the first check.
+    query.
     """
     if not request.user.is_staff:
         return None
-    waits = Exists(WaitingCharge.objects.all())
-    newest = LedgerCheck.objects.exclude(finished_at=None).annotate(charges_wait=waits).first()
-    if newest.charges_wait if newest else WaitingCharge.objects.exists():
+    found = {what: (since, differences) for what, since, differences in _ledger_facts()}
+    if "waits" in found:
         return ["A balance is full: charges wait for its reset", "danger"]
-    if newest is None:
+    if "check" not in found:
         return None
-    if newest.differences is None:
+    started_at, differences = found["check"]
+    if differences is None:
         return ["The check of the ledger failed", "danger"]
-    if newest.differences:
-        return [f"The ledger has {newest.differences} differences", "danger"]
-    late = timezone.now() - newest.started_at > NIGHTLY_WITHIN
+    if differences:
+        return [f"The ledger has {differences} differences", "danger"]
+    late = timezone.now() - started_at > NIGHTLY_WITHIN
     return ["The ledger was not checked for two days", "warning"] if late else None
+
+
+def _ledger_facts() -> Any:
+    """Of the newest finished check and of one charge that waits, as far as there are any: `check` or `waits`, its time,
+    and the differences that were found."""
+    newest = LedgerCheck.objects.exclude(finished_at=None).order_by("-id").values("pk")[:1]
+    waiting = WaitingCharge.objects.order_by("id").values("pk")[:1]
+    checks = LedgerCheck.objects.filter(pk__in=newest).order_by()
+    charges = WaitingCharge.objects.filter(pk__in=waiting).order_by()
+    nothing = Value(None, IntegerField())
+    found = charges.values_list(Value("waits"), "created_at", nothing)
+    return checks.values_list(Value("check"), "started_at", "differences").union(found, all=True)
