@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -55,13 +55,16 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A checked request. `receiver`: where its event is sent."""
+    """A checked request. `webhook_url`: where its event is wanted, whose name is still to be looked up, which gives the
+    `receiver`.
+    """
 
     key: ApiKey
     namespace: Namespace
     question: Question
     tokens: int
     language: str = ""
+    webhook_url: str = ""
     receiver: DirectReceiver | None = None
 
 
@@ -96,13 +99,13 @@ def request_check(request: HttpRequest, caller: Caller, route: AssistRoute, body
     namespace = _open_namespace(key)
     data = _validated(request, body)
     _count_minute(key.account, caller)
-    receiver = _receiver(key, data, route)
+    webhook_url = _taken_url(data, route)
     sent = {name: value for name, value in data.items() if value not in ("", None)}
     question = first_question(route, sent)
     api_key_used(key)
     repeated = REPEATED_BYTES + CORRECTION_BYTES
     tokens = most_tokens(question.text, repeated, settings.ENV.assist_output_tokens)
-    return Asked(key, namespace, question, tokens, data.get("language", ""), receiver)
+    return Asked(key, namespace, question, tokens, data.get("language", ""), webhook_url)
 
 
 def _open_namespace(key: ApiKey) -> Namespace:
@@ -120,16 +123,19 @@ def _validated(request: HttpRequest, body: type[Serializer]) -> dict[str, Any]:
     return checked.validated_data
 
 
-def _receiver(key: ApiKey, data: dict[str, Any], route: AssistRoute) -> DirectReceiver | None:
-    """Takes what is not for the model out of `data`. May look a name up for a second. Raises ValidationError."""
-    url, events = data.pop("webhook_url", None), data.pop("events", None)
-    if not url or (events is not None and route.event not in events):
-        return None
+def _taken_url(data: dict[str, Any], route: AssistRoute) -> str:
+    """Takes what is not for the model out of `data`."""
+    url, events = data.pop("webhook_url", ""), data.pop("events", None)
+    return url if events is None or route.event in events else ""
+
+
+def with_receiver(asked: Asked) -> Asked:
+    """The same with the receiver that it names. May look a name up for a second. Raises ValidationError."""
     try:
-        host = required_host(url)
+        host = required_host(asked.webhook_url)
     except ValidationError as error:
         raise ValidationError(details={"webhook_url": (error.details or {}).get("url", [])}) from error
-    return DirectReceiver(url, host, key.webhook_secret, key.pk)
+    return replace(asked, receiver=DirectReceiver(asked.webhook_url, host, asked.key.webhook_secret, asked.key.pk))
 
 
 def _count_minute(account: Account, caller: Caller) -> None:

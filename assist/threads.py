@@ -10,14 +10,16 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from django.db import connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Some wait for a name server, a second at most.
 _readers = ThreadPoolExecutor(8, thread_name_prefix="assist")
+# They wait for name servers of users, a second at most each; calls that name no receiver do not wait for them.
+_names = ThreadPoolExecutor(8, thread_name_prefix="assist-names")
 # SQLite has one writer at a time, and others that try sleep: in one thread they come one after another.
 _writer = ThreadPoolExecutor(1, thread_name_prefix="assist-writer")
 
@@ -25,6 +27,11 @@ _writer = ThreadPoolExecutor(1, thread_name_prefix="assist-writer")
 async def in_reader_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run what reads, with the request's id and the headers that services add to its response."""
     return await _in_thread(_readers, work, *args, **kwargs)
+
+
+async def in_name_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what looks a name up. It has no connection of the database."""
+    return await asyncio.get_running_loop().run_in_executor(_names, partial(work, *args, **kwargs))
 
 
 async def in_writer_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -15,10 +15,10 @@ from assist.authentication import ApiKeyAuthentication
 from assist.error_form import assist_error_body
 from assist.errors import status_of
 from assist.openapi import documented_responses
-from assist.requests import Caller, caller_identify, configured_endpoint, request_check
+from assist.requests import Caller, caller_identify, configured_endpoint, request_check, with_receiver
 from assist.routes import DEBUG, GENERATE, OPTIMIZE, AssistRoute
 from assist.serving import ServedCall
-from assist.threads import in_reader_thread
+from assist.threads import in_name_thread, in_reader_thread
 from common.async_views import AsyncViewSet, run_to_end
 from common.connections import release_thread
 from common.errors import NotFound
@@ -64,6 +64,8 @@ class BlursViewSet(AsyncViewSet):
         try:
             asked = await in_reader_thread(request_check, self.http_request, self.caller, route, body)
             release_thread()
+            if asked.webhook_url:
+                asked = await in_name_thread(with_receiver, asked)
             call = ServedCall(configured_endpoint(), route, asked, self.caller)
             fields = await _served(call)
         except Exception:

@@ -202,7 +202,7 @@ def main() -> None:
         }
         with (
             server(given) as of,
-            process(of, "proxy", "uvicorn", "benchmarks.assist_uncounted:application", "--no-access-log") as proxy,
+            process(of, "proxy", "config.serve_asgi", "benchmarks.assist_uncounted:application") as proxy,
             process(of, "api", "config.serve_wsgi", "--workers", "2", "--threads", "32", PLATFORM_ROLE="api") as api,
         ):
             asyncio.run(measure(of, url, (proxy, api), options))

@@ -106,13 +106,7 @@ def server(given: Mapping[str, str] | None = None) -> Iterator[Server]:
         many = json.loads(rows.stdout)["many"]
         made.headers, made.workspace = many["headers"], many["id"]
         made.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "uvicorn", "config.asgi:application", "--uds", str(made.socket)),
-                *("--timeout-graceful-shutdown", "3", "--no-access-log", "--no-server-header"),
-                *("--log-level", "error", "--backlog", "4096"),
-            ],
-            env=env,
-            cwd=ROOT,
+            [sys.executable, "-m", "config.serve_asgi", "--uds", str(made.socket)], env=env, cwd=ROOT
         )
         while not made.socket.exists():
             time.sleep(0.05)

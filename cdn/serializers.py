@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers as s
 
 from cdn.delivery import file_url, variant_url
@@ -36,11 +38,23 @@ class CdnNamespacesQuery(s.Serializer):
     search = s.CharField(required=False, max_length=255, default="", help_text="Part of the name or slug.")
 
 
-class CdnPolicyQuery(s.Serializer):
+class _PartQuery(s.Serializer):
+    """A parameter without a value names no part of the account, and is not taken for one that is left out: that would be
+    all of it.
+    """
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        blank = [name for name in self.fields if self.initial_data.get(name) == ""]
+        if blank:
+            raise s.ValidationError({name: ["Give a value, or leave the parameter out."] for name in blank})
+        return attrs
+
+
+class CdnPolicyQuery(_PartQuery):
     namespace = s.CharField(required=False, max_length=128, help_text="The slug; default: files without a namespace.")
 
 
-class CdnPartQuery(s.Serializer):
+class CdnPartQuery(_PartQuery):
     namespace = s.CharField(required=False, max_length=128, help_text=_NAMESPACE)
     scope = s.ChoiceField(choices=[PERSONAL], required=False, help_text="Files without a namespace.")
 

@@ -11,7 +11,9 @@ from rest_framework.request import Request
 
 from common.caller_places import remember_account
 from common.errors import Unauthorized
-from common.throttling import RedisThrottle
+from common.throttling import RateState, RedisThrottle, is_window_empty, window_restore
+from notifications.models import SendToken
+from notifications.sends.queue import times_of_sends
 from notifications.tokens import SendTokenHolder, token_holder
 
 UNKNOWN = "The send token is missing, unknown or revoked."
@@ -42,15 +44,23 @@ class SendTokenPermission(BasePermission):
 
 
 class SendThrottle(RedisThrottle):
-    """So many requests in any minute with one token. Closed while Redis is away: messages reach other people."""
+    """So many requests in any minute with one token. Closed while Redis is away: messages reach other people. What a
+    restarted Redis has forgotten is counted by the rows of sends.
+    """
 
     scope = "notifications-send"
     window_seconds = 60
     fail_open = False
+    token: SendToken
 
     def identity(self, request: Request, view: object) -> str:
-        holder = cast(SendTokenHolder, request.user)
-        return f"token:{holder.token.token_hash}"
+        self.token = cast(SendTokenHolder, request.user).token
+        return f"token:{self.token.token_hash}"
+
+    def count(self, limit: int) -> RateState:
+        if is_window_empty(self.name) and (sent := times_of_sends(self.token, self.window_seconds)):
+            window_restore(self.name, sent, window_seconds=self.window_seconds)
+        return super().count(limit)
 
     def limit_of(self, request: Request) -> int:
         return int(settings.ENV.sends_per_minute)

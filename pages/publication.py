@@ -23,7 +23,7 @@ from pages.releases.page_names import name_link, name_move, name_unlink
 from pages.releases.reconcile import KnownPage
 from pages.releases.store import PageStore
 from pages.releases.store_paths import PageName
-from pages.states import LIVE, PageStatus
+from pages.states import LIVE, DeployState, PageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def files_reconcile() -> list[str]:
 
 
 class PageRows:
-    """What the rows say at the time of each call (`pages.releases.reconcile.KnownRows`)."""
+    """What the rows say at the time of each call, and what the files take (`pages.releases.reconcile.KnownRows`)."""
 
     def known_page(self, page_id: str) -> KnownPage | None:
         page = Page.objects.filter(pk=page_id).first()
@@ -164,8 +164,12 @@ class PageRows:
         return KnownPage(frozenset(numbers), page.release, frozenset(names), busy)
 
     def known_operations(self, operation_ids: Iterable[str]) -> Iterable[str]:
-        live = PageDeploy.objects.filter(pk__in=list(operation_ids), state__in=LIVE)
-        return set(live.values_list("pk", flat=True))
+        """By their claims: each attempt of a deploy receives into a folder of its own."""
+        running = PageDeploy.objects.filter(claim__in=list(operation_ids), state=DeployState.RUNNING)
+        return set(running.values_list("claim", flat=True))
+
+    def kept_bytes_write(self, page_id: str, size: int) -> None:
+        Page.objects.filter(pk=page_id).update(kept_bytes=size)
 
     def known_names(self) -> dict[PageName, str]:
         served = Page.objects.filter(status=PageStatus.ACTIVE, release__isnull=False)

@@ -11,7 +11,17 @@ import pytest
 LONG = (
     # With machines.
     "vm/test_faults.py",
+    "vmbackend/test_guest_kit.py",
     "vm/test_sleep.py",
+    "vmbackend/test_workloads.py",
+    "vm/test_power.py",
+    "vm/test_death.py",
+    "vmbackend/test_driver_contract.py",
+    "vmbackend/test_sleep_contract.py",
+    "vm/test_files.py",
+    "vmbackend/test_libvirt_sleep.py",
+    "vm/test_network.py",
+    "vm/test_commands.py",
     # Without.
     "workspaces/faults/test_table.py",
     "test_requests.py",

@@ -1,4 +1,5 @@
-"""How tests are spread over processes (`-n 2 --dist loadfile`): a file's tests stay in one process, the longest first.
+"""How tests are spread over processes (`-n 2 --dist loadfile`): a file's tests stay in one process, in the order of
+`tests/run_order.py`.
 
 A file's tests share machines and instances; the files of one group share a resource of the host.
 """
@@ -13,30 +14,6 @@ from xdist.scheduler import LoadFileScheduling
 # Folder or file -> group. The first two make a network namespace whose addresses depend on an instance's id; those of
 # tests/served share an instance.
 GROUPS = {"tests/vm/test_network.py": "internet", "tests/vmbackend/policy/": "internet", "tests/served/": "served"}
-# A long file that comes last leaves the other cores idle.
-LONGEST_FIRST = (
-    "tests/vm/test_faults.py",
-    "tests/vmbackend/test_guest_kit.py",
-    "tests/vm/test_sleep.py",
-    "tests/vmbackend/test_workloads.py",
-    "tests/vm/test_power.py",
-    "tests/vm/test_death.py",
-    "tests/vmbackend/test_driver_contract.py",
-    "tests/vmbackend/test_sleep_contract.py",
-    "tests/vm/test_files.py",
-    "tests/vmbackend/test_libvirt_sleep.py",
-    "tests/vm/test_network.py",
-    "tests/vm/test_commands.py",
-    "tests/workspaces/faults/test_table.py",
-    "tests/workspaces/charging/test_day.py",
-    "tests/workspaces/charging/test_model.py",
-    "tests/sandboxes/sockets/test_page.py",
-    "tests/workspaces/model/test_model.py",
-    "tests/served/test_hooks.py",
-    "tests/test_requests.py",
-    "tests/test_recipe.py",
-    "tests/common/sse/test_processes.py",
-)
 
 
 class GroupScheduling(LoadFileScheduling):
@@ -52,9 +29,3 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
         return None
     config.option.loadscopereorder = False
     return GroupScheduling(config, log)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order does not depend on the process: all of them must collect the same."""
-    place = {name: number for number, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from config.env import Env, variable
 from supervise.instance import ROOT, InstanceError, load_instance
-from supervise.orphans import MARKER, ROLE
+from supervise.orphans import MARKER, ROLE, STATE
 from supervise.prepare import prepare_instance
 from tests.syntax_trees import syntax_tree
 
@@ -50,9 +50,9 @@ def test_no_other_module_reads_the_environment() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and names.fullmatch(node.value)
     }
-    marks = {("platform/supervise/orphans.py", name) for name in (MARKER, ROLE)}
+    marks = {("platform/supervise/orphans.py", name) for name in (MARKER, ROLE, STATE)}
     assert found - marks == {("platform/config/env.py", "PLATFORM_")}
-    assert {MARKER, ROLE} == {variable("supervised"), variable("role")}
+    assert {MARKER, ROLE, STATE} == {variable("supervised"), variable("role"), variable("state")}
 
 
 def documented() -> dict[str, tuple[str, str]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from assist.model.errors import AnswerBroken, AnswerTooLong
+from assist.model.events import MAX_EVENT_BYTES, EventReader, EventTooLarge
 
 MAX_ANSWER_BYTES = 256 * 1024
 # An event for each token is some hundred bytes long, so what carries an answer is much larger than it.
 MAX_TRANSFER_BYTES = 32 * 1024 * 1024
-MAX_LINE_BYTES = 2 * 1024 * 1024
-DONE = "[DONE]"
+DONE = b"[DONE]"
+TOO_MUCH = "The model's server sent more than any answer needs."
 
 
 @dataclass(slots=True)
@@ -41,42 +43,43 @@ class AnswerReader:
 
     def __init__(self, answer: Answer, *, is_stream: bool) -> None:
         self._answer = answer
-        self._is_stream = is_stream
-        self._pending = bytearray()
+        self._events = EventReader() if is_stream else None
+        self._whole = bytearray()
         self._received = 0
         self.is_complete = False
 
     def feed(self, data: bytes) -> None:
         self._received += len(data)
         if self._received > MAX_TRANSFER_BYTES:
-            raise AnswerTooLong("The model's server sent more than any answer needs.")
-        self._pending += data
-        if self._is_stream and b"\n" in data:
-            *lines, rest = bytes(self._pending).split(b"\n")
-            self._pending = bytearray(rest)
-            for line in lines:
-                self._read_line(line.strip())
-        if len(self._pending) > MAX_LINE_BYTES:
-            raise AnswerTooLong("The model's server sent more than any answer needs.")
+            raise AnswerTooLong(TOO_MUCH)
+        if self._events is not None:
+            self._read_events(self._events.feed(data))
+            return
+        self._whole += data
+        if len(self._whole) > MAX_EVENT_BYTES:
+            raise AnswerTooLong(TOO_MUCH)
 
     def end(self) -> None:
         """After the last byte. Raises AnswerBroken where the answer is not whole."""
-        rest = bytes(self._pending).strip()
-        if self._is_stream:
-            self._read_line(rest)
-        elif rest:
-            self._read_completion(_parsed(rest), "message")
+        if self._events is not None:
+            self._read_events(self._events.end())
+        elif self._whole.strip():
+            self._read_completion(_parsed(bytes(self._whole)), "message")
         if not (self.is_complete or self._answer.finish_reason):
             raise AnswerBroken("The model's answer ended early.")
 
-    def _read_line(self, line: bytes) -> None:
-        if not line.startswith(b"data:"):
-            return  # a comment, a name, or the empty line between two events
-        data = line[len(b"data:") :].strip()
-        if data == DONE.encode():
-            self.is_complete = True
-        elif data:
-            self._read_completion(_parsed(data), "delta")
+    def _read_events(self, events: Iterator[bytes]) -> None:
+        """What follows the last event is not read."""
+        try:
+            for event in events:
+                data = event.strip()
+                if data == DONE:
+                    self.is_complete = True
+                    return
+                if data:
+                    self._read_completion(_parsed(data), "delta")
+        except EventTooLarge:
+            raise AnswerTooLong(TOO_MUCH) from None
 
     def _read_completion(self, value: dict[str, Any], part: str) -> None:
         if value.get("error"):

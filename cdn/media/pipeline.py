@@ -23,9 +23,11 @@ from cdn.inspection.messages import UNSUPPORTED, Findings, InspectionOrder
 from cdn.media.claims import HeldClaim, claim_held
 from cdn.media.findings import facts_of, require_verified
 from cdn.media.inspections import inspection_run
+from cdn.media.removal import stored_remove
 from cdn.media.runner import InspectionUnavailable
 from cdn.media.variant_plan import PlannedVariant, variants_planned
 from cdn.policy import EffectivePolicy
+from cdn.reservations import reserved_for
 from cdn.services import processing
 from cdn.sniffing import HEAD_BYTES, type_sniff
 from cdn.states import FileStatus
@@ -51,6 +53,8 @@ def file_process(file_id: str) -> bool:
             _attempt(held)
         except ClaimLost:
             logger.info("%s is not processed by this process any more", file_id)
+            # Of one that was cancelled meanwhile the bytes may have reached the store after those there were removed.
+            stored_remove([file_id])
         except DatabaseError as exc:
             logger.warning("%s is left to another attempt: %s", file_id, exc)
     return True
@@ -133,7 +137,9 @@ def _order(content_type: str, policy: EffectivePolicy, planned: list[PlannedVari
 
 
 def _inspected(held: HeldClaim, file: int, order: InspectionOrder, work: Path) -> Findings:
-    """Raises StorageUnavailable where the disk may have been too full for the variants."""
+    """Raises StorageUnavailable where the disk is, or may have been, too full for the variants."""
+    if order.variants:
+        storage.require_room(work, reserved_for(held.file.received, held.file.variants_wanted) - held.file.received)
     outputs = [_output(work, index) for index, _ in enumerate(order.variants)]
     found = inspection_run(file, order, outputs, held.require_held)
     if found.reason and outputs and _free_bytes(work) < VARIANT_BYTES:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.db.models import Sum
+from django.db.models import Count, Sum
 
-from cdn.models import Pool
+from cdn.models import Permit, Pool
 from cdn.services.counter_check import counters_check
 from cdn.services.storage_check import storage_check
-from cdn.states import PoolKind
+from cdn.states import FileStatus, PoolKind
 
 
 def cdn_check(say: Callable[[str], object]) -> int:
@@ -24,6 +24,9 @@ def cdn_check(say: Callable[[str], object]) -> int:
         reserved=Sum("reserved_bytes", default=0),
     )
     say(f"stored {sums['stored']}, in the trash {sums['trashed']}, reserved {sums['reserved']} bytes")
+    refused = Permit.objects.filter(file__status=FileStatus.REJECTED)
+    given = refused.aggregate(bytes=Sum("reserved_bytes", default=0), files=Count("pk"))
+    say(f"given back {given['bytes']} bytes of {given['files']} files that were refused and are still shown")
     if removed:
         say(f"removed what belonged to no row: {removed}")
     return len(differences) + len(missing)

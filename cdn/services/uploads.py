@@ -121,7 +121,7 @@ def upload_progress(grant: UploadGrant, received: int) -> None:
     """
     now = timezone.now()
     renewed = Permit.objects.filter(_leased(grant), expires_at__gt=now, size__gte=received).update(
-        lease_until=_lease_end(now), received_bytes=received
+        lease_until=_lease_end(now), received_bytes=_shown_offset(grant, received)
     )
     if not renewed:
         raise UploadLost
@@ -130,8 +130,15 @@ def upload_progress(grant: UploadGrant, received: int) -> None:
 def upload_pause(grant: UploadGrant, received: int) -> None:
     """Give the lease back with what has arrived; another request goes on. Nothing happens where the lease is lost."""
     Permit.objects.filter(_leased(grant), size__gte=received).update(
-        state=PermitState.OPEN, lease_owner="", lease_until=None, received_bytes=received
+        state=PermitState.OPEN, lease_owner="", lease_until=None, received_bytes=_shown_offset(grant, received)
     )
+
+
+def _shown_offset(grant: UploadGrant, received: int) -> int:
+    """At most the last byte: clients take an offset at the end of the file for a file that is complete, and would send
+    nothing more of one whose request, or process, ended just before it was.
+    """
+    return min(received, max(grant.size - 1, 0))
 
 
 @transaction.atomic

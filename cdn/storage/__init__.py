@@ -8,7 +8,7 @@ from __future__ import annotations
 from cdn.storage.interface import Store, StoredBytes
 from cdn.storage.keys import original_key, variant_key
 from cdn.storage.parts import PartFound, part_remove, parts_list
-from cdn.storage.places import part_path, work_folder, work_list, work_remove
+from cdn.storage.places import part_path, require_room, work_folder, work_list, work_remove
 from cdn.storage.removal import bytes_remove, local_remove
 from cdn.storage.stores import file_store, store_is_remote
 
@@ -23,6 +23,7 @@ __all__ = [
     "part_path",
     "part_remove",
     "parts_list",
+    "require_room",
     "store_is_remote",
     "variant_key",
     "work_folder",

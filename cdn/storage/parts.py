@@ -11,11 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Self
 
-from django.conf import settings
-
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.keys import checked_id
-from cdn.storage.places import FILE_MODE, cdn_folder, part_path
+from cdn.storage.places import FILE_MODE, cdn_folder, part_path, require_room
 
 # Between two looks at the room that is left.
 _ROOM_BYTES = 32 << 20
@@ -70,12 +68,12 @@ class PartFile:
             os.ftruncate(self._fd, size)
             os.lseek(self._fd, size, os.SEEK_SET)
         self.size = self._room_at = size
-        _require_room(self._fd)
+        require_room(self._fd)
 
     def write(self, data: bytes) -> None:
         """Append. Raises StorageUnavailable: `size` says how much of it was written."""
         if self.size - self._room_at >= _ROOM_BYTES:
-            _require_room(self._fd)
+            require_room(self._fd)
             self._room_at = self.size
         left = memoryview(data)
         with _disk_errors():
@@ -119,13 +117,6 @@ def parts_list() -> Iterator[PartFound]:
         with suppress(FileNotFoundError, ValueError):
             found = entry.stat(follow_symlinks=False)
             yield PartFound(checked_id(entry.name), found.st_size, max(0.0, now - found.st_mtime))
-
-
-def _require_room(fd: int) -> None:
-    """The host's reserve is for the database and logs. Raises StorageUnavailable."""
-    found = os.fstatvfs(fd)
-    if found.f_bavail * found.f_frsize < settings.ENV.disk_reserve_mb << 20:
-        raise StorageUnavailable
 
 
 @contextmanager

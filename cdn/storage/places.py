@@ -18,6 +18,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from cdn.storage.errors import StorageUnavailable
 from cdn.storage.keys import checked_id
 
 FOLDER_MODE = 0o700
@@ -30,6 +31,15 @@ class WorkFound:
 
     file_id: str
     age: float
+
+
+def require_room(place: Path | int, more: int = 0) -> None:
+    """Of the disk of a folder or an open file: `more` bytes beside the host's reserve, which is for the database and
+    logs. Raises StorageUnavailable, OSError.
+    """
+    found = os.statvfs(place)
+    if found.f_bavail * found.f_frsize < (settings.ENV.disk_reserve_mb << 20) + more:
+        raise StorageUnavailable
 
 
 def cdn_folder(name: str) -> Path:

@@ -60,6 +60,18 @@ def require_version(headers: Mapping[str, str]) -> None:
         raise TusVersionUnsupported
 
 
+def require_plain(headers: Mapping[str, str]) -> None:
+    """Raises UnsupportedMediaType for a coded body: its bytes would be published as those of the file."""
+    if headers.get("Content-Encoding", "").strip().lower() not in ("", "identity"):
+        raise UnsupportedMediaType("Send the bytes of the file as they are, without a Content-Encoding.")
+
+
+def require_whole(headers: Mapping[str, str]) -> None:
+    """Raises ValidationError for a part, as some protocols send it by PUT: it would be published as the whole file."""
+    if "Content-Range" in headers:
+        raise ValidationError(details={"Content-Range": ["Parts are sent by PATCH, with an Upload-Offset."]})
+
+
 def checked_token(token: str) -> str:
     """Raises UploadUnknown for what cannot be one."""
     if not _TOKEN.fullmatch(token):

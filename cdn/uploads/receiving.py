@@ -11,7 +11,6 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, InterfaceError
@@ -19,6 +18,7 @@ from django.db import DatabaseError, InterfaceError
 from cdn.errors import OffsetConflict, UploadInProgress, UploadLost, UploadUnknown
 from cdn.services.uploads import (
     UploadGrant,
+    UploadStatus,
     upload_account,
     upload_begin,
     upload_complete,
@@ -37,20 +37,12 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """`offset`: how many bytes of the file are there. `complete`: all of them; it is looked at next."""
-
-    file_id: str
-    offset: int
-    complete: bool
-
-
 CHECKPOINT_SECONDS = 2.0
 
 
-async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> Received:
-    """Receive a body: a whole file, or with an offset what goes on from there.
+async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | None, offset: int | None) -> UploadStatus:
+    """Receive a body: a whole file, or with an offset what goes on from there. Returns how far the upload is then: of a
+    complete one, which is looked at next, the row may say before this returns that it was refused.
 
     To be run to its end. Raises what `upload_begin` does, UploadsAtOnce, StorageUnavailable, ClientDisconnected,
     RequestStalled, PayloadTooLarge (more came than was announced), ValidationError (an empty file).
@@ -59,14 +51,14 @@ async def body_receive(body: AsyncIterator[bytes], token: str, *, length: int | 
         return await _receive(body, token, length, offset)
 
 
-async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> Received:
+async def _receive(body: AsyncIterator[bytes], token: str, length: int | None, offset: int | None) -> UploadStatus:
     with upload_place(await in_pool_thread(upload_account, token)):
         owner = secrets.token_hex(16)
         grant = await in_pool_thread(upload_begin, token, length=length, offset=offset, owner=owner)
         return await _receive_granted(grant, body, whole=offset is None)
 
 
-async def _receive_granted(grant: UploadGrant, body: AsyncIterator[bytes], *, whole: bool) -> Received:
+async def _receive_granted(grant: UploadGrant, body: AsyncIterator[bytes], *, whole: bool) -> UploadStatus:
     try:
         writer = await _open(grant, hashed=whole)
     except BaseException as error:
@@ -115,12 +107,12 @@ class _Upload:
         self._writer = writer
         self._whole = whole
 
-    async def run(self, body: AsyncIterator[bytes]) -> Received:
+    async def run(self, body: AsyncIterator[bytes]) -> UploadStatus:
         """As `body_receive`."""
         try:
             digest = await self._with_lease(self._received(body))
             if not digest:
-                return Received(self._grant.file_id, await self._paused(), complete=False)
+                return self._status(await self._paused(), complete=False)
             await in_pool_thread(upload_complete, self._grant, self._writer.written, digest)
         except UploadLost:
             raise UploadUnknown from None
@@ -130,7 +122,10 @@ class _Upload:
         except BaseException:
             await self._paused()
             raise
-        return Received(self._grant.file_id, self._writer.written, complete=True)
+        return self._status(self._writer.written, complete=True)
+
+    def _status(self, offset: int, *, complete: bool) -> UploadStatus:
+        return UploadStatus(offset, self._grant.size, complete, self._grant.deadline, self._grant.file_id)
 
     async def _paused(self) -> int:
         """Give the lease back with what was stored."""

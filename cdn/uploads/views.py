@@ -12,11 +12,11 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.request import Request
 
 from cdn.serializers import CdnFileResponse
-from cdn.services.uploads import upload_status
+from cdn.services.uploads import UploadStatus, upload_status
 from cdn.states import FileStatus
 from cdn.uploads import protocol
 from cdn.uploads.outcome import outcome_of
-from cdn.uploads.receiving import Received, body_receive
+from cdn.uploads.receiving import body_receive
 from cdn.uploads.refusals import refusal_of
 from common.async_views import AsyncViewSet, ShortResponse, in_pool_thread, run_to_end
 from common.errors import MethodNotAllowed
@@ -24,12 +24,14 @@ from common.openapi import refused
 from common.streaming_body import RAW, body_chunks
 
 REFUSALS = {
-    400: "`invalid_json`: the body ended early, what came is kept; `validation_error`: an empty file",
+    400: "`invalid_json`: the body ended early, what came is kept; `validation_error`: an empty file, or a part of one "
+    "(Content-Range)",
     404: "`not_found`: the address is unknown, was used, or its time is over",
     408: "`request_timeout`: the body stalled for 60 seconds; what came is kept",
     409: "`conflict`: another request sends this file",
     412: "`precondition_failed`: another version of tus",
     413: "`payload_too_large`: more bytes than the permit is for",
+    415: "`unsupported_media_type`: a body with a Content-Encoding",
     429: "`rate_limited`: this account sends too many files at once",
     503: "`VM_UNAVAILABLE`: the bytes cannot be stored at the moment; what came is kept",
 }
@@ -39,7 +41,7 @@ OUTCOMES = {
 }
 PART_REFUSALS = {
     409: "`conflict`: another offset (`details.offset`), or another request sends this file",
-    415: f"`unsupported_media_type`: not {protocol.PART_TYPE}",
+    415: f"`unsupported_media_type`: not {protocol.PART_TYPE}, or a body with a Content-Encoding",
 }
 TUS = OpenApiParameter("Tus-Resumable", str, OpenApiParameter.HEADER, description="`1.0.0`; may be left out.")
 OFFSET = OpenApiParameter(
@@ -102,6 +104,7 @@ class UploadViewSet(AsyncViewSet):
         breaks off is kept: `HEAD` says how much, `PATCH` goes on, another `PUT` begins again. A client that has not got
         this response asks by `HEAD` whether all bytes are there. One request at a time sends a file.
         """
+        protocol.require_whole(self.http_request.headers)
         received = await self._received(token, offset=None)
         file = await outcome_of(received.file_id, settings.ENV.cdn_upload_wait_seconds)
         if file.status == FileStatus.REJECTED:
@@ -129,8 +132,8 @@ class UploadViewSet(AsyncViewSet):
         """A part of the file, from `Upload-Offset` on (tus 1.0). The last one completes the file; its status shows what
         becomes of it.
         """
-        await self._received(token, offset=protocol.part_offset(self.http_request))
-        return HttpResponse(status=204, headers=protocol.status_headers(await in_pool_thread(upload_status, token)))
+        received = await self._received(token, offset=protocol.part_offset(self.http_request))
+        return HttpResponse(status=204, headers=protocol.status_headers(received))
 
     @extend_schema(operation_id="cdn_upload_status", parameters=[TUS, *SHOWN], responses={200: None}, auth=[])
     async def show_status(self, request: Request, token: str) -> HttpResponseBase:
@@ -151,7 +154,8 @@ class UploadViewSet(AsyncViewSet):
             raise MethodNotAllowed(headers={"Allow": protocol.DESCRIPTION["Allow"]})
         return await named(request, token)
 
-    async def _received(self, token: str, *, offset: int | None) -> Received:
+    async def _received(self, token: str, *, offset: int | None) -> UploadStatus:
         """Received to its end, whatever becomes of the request: what has come is not lost with its client."""
+        protocol.require_plain(self.http_request.headers)
         body, length = body_chunks(self.http_request), protocol.body_length(self.http_request)
         return await run_to_end(body_receive(body, token, length=length, offset=offset))

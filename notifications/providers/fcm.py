@@ -20,10 +20,10 @@ from firebase_admin import credentials, exceptions, messaging
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import Request
 from requests import Session
-from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from notifications.content import FCM_BYTES, Content, TooLarge, fitted
+from notifications.providers.bounded_answers import BoundedAdapter
 from notifications.sends import results
 from notifications.sends.results import DELIVERED, Result, failure
 from webhooks.schedule import retry_after_seconds
@@ -99,7 +99,7 @@ class FcmProvider:
             return _failure_of(error)
         except GoogleAuthError as error:
             return _refused_login(error)
-        except (KeyError, TypeError, ValueError):  # an answer that is JSON, and nothing that FCM answers
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):  # nothing that FCM answers
             return failure(results.UNKNOWN)
         return DELIVERED
 
@@ -140,7 +140,10 @@ class FcmProvider:
             backoff_factor=0.5,
             allowed_methods=None,
         )
-        session.mount(ORIGIN, HTTPAdapter(pool_maxsize=self._threads, max_retries=retries))
+        session.mount(ORIGIN, BoundedAdapter(pool_maxsize=self._threads, max_retries=retries))
+        session.max_redirects = 0
+        # Where FCM refuses an access token the library fetches another one.
+        _bound_logins(session._auth_request_session)
         return app
 
     def close(self) -> None:
@@ -151,8 +154,15 @@ class FcmProvider:
 
 
 def _bounded_request() -> Any:
-    request = Request()
-    return lambda *args, **kwargs: request(*args, **{**kwargs, "timeout": CONNECT_SECONDS + ANSWER_SECONDS})
+    request = Request(_bound_logins(Session()))
+    return lambda *args, **kwargs: request(*args, **{**kwargs, "timeout": (CONNECT_SECONDS, ANSWER_SECONDS)})
+
+
+def _bound_logins(session: Session) -> Session:
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, BoundedAdapter())
+    session.max_redirects = 0
+    return session
 
 
 def _refused_login(error: GoogleAuthError) -> Result:

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from common.errors import RateLimited
 from notifications.content import Content
-from notifications.models import Device, Send, SendState
+from notifications.models import Device, Send, SendState, SendToken
 from notifications.sends.results import DEADLINE, NOT_REGISTERED, REMOVED, Result, Tally, failure
 from notifications.sends.wakeups import notify_push
 from notifications.tokens import SendTokenHolder
@@ -70,6 +70,14 @@ def send_create(*, holder: SendTokenHolder, content: Content) -> Send:
 def live_sends() -> QuerySet[Send]:
     """Those that have not ended."""
     return Send.objects.filter(state__in=[SendState.QUEUED, SendState.RUNNING]).order_by()
+
+
+def times_of_sends(token: SendToken, seconds: float) -> dict[str, float]:
+    """The sends of a token in the last `seconds`, ended ones included, with their times in seconds since the epoch."""
+    since = timezone.now() - timedelta(seconds=seconds)
+    # All states: the index begins with them.
+    found = Send.objects.filter(state__in=SendState.values, created_at__gt=since, token_id=token.pk).order_by()
+    return {key: created_at.timestamp() for key, created_at in found.values_list("pk", "created_at")}
 
 
 def _claimable(now: datetime) -> Q:

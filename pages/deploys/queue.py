@@ -113,6 +113,11 @@ def write_facts(deploy: PageDeploy, **columns: Any) -> None:
         setattr(deploy, name, value)
 
 
+def is_release_made(deploy: PageDeploy) -> bool:
+    """By the row: the write of it may have been rolled back."""
+    return PageDeploy.objects.filter(pk=deploy.pk, release__isnull=False).exists()
+
+
 def place_leave(deploy: PageDeploy, step: str = places.SLOW_EXPORT) -> None:
     """A claimed deploy waits and has no place from now on; the worker is notified of what waits for one.
 

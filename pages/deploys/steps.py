@@ -22,6 +22,7 @@ from pages.deploys import places, queue
 from pages.deploys.outcomes import deploy_succeeded
 from pages.deploys.requests import require_kept_bytes
 from pages.models import Page, PageDeploy, PageRelease
+from pages.releases.disk_use import added_bytes
 from pages.releases.errors import ExportLimit
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
@@ -46,7 +47,7 @@ AFTER_END_SECONDS = 1.0
 def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     """Receive the folder and make a release of it, which is not live yet.
 
-    A death leaves `incoming/<deploy>` or a release without a row; the next reconcile removes both. Raises the errors of
+    A death leaves `incoming/<claim>` or a release without a row; the next reconcile removes both. Raises the errors of
     `call_errors`, ExportLimitPassed, FolderEmpty, KeptBytesExceeded, NotFound, ExportDamaged, OSError, ClaimLost.
     """
     page = deploy.page
@@ -57,7 +58,8 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
     queue.write_facts(deploy, step="export")
     store = publication.page_store()
     known = store.known_contents(page.pk)
-    with store.incoming_open(deploy.pk) as incoming:
+    # Of this attempt alone: one that has lost its claim may go on for a moment beside the next.
+    with store.incoming_open(deploy.claim) as incoming:
         look = _ExportLook(deploy, lost)
         said = bytearray()
         chunks = _looked_at(directory_archive(address, deploy.path, CHUNK_SECONDS, look, said), look)
@@ -69,10 +71,10 @@ def release_export(deploy: PageDeploy, lost: threading.Event) -> None:
             received.skip(path, "socket")
         if not received.files:
             raise errors.FolderEmpty(details={"path": [errors.FolderEmpty.message]})
-        number = _reserve_release(deploy, added_bytes(received, known))
+        number = _reserve_release(deploy, added_bytes(received.files, known))
         release_connection()
         with _making(lost):
-            made = store.release_create(page.pk, number, deploy.pk, received)
+            made = store.release_create(page.pk, number, deploy.claim, received)
     _record_release(deploy, number, made.files, made.bytes, (made.skipped, made.skipped_count))
 
 
@@ -124,12 +126,6 @@ def export_limits() -> ExportLimits:
         file_bytes=env.page_file_max_bytes,
         path_bytes=env.page_path_max_bytes,
     )
-
-
-def added_bytes(received: Received, known: Mapping[str, str]) -> int:
-    """What a release adds to the page's files: contents that no kept release has, each once."""
-    sizes = {file.digest: file.size for file in received.files.values()}
-    return sum(size for digest, size in sizes.items() if digest not in known)
 
 
 class _ExportEnded(Exception):

@@ -54,12 +54,12 @@ def _attempt(deploy: PageDeploy, lost: threading.Event) -> None:
                 return
         deploy_failed(deploy, _shown_error(exc))
     except Exception as exc:
-        if deploy.release is not None and isinstance(exc, NotFound):
-            raise  # the page is deleted
         if is_database_unavailable(exc):
             # Its failure could not be stored either: `sweep` queues another attempt.
             logger.warning("%s is interrupted by the database: %s", deploy.pk, exc)
-        elif deploy.release is not None:
+        elif queue.is_release_made(deploy):
+            if isinstance(exc, NotFound):
+                raise  # the page is deleted
             # It can only succeed: nothing owns it from here on, and `sweep` queues another attempt.
             logger.exception("%s cannot be made live now", deploy.pk)
         else:

@@ -38,21 +38,27 @@ def foreign_copies_remove(public: Path, received: Received) -> None:
 def release_copies(
     public: Path, received: Received, known: KnownCopies, limits: CompressLimits
 ) -> tuple[dict[str, StoredFile], list[str]]:
-    """Make the copies of all files; those of contents that a kept release has are links to its. Raises OSError.
+    """Make the copies of all files, of each content once; those of contents that a kept release has are links to its.
+    Raises OSError.
 
     Returns the files, and the paths of the copies that were written.
     """
     copies: dict[str, Mapping[str, int]] = {}
-    jobs = []
+    jobs: list[tuple[str, int]] = []
+    first: dict[str, str] = {}
     for path, file in received.files.items():
         if not is_compressed(path, file.size):
             copies[path] = {}
         elif (linked := _link_copies(public, path, known.get(file.digest))) is not None:
             copies[path] = linked
-        else:
+        elif first.setdefault(file.digest, path) == path:
             jobs.append((path, file.size))
     made = copies_make(public, jobs, limits) if jobs else {}
     copies |= made
+    for path, file in received.files.items():
+        source = first.get(file.digest)
+        if path not in copies and source in made:
+            copies |= {path: _link_copies(public, path, (f"{public}/{source}", made[source])) or {}}
     written = [f"{path}.{encoding}" for path, encodings in made.items() for encoding in encodings]
     files = {path: StoredFile(file.digest, file.size, copies.get(path)) for path, file in received.files.items()}
     return files, written

@@ -27,6 +27,8 @@ class FolderWriter:
         self._known = known
         self._folders_left = folders_max
         self._last: tuple[str, int] | None = None
+        # Of this export, by digest: equal files take the disk once, as they are counted.
+        self._received: dict[str, str] = {}
         self.written: set[str] = set()
 
     def __enter__(self) -> FolderWriter:
@@ -48,14 +50,20 @@ class FolderWriter:
             raise FileExistsError(path)
         data = source.read_exactly(size)
         digest = sha256(data).hexdigest()
-        if not self._link_known(folder, name, digest):
+        if not self._link_known(folder, name, digest) and not self._link_received(folder, name, digest):
             _write_new(folder, name, data, digest)
-            self.written.add(path)
+            self._received[digest] = path
+        self._note_written(path, digest)
         return ReceivedFile(digest, size)
 
     def link_file(self, existing: str, path: str) -> None:
         """Make `path` another name of a file written before. Raises OSError, FileExistsError among them."""
         folder, name = self._folder_of(path)
+        self._link_below(existing, folder, name)
+        if existing in self.written:
+            self.written.add(path)
+
+    def _link_below(self, existing: str, folder: int, name: str) -> None:
         above, _, last = existing.rpartition("/")
         source_fd = _open_folder(self._root, above)
         try:
@@ -72,10 +80,11 @@ class FolderWriter:
         finally:
             os.close(fd)
         # No name of the archive begins with a dot here: parts are checked, and this one is gone at once.
-        if self._link_known(folder, ".known", digest):
+        if self._link_known(folder, ".known", digest) or self._link_received(folder, ".known", digest):
             os.rename(".known", name, src_dir_fd=folder, dst_dir_fd=folder)
         else:
-            self.written.add(path)
+            self._received[digest] = path
+        self._note_written(path, digest)
         return ReceivedFile(digest, size)
 
     def _link_known(self, folder: int, name: str, digest: str) -> bool:
@@ -87,6 +96,21 @@ class FolderWriter:
             os.link(known, name, dst_dir_fd=folder, follow_symlinks=False)
             return True
         return False
+
+    def _link_received(self, folder: int, name: str, digest: str) -> bool:
+        """The same for a file of this export."""
+        received = self._received.get(digest)
+        if received is None:
+            return False
+        with suppress(OSError):
+            self._link_below(received, folder, name)
+            return True
+        return False
+
+    def _note_written(self, path: str, digest: str) -> None:
+        """Each name of what is new: the first one may be taken out of the release before that is flushed."""
+        if digest in self._received:
+            self.written.add(path)
 
     def _folder_of(self, path: str) -> tuple[int, str]:
         """An archive lists a folder's files one after another, so the last folder is mostly the one that is wanted."""

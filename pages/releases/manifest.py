@@ -21,10 +21,6 @@ class StoredFile:
     size: int
     copies: Mapping[str, int] | None = None
 
-    @property
-    def stored_bytes(self) -> int:
-        return self.size + sum((self.copies or {}).values())
-
 
 def manifest_bytes(files: Mapping[str, StoredFile]) -> bytes:
     """The file's content."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 # Listed by name; of the others only the number is known.
 SKIPPED_LISTED = 100
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Received:
     """Files by their path below the folder. `skipped` has the first hundred of `skipped_count`.
 
     `bytes`: what was sent as contents, also of files that are left out later. `written`: those that are no links to
-    files of kept releases, nor to each other.
+    files of kept releases; equal ones are links to each other.
     """
 
     files: dict[str, ReceivedFile] = field(default_factory=dict)
@@ -46,5 +48,8 @@ class Received:
 
 
 def readable_path(path: str) -> str:
-    """A path as it may be put into a JSON response, cut after 1,024 characters."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")[:1024]
+    """A path as it may be stored and put into a JSON response, cut after 1,024 characters. Control characters are
+    escaped: PostgreSQL stores no NUL.
+    """
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")[:1024]
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)[:1024]

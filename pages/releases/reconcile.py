@@ -32,7 +32,7 @@ class KnownPage:
 
 
 class KnownRows(Protocol):
-    """Reads rows; each call reads them as they are then."""
+    """Reads rows; each call reads them as they are then. One column follows the files."""
 
     def known_page(self, page_id: str) -> KnownPage | None:
         """None where there is no such page."""
@@ -44,6 +44,10 @@ class KnownRows(Protocol):
 
     def known_names(self) -> Mapping[PageName, str]:
         """Every name under which a page is to be served, with the id of its page."""
+        ...
+
+    def kept_bytes_write(self, page_id: str, size: int) -> None:
+        """The page's files take so much from now on."""
         ...
 
 
@@ -96,6 +100,9 @@ def _reconcile_page(store: PageStore, rows: KnownRows, page_id: str, now: float,
         if known is None:
             _remove_page(store, page_id, done)
             return
+        if store.retained_is_over(page_id, now):
+            # First: where this process dies in between, the next call does both.
+            rows.kept_bytes_write(page_id, store.page_bytes(page_id, now))
         if store.retained_trim(page_id, now):
             done.note(f"removed retained files of {page_id}")
         if not known.busy:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from pages.releases.disk_use import folders_of
 from pages.releases.store_paths import PUBLIC
 from pages.releases.system_calls import file_sync, file_system_sync, folder_sync
 
@@ -19,8 +20,7 @@ def release_sync(incoming: Path, paths: Iterable[str], written: Collection[str])
 
     A release of which little is new, as most redeploys are, waits for its own files alone.
     """
-    folders = {path.rpartition("/")[0] for path in paths}
-    folders |= {above for folder in folders for above in _folders_above(folder)}
+    folders = folders_of(paths)
     if len(written) + len(folders) > FSYNC_MOST:
         file_system_sync(incoming)
         return
@@ -33,10 +33,3 @@ def release_sync(incoming: Path, paths: Iterable[str], written: Collection[str])
     for folder in sorted(folders, reverse=True):
         folder_sync(public / folder)
     folder_sync(incoming)
-
-
-def _folders_above(path: str) -> Iterable[str]:
-    """With the root, which is empty."""
-    while path:
-        path = path.rpartition("/")[0]
-        yield path

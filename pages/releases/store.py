@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pages.releases.compress import DEFAULT_LIMITS, CompressLimits, is_compressed
 from pages.releases.copies import foreign_copies_remove, release_copies
+from pages.releases.disk_use import content_bytes, names_bytes
 from pages.releases.errors import StoreError
 from pages.releases.manifest import MANIFEST, StoredFile, manifest_bytes, manifest_read
 from pages.releases.page_names import name_link, name_move, name_unlink
@@ -161,17 +162,28 @@ class PageStore:
         except (OSError, ValueError):
             return None
 
-    def page_bytes(self, page_id: str) -> int:
-        """What the page takes: each content once, with its copies, of all releases and of what is retained."""
-        contents = {file.digest: file.stored_bytes for _, files in self._manifests(page_id) for file in files.values()}
-        for retained in retained_read(self.paths.page(page_id)).values():
-            contents.setdefault(retained.file.digest, retained.file.stored_bytes)
-        return sum(contents.values())
+    def page_bytes(self, page_id: str, now: float = 0.0) -> int:
+        """What the page takes of the disk: each content once, with its copies, of all releases and of what is retained
+        for longer than to `now` (Unix time in seconds).
+        """
+        contents: dict[str, int] = {}
+        names = 0
+        retained = retained_read(self.paths.page(page_id)).items()
+        kept = {path: found.file for path, found in retained if found.until > now}
+        for files in (*(files for _, files in self._manifests(page_id)), *([kept] if kept else [])):
+            names += names_bytes(files)
+            for file in files.values():
+                contents[file.digest] = max(contents.get(file.digest, 0), content_bytes(file))
+        return names + sum(contents.values())
 
     def retained_expire(self, page_id: str, now: float) -> bool:
         """Remove retained files whose time is over (Unix time in seconds); returns whether there were any."""
         with self.page_locked(page_id):
             return self.retained_trim(page_id, now)
+
+    def retained_is_over(self, page_id: str, now: float) -> bool:
+        """Whether there are retained files whose time is over."""
+        return any(found.until <= now for found in retained_read(self.paths.page(page_id)).values())
 
     def retained_trim(self, page_id: str, now: float) -> bool:
         """As `retained_expire`; the caller has the lock."""
@@ -254,7 +266,6 @@ class PageStore:
     def _retain_files(self, page_id: str, live: int, number: int) -> None:
         """A release that cannot be read any more retains nothing, and does not keep the next from going live."""
         now, page, release = self.clock.now(), self.paths.page(page_id), self.paths.release(page_id, live)
-        self.retained_trim(page_id, now)
         with suppress(FileNotFoundError, ValueError):
             before, after = manifest_read(release), manifest_read(self.paths.release(page_id, number))
             retained_add(page, release, before, after, now + self._retained_seconds)

@@ -71,6 +71,10 @@ class AccountAdmin(DeletedByActionMixin, ServiceModelAdmin):
         ),
     )  # fmt: skip
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
+        """An account is activated and deactivated by actions, which take a reason."""
+        return (*self.readonly_fields, "is_active") if obj else self.readonly_fields
+
     def staff_subject(self, row: Account) -> Subject:
         return Subject(account_id=row.pk)
 

@@ -11,8 +11,7 @@ from outbound.errors import Kind, OutboundError
 
 LONGEST_SENTENCE: Final = 400
 TOO_MANY_REQUESTS: Final = 429
-# Of the CA (it is away, overloaded, limits us) or of the name. What is the CA's costs a name none of its attempts'
-# pauses.
+# Of the CA (it is away, overloaded, limits us) or of the name. After what is the CA's a name never waits for long.
 Fault = Literal["ca", "name", "limit"]
 _SENTENCES: Final[dict[Kind, str]] = {
     "refused_target": "The CA sent an address that is not its own.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -17,13 +18,15 @@ from cryptography.fernet import InvalidToken
 from django.db import close_old_connections, connections
 
 from certificates import clock, tokens
-from certificates.leases import due_ids
+from certificates.leases import due_ids, owners_of
 from certificates.steps import certificate_step
 from common.database_errors import is_database_unavailable
 
 logger = logging.getLogger(__name__)
 
 THREADS = 4
+# A step waits ten seconds for name servers that do not answer, and an account may have a hundred names with such ones.
+OF_AN_OWNER = 2
 LOOK_SECONDS = 1.0
 PRUNE_SECONDS = 3600.0
 CLOCK_SECONDS = 60.0
@@ -36,7 +39,8 @@ class Dispatcher:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="certificate")
-        self._running: set[str] = set()
+        # Rows whose steps are carried out, and their owners.
+        self._running: dict[str, str] = {}
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -82,13 +86,24 @@ class Dispatcher:
             self._followed = time.monotonic()
             clock.clock_follow()
         with self._lock:
-            free = THREADS - len(self._running)
-        for key in due_ids(THREADS) if free else ():
-            with self._lock:
-                if len(self._running) >= THREADS or key in self._running:
-                    continue
-                self._running.add(key)
-            self._pool.submit(self._step, key)
+            free, full = THREADS - len(self._running), self._full_owners()
+        due = due_ids(THREADS, without=full) if free else []
+        owners = owners_of(due)
+        for key in due:
+            if self._take_place(key, owners.get(key, "")):
+                self._pool.submit(self._step, key)
+
+    def _take_place(self, key: str, owner: str) -> bool:
+        with self._lock:
+            if len(self._running) >= THREADS or key in self._running or owner in self._full_owners():
+                return False
+            self._running[key] = owner
+            return True
+
+    def _full_owners(self) -> set[str]:
+        """Those that have as many steps under way as they may; the caller has the lock. Names of no owner may all."""
+        counts = Counter(filter(None, self._running.values()))
+        return {owner for owner, count in counts.items() if count >= OF_AN_OWNER}
 
     def _step(self, key: str) -> None:
         try:
@@ -101,7 +116,7 @@ class Dispatcher:
             with suppress(Exception):
                 connections.close_all()
             with self._lock:
-                self._running.discard(key)
+                self._running.pop(key, None)
             self._woken.set()
 
 

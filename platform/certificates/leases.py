@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,11 +28,16 @@ def unleased(now: datetime) -> Q:
     return Q(lease_until=None) | Q(lease_until__lte=now) | Q(lease_until__gt=now + LONGEST_LEASE)
 
 
-def due_ids(limit: int) -> list[str]:
-    """Rows that are due and free, the longest due first. One query by an index."""
+def due_ids(limit: int, without: Collection[str] = ()) -> list[str]:
+    """Rows that are due and free, the longest due first, without those of some owners. One query by an index."""
     now = timezone.now()
-    found = Certificate.objects.filter(unleased(now), due_at__lte=now).order_by("due_at")
+    found = Certificate.objects.filter(unleased(now), due_at__lte=now).exclude(owner__in=without).order_by("due_at")
     return list(found.values_list("pk", flat=True)[:limit])
+
+
+def owners_of(keys: Collection[str]) -> dict[str, str]:
+    """Whose orders are limited together, by row; those that are there."""
+    return dict(Certificate.objects.filter(pk__in=keys).values_list("pk", "owner")) if keys else {}
 
 
 def lease_claim(key: str) -> Certificate | None:

@@ -25,6 +25,8 @@ LONGEST_PAUSE = 6 * 3600.0
 LONGEST_CA_PAUSE = timedelta(days=2)
 # Of the CA as a whole, which many names would ask for nothing.
 CA_PAUSE = 30.0
+# So that a name does not wait for hours once the CA is back.
+LONGEST_CA_RETRY = 600.0
 
 
 def pause_after(failures: int, longest: float = LONGEST_PAUSE) -> timedelta:
@@ -56,7 +58,8 @@ def failure_record(row: Certificate, account: AcmeAccount, error: CaError) -> No
         access.account_forget_url(account)
     elif error.fault == "ca":
         access.account_pause(account, now + timedelta(seconds=max(error.pause or 0.0, CA_PAUSE)))
-    until = now + max(pause_after(row.failures + 1), timedelta(seconds=error.pause or 0.0))
+    longest = LONGEST_CA_RETRY if error.fault == "ca" else LONGEST_PAUSE
+    until = now + max(pause_after(row.failures + 1, longest), timedelta(seconds=error.pause or 0.0))
     # A request for an order that got no answer may have made one all the same (orders._resume_placing).
     is_over = error.fault == "name" or (error.fault == "limit" and not row.order_url)
     changes: dict[str, Any] = {"failures": row.failures + 1}

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from common import traces
 from common.request_id import current_request_id, request_id_set
 
 # The header of a task's message.
@@ -45,19 +46,24 @@ def context_begin(request_id: str) -> None:
 
 
 def task_headers(headers: dict[str, Any]) -> None:
-    """Add the request's id to those of a task that is being sent."""
+    """Add the request's id, and the trace, to those of a task that is being sent."""
     if current_request_id():
         headers[HEADER] = current_request_id()
+    traces.task_headers(headers)
 
 
 class LogContextFilter(logging.Filter):
-    """Puts `request_id`, `operation_id` and `workspace_id` on every record; `context`: those there are, else `-`."""
+    """Puts `request_id`, `operation_id`, `workspace_id`, `trace_id` and `span_id` on every record, empty where there is
+    none; `context`: all but the span's in one text, else `-`.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        trace_id, span_id = traces.current_ids()
         ids = {
             "request_id": current_request_id(),
             "operation_id": _operation.get(),
             "workspace_id": _workspace.get(),
+            "trace_id": trace_id,
         }
-        vars(record).update(ids, context=" ".join(filter(None, ids.values())) or "-")
+        vars(record).update(ids, span_id=span_id, context=" ".join(filter(None, ids.values())) or "-")
         return True

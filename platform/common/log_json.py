@@ -8,7 +8,7 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
-_IDS = ("request_id", "operation_id", "workspace_id")
+_IDS = ("request_id", "operation_id", "workspace_id", "trace_id", "span_id")
 
 
 class JsonLines(JsonFormatter):

@@ -19,6 +19,7 @@ import logging
 import math
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -76,6 +77,23 @@ def count_request(name: str, *, limit: int, window_seconds: int, member: str = "
     found: Any = redis_client().eval(_SLIDING, 1, redis_key(f"throttle:{name}"), *arguments)
     accepted, used, frees = bool(found[0]), int(found[1]), int(found[2])
     return RateState(accepted, limit, max(limit - used, 0), frees / 1_000_000)
+
+
+def window_restore(name: str, members: Mapping[str, float], *, window_seconds: int) -> None:
+    """Count requests that a restarted Redis has forgotten: `members` with their times in seconds since the epoch.
+
+    Idempotent, so that any number of requests may do it at once, each before it is counted. Raises redis.RedisError.
+    """
+    key = redis_key(f"throttle:{name}")
+    with redis_client().pipeline() as pipeline:
+        pipeline.zadd(key, {member: int(at * 1_000_000) for member, at in members.items()})
+        pipeline.pexpire(key, window_seconds * 1000)
+        pipeline.execute()
+
+
+def is_window_empty(name: str) -> bool:
+    """Whether Redis knows of no request in the window. Raises redis.RedisError."""
+    return not redis_client().exists(redis_key(f"throttle:{name}"))
 
 
 def uncount_request(name: str, member: str) -> None:

@@ -9,20 +9,22 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from celery import Celery
 from celery.signals import (
     before_task_publish,
     setup_logging,
+    task_postrun,
     task_prerun,
     worker_init,
+    worker_process_shutdown,
     worker_shutdown,
     worker_shutting_down,
 )
 
-from common import log_context
+from common import log_context, traces
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 # Django's checks import every view, which no worker needs; they run once, where the database is prepared.
@@ -52,7 +54,33 @@ def _send_request_id(headers: dict[str, Any] | None = None, **kwargs: Any) -> No
 @task_prerun.connect
 def _adopt_request_id(task: Any = None, **kwargs: Any) -> None:
     """Tasks run one after the other in a thread, each with what it was sent with."""
-    log_context.context_begin(str((task.request.headers or {}).get(log_context.HEADER) or ""))
+    sent = task.request.headers or {}
+    log_context.context_begin(str(sent.get(log_context.HEADER) or ""))
+    begin_task_span(task, str(sent.get(traces.HEADER) or ""))
+
+
+def begin_task_span(task: Any, parent: str) -> None:
+    """A span from here to `end_task_span`, which Celery calls in the same thread."""
+    if traces.are_on():
+        task.request.trace_span = opened = ExitStack()
+        opened.enter_context(traces.span(f"task {task.name}", "consumer", parent=parent))
+
+
+@task_postrun.connect
+def end_task_span(task: Any = None, state: str | None = None, **kwargs: Any) -> None:
+    """What a task raised was handled by Celery: its state says so."""
+    opened = getattr(task.request, "trace_span", None)
+    if opened is None:
+        return
+    if state == "FAILURE":
+        traces.outcome_set(error_type="task_failed")
+    opened.close()
+
+
+@worker_process_shutdown.connect
+def _send_last_spans(**kwargs: Any) -> None:
+    """A process of a pool ends without Python's handlers at exit."""
+    traces.sending_end()
 
 
 @worker_init.connect

@@ -23,6 +23,7 @@ from config.env_admin import AdminSettings
 from config.env_assist import AssistSettings
 from config.env_cdn import CdnSettings
 from config.env_notifications import NotificationSettings
+from config.env_traces import TracesSettings
 from config.env_types import AbsolutePath, Addresses, CommaSeparated, HostName, Networks, Places, Resolvers
 from edge.address import PublicAddress
 from edge.cdn_address import CdnAddress
@@ -83,7 +84,7 @@ def _base_url(data: dict[str, Any]) -> str:
     return f"http://[{name}]:{data['port']}" if ":" in name else f"http://{name}:{data['port']}"
 
 
-class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings):
+class Env(AdminSettings, AssistSettings, CdnSettings, NotificationSettings, TracesSettings):
     """Sizes are MiB, times seconds, unless the name says otherwise."""
 
     model_config = ConfigDict(extra="ignore")

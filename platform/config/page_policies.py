@@ -21,10 +21,13 @@ _SHARED = "img-src 'self' data:; style-src 'self' 'unsafe-inline'; base-uri 'non
 DOCS_POLICY = (
     f"default-src 'none'; script-src 'self'; connect-src 'self'; font-src 'self'; form-action 'none'; {_SHARED}"
 )
-# Alpine, which the admin's pages are built on, compiles expressions of the markup. A form may lead to a sandbox.
+# Alpine, which the admin's pages are built on, compiles expressions of the markup (docs/security.md, Staff). A form may
+# lead to a sandbox.
 ADMIN_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; object-src 'none'; form-action 'self'{sandboxes}; " + _SHARED
 )
+# The admin uses no device of its reader.
+ADMIN_PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=(), serial=(), hid=(), midi=()"
 
 View = Callable[..., HttpResponseBase]
 
@@ -49,6 +52,7 @@ def admin_policy(get_response: View) -> View:
         response = get_response(request)
         sandboxes = sandbox_origins(settings.ENV.sandbox_url)
         response["Content-Security-Policy"] = ADMIN_POLICY.format(sandboxes=sandboxes)
+        response["Permissions-Policy"] = ADMIN_PERMISSIONS
         return response
 
     return respond

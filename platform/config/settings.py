@@ -52,6 +52,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "sandboxes.cors.SandboxCorsMiddleware",
     "common.middleware.ApiMiddleware",
+    *(["common.trace_middleware.TraceMiddleware"] if ENV.traces_endpoint else []),
     "config.middleware.SecurityHeadersMiddleware",
     "config.middleware.AdminOnlyMiddleware",
 ]
@@ -169,6 +170,8 @@ LOGGING = {
         "django_eventstream": {"level": "WARNING"},
         # A line for each question to the model.
         "httpx": {"level": "WARNING"},
+        # A line for each span that is dropped (common/trace_export.py has one for all of them).
+        "opentelemetry": {"level": "CRITICAL"},
         # Whole requests and answers of the ACME client, at DEBUG.
         "acme": {"level": "WARNING"},
         # Three lines for each task, and there is one every second.

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from django.conf import settings
 from django.utils import timezone
 
-from domains.models import WWW
+from domains.models import PROOF_HOST, WWW
 from outbound.dns_questions import DnsQuestions, NoAnswer
 from outbound.names import NameFailed, listed_addresses
 from outbound.urls import server_place
@@ -17,7 +17,6 @@ from outbound.urls import server_place
 # Of a whole check.
 SECONDS = 10.0
 EDGE_SECONDS = 3.0
-PROOF_HOST = "_platform."
 PROOF = "verify="
 
 

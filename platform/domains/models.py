@@ -14,6 +14,8 @@ from common.ids import new_id
 
 NAME_LENGTH = 253
 WWW = "www."
+# In front of a name: where the TXT record is that proves it.
+PROOF_HOST = "_platform."
 
 
 def new_domain_id() -> str:

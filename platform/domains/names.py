@@ -11,7 +11,7 @@ import idna
 from django.conf import settings
 from publicsuffixlist import PublicSuffixList
 
-from domains.models import NAME_LENGTH, WWW
+from domains.models import NAME_LENGTH, PROOF_HOST, WWW
 from edge.address import public_address
 from edge.cdn_address import cdn_address
 from edge.page_address import page_addresses
@@ -19,6 +19,8 @@ from edge.sandbox_address import sandbox_address
 
 # No top-level domain has digits, and a name that ends in a number is an IPv4 address for browsers.
 _TOP = re.compile(r"[a-z]{2,63}|xn--[a-z0-9-]+")
+# Of a name that others are put before.
+LONGEST = NAME_LENGTH - max(len(PROOF_HOST), len(WWW))
 # Names that no public resolver answers for (RFC 6761, 6762, 7686, 9476, ICANN's `internal`).
 _NEVER_PUBLIC = frozenset({"alt", "arpa", "internal", "invalid", "local", "localhost", "onion"})
 
@@ -32,9 +34,8 @@ def custom_name(text: str) -> str:
     name = _as_ascii(text.strip().removesuffix("."))
     if not _TOP.fullmatch(name.rpartition(".")[2]):
         raise NameRefused("Give a domain name such as www.example.org, not an address.")
-    # `www.` may be put before it.
-    if len(name) > NAME_LENGTH - len(WWW):
-        raise NameRefused(f"The name is longer than {NAME_LENGTH - len(WWW)} characters.")
+    if len(name) > LONGEST:
+        raise NameRefused(f"The name is longer than {LONGEST} characters.")
     if name.rpartition(".")[2] in _NEVER_PUBLIC or _suffixes().is_public(name):
         raise NameRefused(f"{name} is no domain that anybody can register.")
     if is_of_platform(name):

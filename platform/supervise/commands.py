@@ -25,6 +25,7 @@ from supervise.logs import POLL_SECONDS, followed
 from supervise.prepare import prepare_instance
 from supervise.processes import processes
 from supervise.removal import remove_instance
+from supervise.shown_lines import ShownLines
 
 READY_SECONDS = 120.0
 
@@ -137,7 +138,14 @@ def manage(instance: Instance, arguments: list[str]) -> NoReturn:
 
 
 def _foreground(instance: Instance, settings: Env, supervisor: subprocess.Popen[bytes]) -> int:
-    with followed(_logs(instance, settings), output.print_line):
+    shown = ShownLines()
+
+    def show(process: str, line: str) -> None:
+        if shown.is_shown(process, line):
+            output.print_line(process, line)
+
+    output.print_message("Starting; warnings are shown here, `make logs` has everything.")
+    with followed(_logs(instance, settings), show):
         _demonstrate(instance, hint="Ctrl-C stops everything.", wait_seconds=2 * POLL_SECONDS)
         supervisor.wait()
         output.print_message(f"supervisord ended with {supervisor.returncode}; see {instance.run_dir}/supervisord.log")

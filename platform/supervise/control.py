@@ -23,7 +23,7 @@ from edge.caddy import caddyfile
 from supervise.configuration import process_environment, write_configuration
 from supervise.files import UMASK, write_private
 from supervise.instance import ROOT, Instance, InstanceError
-from supervise.orphans import MARKER, end_orphans, environment_of
+from supervise.orphans import MARKER, end_orphans, environment_of, other_folder
 from supervise.processes import processes
 from supervise.supervisor_calls import call_supervisor
 
@@ -85,8 +85,10 @@ def start_supervisord(instance: Instance, settings: Env, *, tied: bool) -> subpr
     """Start supervisord with every process of the instance; the caller holds `exclusive_control`.
 
     `tied`: supervisord gets SIGTERM when the calling thread dies, however it dies. Orphans of a killed supervisord are
-    ended first. Raises InstanceError where the port is taken; then nothing was started.
+    ended first. Raises InstanceError where the port is taken, or the instance runs from another folder (a restored one
+    beside its original); then nothing was started.
     """
+    require_only_folder(instance)
     end_orphans(instance.id, grace=20.0)
     _require_port(instance, settings)
     write_private(instance.run_dir / "Caddyfile", _caddyfile(instance, settings))
@@ -113,8 +115,9 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
     """Stop every process of this instance and nothing else; the caller holds `exclusive_control`.
 
     Works in every state: all processes, some, a supervisord that does not answer, or orphans of a killed one. Returns
-    whether anything ran.
+    whether anything ran. Raises InstanceError where the instance runs from another folder.
     """
+    require_only_folder(instance)
     pid = supervisor_pid(instance)
     if pid is not None:
         _end_supervisor(instance, pid, say)
@@ -125,6 +128,16 @@ def stop_instance(instance: Instance, say: Callable[[str], None]) -> bool:
         with suppress(OSError):  # stale ones do no harm
             (instance.run_dir / name).unlink(missing_ok=True)
     return pid is not None or orphans > 0
+
+
+def require_only_folder(instance: Instance) -> None:
+    """Raises InstanceError where processes of this id have another folder: we would take them for orphans of ours."""
+    other = other_folder(instance.id, str(instance.state))
+    if other:
+        raise InstanceError(
+            f"Instance {instance.id} runs from {other}, and {instance.state} is the same one, restored or copied. "
+            f"Only one of them may be on a host: make down STATE={other}"
+        )
 
 
 def _end_supervisor(instance: Instance, pid: int, say: Callable[[str], None]) -> None:

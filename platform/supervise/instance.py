@@ -110,7 +110,7 @@ def load_instance(state: str | Path | None = None, port: int | str | None = None
     if (folder / RESTORING).exists():
         raise InstanceError(f"A restore into {folder} was interrupted: repeat `make restore`, or remove the folder.")
     instance_id = identity_of(folder)
-    number = _port(port or _given_port(folder, instance_id) or Env.model_fields["port"].default)
+    number = port_number(port or _given_port(folder, instance_id) or Env.model_fields["port"].default)
     _make_folders(folder)
     choices = _lasting_choices(folder, instance_id)
     write_private_once(folder / "secrets.env", f"{variable('secret_key')}={secrets.token_urlsafe(48)}\n")
@@ -221,7 +221,8 @@ def _ensure_short_path(instance: Instance) -> None:
         raise InstanceError(f"{instance.short} cannot be made: {error.strerror}.") from error
 
 
-def _port(value: int | str) -> int:
+def port_number(value: int | str) -> int:
+    """Raises InstanceError."""
     try:
         number = int(value)
     except ValueError:

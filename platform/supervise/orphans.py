@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Variables of other processes, read from /proc: the settings `supervised` (the instance's id) and `role`.
+# Variables of other processes, read from /proc: the settings `supervised` (the instance's id), `role` and `state`.
 MARKER = "PLATFORM_SUPERVISED"
 ROLE = "PLATFORM_ROLE"
+STATE = "PLATFORM_STATE"
 
 
 def end_orphans(instance_id: str, process: str | None = None, grace: float = 5.0) -> int:
@@ -51,6 +52,16 @@ def is_marked(instance_id: str) -> bool:
     """Whether any process on this host is a supervised one of the instance."""
     entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
     return any(_carries(entry, instance_id, None) for entry in entries)
+
+
+def other_folder(instance_id: str, state: str) -> str | None:
+    """Another state folder whose processes run with the same id: what a restored instance shares with its original."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _carries(entry, instance_id, None):
+            found = environment_of(int(entry.name)).get(STATE, "")
+            if found and found != state:
+                return found
+    return None
 
 
 def environment_of(pid: int) -> dict[str, str]:

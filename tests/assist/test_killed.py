@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -25,7 +26,7 @@ from credits.models import Balance, Entry, Hold
 from tests.assist.conftest import BODIES, called
 from tests.assist.model_server import Exchange, ModelServer
 from tests.callers import Caller
-from tests.killed_process import ROOT, database_url
+from tests.killed_process import ROOT, database_url, killed_process
 from tests.webhooks.outbox import published, subscribe
 from tests.webhooks.receiver import until
 from webhooks.models import Subscription
@@ -109,6 +110,25 @@ def test_a_whole_server_answers_and_its_stop_gives_calls_back(
     Call.objects.update(expires_at=timezone.now())
     calls_expire()
     assert (DayCount.objects.get().used, Hold.objects.count(), Call.objects.count()) == (1, 0, 0)
+
+
+def test_a_call_may_be_killed_at_any_statement(api: Caller, key: NewApiKey) -> None:
+    """It counts, is paid and announced, or it is none of these; nothing stays held."""
+    subscribe(api.account)
+    ends = []
+    with killed_process() as process:
+        for statement in count(1):
+            killed = process.killed_at(statement, "tests.assist.killed.call_run")
+            Call.objects.update(expires_at=timezone.now())
+            ends.append(calls_expire())
+            used = sum(DayCount.objects.values_list("used", flat=True))
+            assert (used, used) == (Entry.objects.count(), len(published(api.account)))
+            assert (Hold.objects.count(), Call.objects.count()) == (0, 0)
+            assert sum(Balance.objects.values_list("held", flat=True)) == 0
+            if not killed:
+                break
+    assert used >= 1, "the last one was not killed"
+    assert 0 < sum(ends) < statement, "some died between the two transactions"
 
 
 PLANTED = "heliotrope-and-tangerine"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.conf import LazySettings
 
-from assist import day_count, rate_headers
+from assist import day_count, rate_headers, requests
 from assist.calls import calls_expire
 from assist.day_count import call_count, call_uncount, day_state, days_prune
 from assist.errors import DayQuotaExceeded
@@ -19,7 +22,7 @@ from common.async_views import in_pool_thread
 from common.redis import redis_client
 from credits.models import Balance, Entry, Hold
 from tests.assist.conftest import assert_refused, called, configured, header, request_of, run
-from tests.assist.model_server import Exchange, ModelServer
+from tests.assist.model_server import GOOD, Exchange, ModelServer
 from tests.callers import Caller
 from tests.common.sse.reading import until
 
@@ -183,6 +186,29 @@ def test_beyond_the_queue_a_call_is_refused_at_once_and_does_not_count(
     assert used(api) == 5
 
 
+def test_slow_names_of_one_account_delay_no_call_of_another(
+    key: NewApiKey, stranger: Caller, model: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their threads are their own."""
+    held = threading.Event()
+    monkeypatch.setattr(requests, "required_host", lambda url: held.wait(30) and "example.com")
+    other = api_key_create(account=stranger.account, name="", namespace=None, actor="test")
+    body = {"prompt": "x", "webhook_url": "https://slow.example.com/"}
+
+    async def check() -> None:
+        slow = asyncio.gather(*(request_of(key, body=body).run() for _ in range(16)))
+        await asyncio.sleep(0.5)
+        try:
+            plain = request_of(other)
+            await asyncio.wait_for(plain.run(), 10)
+            assert plain.status == 200
+        finally:
+            held.set()
+            await slow
+
+    asyncio.run(check())
+
+
 def test_a_call_that_waits_too_long_for_its_turn_is_given_back(
     api: Caller, key: NewApiKey, model: ModelServer, settings: LazySettings
 ) -> None:
@@ -236,6 +262,48 @@ def test_a_client_that_leaves_in_the_middle_of_an_answer_pays_for_what_came(
     asyncio.run(scenario())
     assert (used(api), Balance.objects.get().held) == (1, 0)
     assert "counted by length, client left" in Entry.objects.get().description
+
+
+def test_clients_that_leave_at_any_moment_leave_exact_accounts(
+    api: Caller, stranger: Caller, key: NewApiKey, model: ModelServer, settings: LazySettings
+) -> None:
+    """What counts was paid, what was given back costs nothing, and nothing stays held; two accounts at once."""
+    configured(settings, assist_queue=100)
+    other = api_key_create(account=stranger.account, name="", namespace=None, actor="test")
+
+    def slowly(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        for character in json.dumps(GOOD["generate"]):
+            exchange.text(character)
+            time.sleep(0.0005)
+        exchange.text("", "stop")
+        exchange.send(b"data: [DONE]\n\n")
+
+    async def leave_after(request: Any, seconds: float) -> None:
+        task = asyncio.ensure_future(request.run())
+        await asyncio.sleep(seconds)
+        request.leave()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def scenario() -> None:
+        for begin in range(0, 60, 6):
+            await asyncio.gather(
+                *(
+                    leave_after(request_of(each), (begin + number) * 0.005)
+                    for number in range(6)
+                    for each in (key, other)
+                )
+            )
+        await until_calls(0)
+
+    model.script = slowly
+    asyncio.run(scenario())
+    for caller in (api, stranger):
+        balance = Balance.objects.get(account_id=caller.account.pk)
+        assert (balance.held, balance.entries.count()) == (0, used(caller))
+    assert Hold.objects.count() == 0
+    left = Entry.objects.filter(description__contains="client left").count()
+    assert 0 < left < Entry.objects.count() < 120, "they left before, in and after their answers"
 
 
 def test_calls_of_a_process_that_died_are_given_back(api: Caller, key: NewApiKey, model: ModelServer) -> None:

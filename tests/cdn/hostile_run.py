@@ -5,12 +5,14 @@ python -m tests.cdn.hostile_run <file>
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from cdn.inspection.messages import VariantOrder
 
 ROOT = Path(__file__).resolve().parents[2]
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,12 @@ def main() -> None:
     from cdn.inspection.messages import VariantOrder
 
     path, variant = Path(sys.argv[1]), VariantOrder(-1, 64, 64, "contain", "webp", None)
+    # bubblewrap ends without waiting for the process that it confines, and so without what that has taken.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     reasons = [_reason(path, ()), _reason(path, (variant,))]
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     taken = [used.ru_maxrss * 1024, used.ru_utime + used.ru_stime]
     sys.stdout.write(json.dumps([reasons, *taken]) + "\n")

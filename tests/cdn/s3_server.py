@@ -36,6 +36,8 @@ class Bucket:
     begun: dict[str, tuple[str, datetime]] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
     fail: Counter[str] = field(default_factory=Counter)
+    # What objects are answered with in their place: (status, headers).
+    lie: tuple[int, dict[str, str]] | None = None
     largest_body: int = 0
     port: int = 0
 
@@ -46,7 +48,7 @@ class Bucket:
     def clear(self) -> None:
         for kept in (self.objects, self.types, self.times, self.uploads, self.begun, self.requests, self.fail):
             kept.clear()
-        self.largest_body = 0
+        self.largest_body, self.lie = 0, None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,6 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, key: str, query: dict[str, str], body: bytes) -> None:
         data = self.bucket.objects.get(key)
+        if self.bucket.lie is not None:
+            status, headers = self.bucket.lie
+            return self._send(status, b"<Error><Code>Lie</Code></Error>", headers)
         if data is None:
             return self._send(404, b"<Error><Code>NoSuchKey</Code></Error>")
         headers = {

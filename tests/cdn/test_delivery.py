@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -104,6 +105,31 @@ def test_ranges_and_conditions(edge: CdnEdge, api: Caller) -> None:
     assert edge.file(url, If_Modified_Since="Wed, 01 Jan 2031 00:00:00 GMT").status == 200
     head = edge.file(url, "HEAD")
     assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(PICTURE)))
+
+
+@pytest.mark.parametrize("delivered", [False, True])
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [
+        ({"If_Match": '"other"'}, 412, "precondition_failed"),
+        ({"Range": "bytes=99999-"}, 416, "range_not_satisfiable"),
+        ({"Range": "bytes=5-1"}, 416, "range_not_satisfiable"),
+        ({"Range": "lines=1-2"}, 416, "range_not_satisfiable"),
+    ],
+)
+def test_a_refused_condition_is_kept_by_no_cache(
+    edge: CdnEdge, api: Caller, delivered: bool, headers: dict[str, str], status: int, code: str
+) -> None:
+    """A visitor's condition must not become what the address leads to."""
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    if delivered:
+        edge.file(url)
+    answer = edge.file(url, **headers)
+    assert (answer.status, json.loads(answer.body)["code"]) == (status, code)
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-type"] == "application/json"
+    assert "etag" not in answer.headers
+    assert edge.file(url, "HEAD", **headers).headers["cache-control"] == "no-store"
 
 
 def test_equal_contents_have_equal_tags_and_others_differ(edge: CdnEdge, api: Caller) -> None:

@@ -103,8 +103,9 @@ def test_no_process_exceeds_its_limits(tmp_path: Path, listener: Listener, name:
     path = tmp_path / "file"
     path.write_bytes(FILES[name][0](listener.url))
     run = hostile_run(path)
-    assert run.memory_bytes < 200 << 20
-    assert run.cpu_seconds < 5
+    # The libraries alone take more than that: it was the confined process that was measured.
+    assert 20 << 20 < run.memory_bytes < 200 << 20
+    assert 0.02 < run.cpu_seconds < 5
     assert listener.requests == 0
 
 

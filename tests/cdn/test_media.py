@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from hashlib import sha256
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import pyvips
+from django.conf import settings
 from django.db import connection
 
 from cdn import storage
 from cdn.errors import ClaimLost
 from cdn.media import claims, pipeline, sweep
 from cdn.media.runner import InspectionUnavailable
-from cdn.models import File, Pool
+from cdn.models import File, Pool, new_file_id
 from cdn.services import processing
+from cdn.services.files import file_trash
 from cdn.states import FileStatus
 from cdn.storage.errors import StorageUnavailable
 from cdn.storage.places import cdn_folder
@@ -194,6 +197,38 @@ def test_a_full_store_and_a_process_that_does_not_start_leave_the_file_to_a_late
     assert pipeline.file_process(file.pk)
     file.refresh_from_db()
     assert file.status == "active"
+
+
+def test_variants_leave_the_hosts_reserve_alone(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As uploads do: the disk that a tenant fills is the database's, too."""
+    file = received_file(api.account, hostile.picture(".png"), variants=SMALL)
+    with monkeypatch.context() as full:
+        full.setattr(settings, "ENV", settings.ENV.model_copy(update={"disk_reserve_mb": 1 << 40}))
+        assert pipeline.file_process(file.pk)
+        file.refresh_from_db()
+        assert (file.status, file.claim, file.attempts) == ("processing", "", 0)
+        assert processed_file(api.account, b"words").status == "active"
+    assert pipeline.file_process(file.pk)
+    file.refresh_from_db()
+    assert file.status == "active"
+
+
+def test_nothing_is_stored_of_a_file_that_is_cancelled_while_it_is_stored(api: Caller) -> None:
+    """As to a store that takes its time: the bytes there are removed first, and stored after it."""
+    file = received_file(api.account, b"plain")
+    store, save = storage.file_store(), storage.file_store().save
+
+    def slowly(path: Path, key: str) -> None:
+        copy = path.with_name(new_file_id())
+        copy.write_bytes(path.read_bytes())
+        file_trash(file=file, actor="test")
+        save(copy, key)
+        copy.unlink()
+
+    with patch.object(store, "save", slowly):
+        assert pipeline.file_process(file.pk)
+    file.refresh_from_db()
+    assert (file.status, file.error["code"], stored(file)) == ("rejected", "cancelled", set())
 
 
 def test_a_file_that_fails_the_worker_again_and_again_is_rejected(api: Caller) -> None:

@@ -130,6 +130,19 @@ def test_a_store_without_the_object_or_without_answers_is_no_file(edge: CdnEdge,
     assert b"NoSuchKey" not in answer.body
 
 
+@pytest.mark.parametrize("status", [201, 203, 302, 402, 407, 410, 412, 423, 431, 451, 503])
+def test_only_the_object_is_delivered_and_kept_by_caches(
+    edge: CdnEdge, bucket: Bucket, api: Caller, status: int
+) -> None:
+    """A store that answers with anything else."""
+    url = file_url(stored_file(api.account, PICTURE, "image/png"))
+    bucket.lie = (status, {"Location": "https://other.example/", "Cache-Control": "public, max-age=99"})
+    answer = edge.file(url)
+    assert (answer.status, answer.headers["cache-control"]) == (503, "no-store")
+    assert "location" not in answer.headers
+    assert b"Lie" not in answer.body
+
+
 def test_credentials_of_visitors_do_not_reach_the_store(edge: CdnEdge, bucket: Bucket, api: Caller) -> None:
     url = file_url(stored_file(api.account, PICTURE, "image/png"))
     sent = {"Authorization": "Bearer x", "Cookie": "sessionid=x", "X_Amz_Date": "x", "X_Amz_Security_Token": "x"}

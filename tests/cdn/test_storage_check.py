@@ -11,9 +11,12 @@ from django.utils import timezone
 
 from cdn import storage
 from cdn.models import File
+from cdn.services.check_run import cdn_check
+from cdn.services.files import file_trash
 from cdn.services.storage_check import storage_check
 from tests.callers import Caller
 from tests.cdn.received import processed_file
+from tests.cdn.rows import make_permit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,6 +49,18 @@ def another_key(file: File) -> str:
 
 def stored() -> set[str]:
     return {found.key for found in storage.file_store().list_files()}
+
+
+@pytest.mark.usefixtures("no_grace")
+def test_the_check_says_what_is_stored_reserved_and_given_back(api: Caller, file: File) -> None:
+    trashed, refused = processed_file(api.account, b"trash"), make_permit(api.account, size=70).file
+    make_permit(api.account, size=40)
+    for each in (trashed, refused):
+        file_trash(file=each, actor="test")
+    said: list[str] = []
+    assert cdn_check(said.append) == 0
+    assert "stored 5, in the trash 5, reserved 40 bytes" in said
+    assert "given back 70 bytes of 1 files that were refused and are still shown" in said
 
 
 @pytest.mark.usefixtures("no_grace")

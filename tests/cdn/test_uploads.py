@@ -16,7 +16,7 @@ from django.utils import timezone
 from cdn import hooks
 from cdn.errors import CdnPolicyViolation
 from cdn.models import File, Permit
-from cdn.services import processing
+from cdn.services import processing, uploads
 from cdn.services.sweeps import permits_expire
 from cdn.states import FileStatus, PermitState
 from cdn.storage.parts import PartFile
@@ -134,19 +134,37 @@ def test_a_part_beyond_the_permit_leaves_what_was_there(issued: Any) -> None:
     assert File.objects.get().sha256 == sha256(DATA).hexdigest()
 
 
-@pytest.mark.parametrize("cut", [0, 1, 1000, 300_000, len(DATA) - 1, len(DATA)])
+@pytest.mark.parametrize("cut", [0, 1, 1000, 300_000, len(DATA) - 1])
 def test_a_client_that_leaves_goes_on_where_it_was(issued: Any, cut: int) -> None:
     answer = sent("PUT", issued.token, DATA[:cut], leaves=True, length=len(DATA))
     assert answer.status in (0, 400)
     assert File.objects.get().status == FileStatus.UPLOADING
     assert offset_of(issued.token) == cut
     assert stored_part(issued.file.pk) == DATA[:cut]
-    if cut < len(DATA):
-        assert part_sent(issued.token, cut, DATA[cut:]).status == 204
-    else:
-        assert part_sent(issued.token, cut, b"").status == 204
+    assert part_sent(issued.token, cut, DATA[cut:]).status == 204
     file = File.objects.get()
     assert (file.status, file.sha256) == (FileStatus.PROCESSING, sha256(DATA).hexdigest())
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_a_file_that_is_not_complete_never_looks_so(issued: Any, part: bool) -> None:
+    """A request that ended after the last byte and before the end of its body: clients stop at the file's length."""
+    if part:
+        part_sent(issued.token, 0, DATA, leaves=True)
+    else:
+        sent("PUT", issued.token, DATA, leaves=True)
+    assert File.objects.get().status == FileStatus.UPLOADING
+    assert offset_of(issued.token) == len(DATA) - 1
+    assert part_sent(issued.token, len(DATA) - 1, DATA[-1:]).status == 204
+    file = File.objects.get()
+    assert (file.status, file.sha256) == (FileStatus.PROCESSING, sha256(DATA).hexdigest())
+    assert offset_of(issued.token) == len(DATA)
+
+
+def test_all_bytes_of_a_process_that_was_killed_before_the_end_look_not_complete(issued: Any) -> None:
+    grant = uploads.upload_begin(issued.token, length=None, offset=None, owner="killed")
+    uploads.upload_progress(grant, len(DATA))
+    assert offset_of(issued.token) == len(DATA) - 1
 
 
 def test_a_body_without_its_last_chunk_is_no_whole_file(issued: Any) -> None:
@@ -200,6 +218,29 @@ def test_headers_of_parts_that_are_wrong(issued: Any, headers: dict[str, str], s
     if status == 412:
         assert answer.headers["tus-version"] == "1.0.0"
     assert offset_of(issued.token) == 0
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "identity, gzip"])
+def test_a_coded_body_is_not_taken_for_the_file(issued: Any, coding: str) -> None:
+    assert_error(sent("PUT", issued.token, DATA, Content_Encoding=coding), 415, "unsupported_media_type")
+    assert_error(part_sent(issued.token, 0, DATA, Content_Encoding=coding), 415, "unsupported_media_type")
+    assert (offset_of(issued.token), stored_part(issued.file.pk)) == (0, None)
+    assert sent("PUT", issued.token, DATA, Content_Encoding="identity").status == 202
+
+
+def test_a_part_that_is_sent_by_put_is_not_taken_for_the_file(issued: Any) -> None:
+    answer = sent("PUT", issued.token, DATA[:1000], Content_Range=f"bytes 0-999/{len(DATA)}")
+    assert_error(answer, 400, "validation_error")
+    assert set(answer.json()["details"]) == {"Content-Range"}
+    assert (offset_of(issued.token), stored_part(issued.file.pk)) == (0, None)
+
+
+def test_the_last_part_of_a_file_that_is_refused_at_once_was_received(issued: Any) -> None:
+    """What becomes of it comes by its status, and not by chance with this answer."""
+    with processed(CdnPolicyViolation("no", details={})):
+        answer = part_sent(issued.token, 0, DATA)
+    assert (answer.status, answer.headers["upload-offset"]) == (204, str(len(DATA)))
+    assert offset_of(issued.token) is None
 
 
 def test_unknown_used_and_ended_addresses_are_one_answer(issued: Any, api: Caller) -> None:

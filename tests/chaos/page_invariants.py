@@ -58,7 +58,7 @@ def names_lead_to_their_pages(snapshot: Snapshot, ledger: Ledger) -> Iterator[st
 
 def nothing_unfinished_stays(snapshot: Snapshot, ledger: Ledger) -> Iterator[str]:
     state = snapshot.pages
-    live = {f"incoming/{deploy.id}" for deploy in state.live}
+    live = {f"incoming/{deploy.claim}" for deploy in state.live}
     yield from (name for name in state.unfinished if name not in live)
     yield from (f"by-id/{page} has no row" for page in sorted(state.folders - {row.id for row in state.rows}))
 

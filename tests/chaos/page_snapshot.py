@@ -36,6 +36,7 @@ class LiveDeploy(NamedTuple):
     id: str
     page_id: str
     state: str
+    claim: str
     deadline: datetime | None
 
 
@@ -67,7 +68,8 @@ class PagesState:
 
 
 _PAGES = "SELECT id, account_id, name, slug, domain, status, release, is_stale FROM pages_page ORDER BY id"
-_LIVE = "SELECT id, page_id, state, deadline_at FROM pages_pagedeploy WHERE state IN ('queued', 'running') ORDER BY id"
+_LIVE = """SELECT id, page_id, state, claim, deadline_at FROM pages_pagedeploy
+    WHERE state IN ('queued', 'running') ORDER BY id"""
 _RELEASES = "SELECT page_id, number, exported_path FROM pages_pagerelease"
 _DEPLOYED = "SELECT account_id FROM pages_pageevent WHERE action = 'deployed'"
 _CHARGED = """SELECT balance.account_id FROM credits_entry AS entry

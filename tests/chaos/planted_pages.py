@@ -44,7 +44,7 @@ def changed(**fields: Any) -> Plant:
 
 
 def overdue_deploy(snapshot: Snapshot, ledger: Ledger) -> Snapshot:
-    live = LiveDeploy("dep_1", PAGE, "running", snapshot.now - timedelta(minutes=1))
+    live = LiveDeploy("dep_1", PAGE, "running", "claim", snapshot.now - timedelta(minutes=1))
     return changed(live=[live])(snapshot, ledger)
 
 

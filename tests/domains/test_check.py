@@ -12,6 +12,7 @@ from dnslib import QTYPE, RR, TXT, DNSRecord
 
 import outbound.names
 from domains.check import DomainCheck, domain_check, reason_not_here
+from domains.names import LONGEST, NameRefused, custom_name
 from tests.domains.zone import EDGE, EDGE_ADDRESS, Zone
 
 NAME, TARGET = "www.example.com", "pg_2222222222222222"
@@ -206,3 +207,13 @@ def test_a_certificate_authority_finds_the_platform_where_the_name_leads_here(zo
     assert NAME in str(reason_not_here(NAME))
     zone.point(NAME)
     assert reason_not_here(NAME) is None
+
+
+def test_the_longest_name_that_is_accepted_can_be_proven(zone: Zone) -> None:
+    longest = ".".join(["a" * 60] * 3 + ["b" * 56, "com"])
+    assert len(custom_name(longest)) == LONGEST
+    zone.point(longest)
+    zone.prove(longest, "pg_1")
+    assert domain_check(longest, "pg_1").verified
+    with pytest.raises(NameRefused, match="longer than"):
+        custom_name(f"a{longest}")

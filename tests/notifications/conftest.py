@@ -37,7 +37,7 @@ def phones(settings: LazySettings, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with google() as made:
         path = made.write_credentials(tmp_path / "service-account.json")
         settings.ENV = settings.ENV.model_copy(update={"fcm_credentials": path})
-        monkeypatch.setattr(fcm, "HTTPAdapter", loopback_adapter(made))
+        monkeypatch.setattr(fcm, "BoundedAdapter", loopback_adapter(made.origin))
         yield made
 
 

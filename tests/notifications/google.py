@@ -17,7 +17,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from requests import PreparedRequest, Response
-from requests.adapters import HTTPAdapter
+
+from notifications.providers.bounded_answers import BoundedAdapter
 
 PROJECT = "of-the-tests"
 ACCESS_TOKEN = "access-token-of-the-tests"
@@ -106,13 +107,13 @@ def google() -> Iterator[Google]:
         made.close()
 
 
-def loopback_adapter(server: Google) -> type[HTTPAdapter]:
+def loopback_adapter(origin: str) -> type[BoundedAdapter]:
     """In place of the adapter to FCM: the same requests with the same retries, to this host."""
 
-    class Loopback(HTTPAdapter):
+    class Loopback(BoundedAdapter):
         def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
             assert request.url
-            request.url = request.url.replace("https://fcm.googleapis.com", server.origin)
+            request.url = request.url.replace("https://fcm.googleapis.com", origin)
             return super().send(request, *args, **kwargs)
 
     return Loopback

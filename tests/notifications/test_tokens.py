@@ -13,11 +13,14 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import Account
 from accounts.scopes import Scope
 from accounts.services import account_delete
+from common.redis import redis_client
 from notifications.models import NotificationEvent, SendToken
+from notifications.sends import requests
 from notifications.tokens import MOST_OF_WORKSPACE
 from tests.callers import Caller
-from tests.notifications.rows import send_token
+from tests.notifications.rows import fcm_device, send_token
 from tests.notifications.senders import Sender
+from tests.threads import run_at_once
 from tests.workspaces.rows import make_workspace
 from tests.world import assert_error
 from workspaces.models import Workspace
@@ -160,6 +163,23 @@ def test_a_minute_has_sixty_sends_of_a_token(sender: Sender) -> None:
     answer = sender.post({"title": "x"})
     assert_error(answer, 429, "rate_limited")
     assert 0 < int(answer["Retry-After"]) <= 60
+    assert other.post({"title": "x"}).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_restart_of_redis_gives_a_token_no_further_sends(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any number at once, whatever Redis forgets meanwhile."""
+    monkeypatch.setattr(requests, "WAIT_SECONDS", 0.0)
+    fcm_device(sender.account, "phone")
+    other = Sender(sender.client, sender.account, sender.workspace, *send_token(sender.workspace))
+    assert [sender.post({"title": "x"}).status_code for _ in range(45)] == [200] * 45
+    redis_client().flushall()
+    found: list[Any] = []
+    assert run_at_once(20, lambda _: found.append(sender.post({"title": "x"}))) == ["done"] * 20
+    assert sorted(answer.status_code for answer in found) == [200] * 15 + [429] * 5
+    assert 0 < min(int(answer["Retry-After"]) for answer in found if answer.status_code == 429) <= 60
+    redis_client().flushall()
+    assert sender.post({"title": "x"}).status_code == 429
     assert other.post({"title": "x"}).status_code == 200
 
 

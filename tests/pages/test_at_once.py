@@ -147,7 +147,7 @@ def test_deploys_at_once_do_not_both_take_the_last_of_the_limit(
     vmhost: Any, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.write(index_html="0123456789")
-    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_account_max_bytes": 15}))
+    monkeypatch.setattr(settings, "ENV", settings.ENV.model_copy(update={"pages_account_max_bytes": 30_000}))
     actor = Actor(site.api.account, Scope.ACCOUNT, "c", "a test")
     new = requests.NewPage(Workspace.objects.select_related("namespace").get(), "/site")
     assert run_at_once(2, lambda _: requests.page_create(actor=actor, new=new)) == ["done"] * 2

@@ -60,6 +60,9 @@ class Rows:
     def known_names(self) -> Mapping[PageName, str]:
         return {name: page_id for page_id, page in self.pages.items() for name in page.names}
 
+    def kept_bytes_write(self, page_id: str, size: int) -> None:
+        pass
+
 
 def killed_at(change: int, work: Callable[[], object]) -> bool:
     """Run the work in a child and kill it before its n-th change; False: it ended before."""

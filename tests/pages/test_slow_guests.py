@@ -6,6 +6,7 @@ import fcntl
 import os
 import termios
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from pages.deploys import places, steps, sweep, worker
+from pages.deploys.times import steady_now
 from pages.models import PageDeploy
 from pages.releases.store import PageStore
 from pages.states import DeployState
@@ -190,3 +192,28 @@ def test_what_is_sent_after_the_end_is_not_read(
     pipe.send(entry("index.html", b"two") + END + entry("index.html", b"three"))
     vmhost.settle()
     assert served("abc") == "two"
+
+
+def test_an_attempt_that_has_lost_its_claim_disturbs_the_next_one_in_nothing(
+    vmhost: Any, site: Site, store: PageStore, pipe: Pipe, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after the host was suspended: the sweep is quicker than the attempt that goes on."""
+    monkeypatch.setattr(worker, "HEARTBEAT_SECONDS", 60.0)
+    deploy = begin_deploy(site, store)
+    pipe.wait_until_read()
+    pipe.give_folder()
+    following = Pipe(site.archive)
+    PageDeploy.objects.filter(pk=deploy.pk).update(heartbeat_at=steady_now() - timedelta(minutes=1))
+    assert sweep.deploys_continue() == 1
+    wait_until(lambda: PageDeploy.objects.filter(attempt=2, step__in=("export", places.SLOW_EXPORT)).exists())
+    following.send(header("index.html", 3))
+    following.wait_until_read()
+    incoming = store.root / "incoming"
+    wait_until(lambda: (incoming / PageDeploy.objects.get(pk=deploy.pk).claim).exists())
+    pipe.send(archive_of({"index.html": b"stale"}))
+    wait_until(lambda: len(list(incoming.iterdir())) == 1)
+    following.send(b"two".ljust(512, b"\0") + END)
+    vmhost.settle()
+    following.end()
+    assert (step_of(deploy)[0], served("abc")) == (DeployState.SUCCEEDED, "two")
+    assert not any(incoming.iterdir())

@@ -15,6 +15,7 @@ import zstandard
 
 from common.content_times import content_time_ns
 from pages.releases.content_names import name_has_content_hash
+from pages.releases.disk_use import BLOCK, block_bytes, names_bytes
 from pages.releases.errors import ExportDamaged, NameTaken, StoreError
 from pages.releases.export import export_receive
 from pages.releases.limits import ExportLimits
@@ -91,9 +92,11 @@ def test_files_equal_to_those_of_a_kept_release_are_links_with_their_copies(stor
 def test_contents_are_counted_once(store: PageStore) -> None:
     deploy(store, 1, SITE)
     first = store.page_bytes("pg_1")
-    assert first == sum(map(len, live_files(store, "pg_1").values()))
-    deploy(store, 2, SITE | {"more.bin": b"x" * 5000})
-    assert store.page_bytes("pg_1") == first + 5000
+    in_blocks = sum(block_bytes(len(data)) for data in live_files(store, "pg_1").values())
+    assert first == in_blocks + names_bytes(SITE)
+    more = SITE | {"more.bin": b"x" * 5000}
+    deploy(store, 2, more)
+    assert store.page_bytes("pg_1") == first + 2 * BLOCK + names_bytes(more)
 
 
 def test_a_release_never_changes(store: PageStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,9 @@ from urllib.parse import urlencode, urlsplit
 
 import httpx
 import pytest
+from django_otp.oath import totp
 
+from config.page_policies import ADMIN_PERMISSIONS
 from supervise.files import read_env_file
 from tests.served.conftest import TestInstance
 from tests.vm.browser import Browser, Page, browser
@@ -64,8 +67,8 @@ def test_the_documentation_shows_the_routes(served: TestInstance, chromium: Brow
     assert_local(page, served)
 
 
-def logged_in(served: TestInstance, chromium: Browser, path: str) -> Page:
-    """A page of the admin, by way of the login."""
+def logged_in(served: TestInstance, chromium: Browser, path: str, *, arrives: str = "") -> Page:
+    """A page of the admin, by way of the login. `arrives`: where that leads, where it is another page."""
     known = read_env_file(served.instance.credentials_file)
     page = chromium.open("about:blank")
     page.call("Network.clearBrowserCookies")
@@ -76,7 +79,7 @@ def logged_in(served: TestInstance, chromium: Browser, path: str) -> Page:
     for name, value in fields.items():
         page.value(f"document.querySelector('[name={name}]').value = {value!r}")
     page.value("document.querySelector('#login-form').requestSubmit()")
-    shows(page, f"location.pathname + location.search === {path!r} && document.readyState === 'complete'")
+    shows(page, f"location.pathname + location.search === {(arrives or path)!r} && document.readyState === 'complete'")
     return page
 
 
@@ -107,6 +110,33 @@ def test_staff_open_the_terminal_page_of_a_sandbox(served: TestInstance, chromiu
     assert_local(page, served)
 
 
+def submit_code(page: Page, code: str) -> None:
+    page.value(f"document.querySelector('[name=code]').value = {code!r}")
+    page.value("document.querySelector('#second-factor-form').requestSubmit()")
+
+
+def test_staff_set_up_a_second_factor_and_log_in_with_it(served: TestInstance, chromium: Browser) -> None:
+    page = logged_in(served, chromium, "/admin/second-factor/setup/")
+    assert page.value("document.querySelector('#qr svg').getBoundingClientRect().width") > 100
+    secret = page.value("document.querySelector('#secret').textContent")
+    submit_code(page, f"{totp(base64.b32decode(secret)):06d}")
+    shows(page, "document.querySelectorAll('#recovery-codes li').length === 10")
+    codes = page.value("[...document.querySelectorAll('#recovery-codes li')].map(e => e.textContent)")
+    assert page.value(VIOLATIONS) == []
+    page = logged_in(
+        served, chromium, "/admin/accounts/plan/", arrives="/admin/second-factor/?next=%2Fadmin%2Faccounts%2Fplan%2F"
+    )
+    assert page.value(VIOLATIONS) == []
+    submit_code(page, codes[0])
+    shows(page, "location.pathname === '/admin/accounts/plan/' && document.querySelector('#result_list')")
+    navigate(page, f"{served.settings.base_url}/admin/second-factor/setup/")
+    page.value(f"document.querySelector('[name=code]').value = {codes[1]!r}")
+    page.value("document.querySelector('[value=remove]').click()")
+    shows(page, "document.querySelector('#qr svg')")
+    assert page.value(VIOLATIONS) == []
+    assert_local(page, served)
+
+
 @pytest.mark.parametrize("by", ["path", "host"])
 def test_the_terminal_page_is_served_by_path_and_by_host(served: TestInstance, chromium: Browser, by: str) -> None:
     base = served.settings.base_url
@@ -128,7 +158,7 @@ def assert_local(page: Page, served: TestInstance) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/docs", "/docs?script=", "/admin/login/", "/admin/"])
+@pytest.mark.parametrize("path", ["/docs", "/docs?script=", "/admin/login/", "/admin/", "/admin/second-factor/setup/"])
 def test_pages_may_not_be_framed_and_load_nothing_from_elsewhere(served: TestInstance, path: str) -> None:
     headers = httpx.get(served.settings.base_url + path).headers
     policy: dict[str, Any] = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
@@ -137,3 +167,7 @@ def test_pages_may_not_be_framed_and_load_nothing_from_elsewhere(served: TestIns
     assert "unsafe-inline" not in policy["script-src"]
     assert not [source for source in policy.values() if "http" in source or "*" in source]
     assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == headers["cross-origin-opener-policy"] == "same-origin"
+    if path.startswith("/admin/"):
+        assert "no-store" in headers["cache-control"]
+        assert headers["permissions-policy"] == ADMIN_PERMISSIONS

@@ -137,11 +137,15 @@ def _state(served: TestInstance, file_id: str) -> str:
     return str(served.query(f"SELECT state FROM cdn_permit WHERE file_id = '{file_id}'")[0][0])
 
 
-def second_account(served: TestInstance) -> Api:
-    command = [sys.executable, "manage.py", "account_create", f"cdn-{time.time_ns()}", "--json"]
+def managed(served: TestInstance, *arguments: str) -> str:
+    """What a management command prints."""
+    command = [sys.executable, "manage.py", *arguments]
     environment = process_environment(served.instance, served.settings)
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
-    made = json.loads(done.stdout)
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def second_account(served: TestInstance) -> Api:
+    made = json.loads(managed(served, "account_create", f"cdn-{time.time_ns()}", "--json"))
     return Api(served.settings.base_url, made["client_id"], made["client_secret"])
 
 
@@ -189,6 +193,13 @@ def test_two_accounts_upload_while_streams_is_killed(served: TestInstance, clien
     assert all(event.is_set() for event in ended)
     for made, data in zip(permits, contents, strict=True):
         assert_received(served, made["fileId"], data)
+    for account, made in zip(accounts, permits, strict=True):
+        until(lambda a=account, m=made: is_active(a, m["fileId"]), 60, "it is published")
+    assert "Counters, rows and stored bytes agree." in managed(served, "cdn_check")
+
+
+def is_active(client: Api, file_id: str) -> bool:
+    return bool(client.call("GET", f"/cdn/files/{file_id}")["file"]["status"] == "active")
 
 
 def test_a_server_that_stops_gives_the_lease_back(served: TestInstance, client: Api) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db import connection, connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from staff import actions
 from staff.models import StaffEntry
@@ -74,6 +77,43 @@ def test_a_page_that_is_sent_twice_acts_once(staff: Client, workspace: Workspace
     assert StaffEntry.objects.count() == 1
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_page_that_is_sent_several_times_at_once_acts_once(api: Caller) -> None:
+    row = make_workspace(api.account, status="running", host=make_host(), ip="10.200.0.2")
+    stop = next(action for action in ACTIONS if action.name == "stop")
+
+    def send(_: int) -> actions.Outcomes:
+        try:
+            rows = [Workspace.objects.select_related("account__plan", "host", "namespace").get(pk=row.pk)]
+            return actions.rows_act(stop, rows, actions.StaffMember(1, "root"), reason="why", submission="a" * 32)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(send, range(4)))
+    assert sorted((one.done, one.repeated, len(one.refused)) for one in found) == [(0, 1, 0)] * 3 + [(1, 0, 0)]
+    assert Operation.objects.count() == StaffEntry.objects.count() == 1
+
+
+def test_the_pages_ask_as_often_for_many_rows_as_for_few(staff: Client, api: Caller) -> None:
+    host = make_host()
+
+    def counts(number: int) -> list[int]:
+        made = [make_workspace(api.account, host=host, ip=f"10.200.{number}.{last}") for last in range(2, 2 + number)]
+        keys = [row.pk for row in made]
+        found = []
+        for path in (LIST, action_url(MODEL, "stop", *keys), f"{LIST}{keys[0]}/change/", "/admin/staff/staffentry/"):
+            with CaptureQueriesContext(connection) as queries:
+                assert staff.get(path).status_code == 200
+            found.append(len(queries))
+        confirm(staff, MODEL, "pause", *keys, reason="why")
+        return found
+
+    counts(1)  # what is read once in a process
+    few = counts(2)
+    assert counts(20) == few
+
+
 def test_a_refusal_is_shown_for_its_row_and_recorded(staff: Client, api: Caller, workspace: Workspace) -> None:
     other = make_workspace(api.account, status="stopped", name="off")
     answer = confirm(staff, MODEL, "pause", workspace.pk, other.pk, reason="why")
@@ -108,6 +148,16 @@ def test_what_commits_by_itself_is_recorded_before_and_after(workspace: Workspac
     actions.rows_act(action, [workspace], actions.StaffMember(1, "root"), submission="a" * 32)
     actions.rows_act(action, [workspace], actions.StaffMember(1, "root"), submission="a" * 32)
     assert list(StaffEntry.objects.order_by("pk").values_list("outcome", flat=True)) == ["begun", "done"]
+
+
+def test_where_the_process_dies_in_between_the_beginning_is_recorded(workspace: Workspace) -> None:
+    def dies(act: actions.Act) -> None:
+        raise SystemExit
+
+    action = actions.StaffAction(name="long", label="Long", will="It takes long.", call=dies, is_atomic=False)
+    with pytest.raises(SystemExit):
+        actions.rows_act(action, [workspace], actions.StaffMember(1, "root"), submission="a" * 32)
+    assert StaffEntry.objects.get().outcome == "begun"
 
 
 def test_a_row_that_is_deleted_meanwhile_is_named(staff: Client, workspace: Workspace) -> None:

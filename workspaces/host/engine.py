@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.db import transaction
 
 from common.database_errors import is_database_unavailable
 from common.log_context import operation_logged
+from common.traces import outcome_set, span
 from vmbackend.errors import BackendError, BackendUnavailable, GuestUnreachable, MachineExited
 from workspaces.host import faults, outcomes
 from workspaces.host.context import Cancelled, Context
@@ -97,10 +99,19 @@ def _claim_and_run(operation_id: str, runtime: HostRuntime) -> None:
         if operation is None:
             return
         try:
-            with operation_logged(operation.pk, operation.workspace_id):
+            with operation_logged(operation.pk, operation.workspace_id), _operation_span(operation):
                 _attempt(operation, runtime)
         except (queue.Preempted, TransitionLost) as exc:
             logger.warning("lost the claim of %s %s: %s", operation.kind, operation.pk, exc)
+
+
+def _operation_span(operation: Operation) -> AbstractContextManager[object]:
+    return span(
+        f"operation {operation.kind}",
+        operation_id=operation.pk,
+        workspace_id=operation.workspace_id,
+        attempt=operation.attempt,
+    )
 
 
 def _attempt(operation: Operation, runtime: HostRuntime) -> None:
@@ -140,8 +151,9 @@ def _steps(context: Context, kind: Procedure) -> None:
     for name, step in kind.steps:
         context.check_cancelled()
         queue.record_step(context.operation, name)
-        faults.fault_point(context.operation.kind, name)
-        step(context)
+        with span(f"step {name}"):
+            faults.fault_point(context.operation.kind, name)
+            step(context)
 
 
 def _retry_or_fail(context: Context, kind: Procedure, exc: BackendError) -> None:
@@ -164,6 +176,7 @@ def fail_operation(context: Context, kind: Procedure, code: str, message: str) -
     if not context.operation.is_live:
         logger.warning("error after the end of %s: %s", context.operation.pk, message)
         return
+    outcome_set(error_type=code)
     # Raises Preempted: an operation that was ended elsewhere may have a successor, whose machine must not be ended.
     queue.is_cancelled(context.operation)
     try:

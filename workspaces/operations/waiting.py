@@ -19,6 +19,7 @@ from django.conf import settings
 from common.capacity import AccountCapacity, CapacityUsedUp
 from common.connections import release_connection
 from common.redis import blocking_client, redis_client, redis_key
+from common.traces import span
 from workspaces.models import Operation, Workspace
 from workspaces.models.operation import LIVE
 
@@ -76,7 +77,7 @@ def wait_for_row(operation_id: str, account_id: str, timeout: float, read_ended:
     announcement and every few seconds. None after `timeout` seconds, and where too many requests wait.
     """
     try:
-        with waiting_capacity().reserve(account_id):
+        with waiting_capacity().reserve(account_id), span("wait for operation", operation_id=operation_id):
             return wait_in_place(operation_id, timeout, read_ended)
     except CapacityUsedUp:
         return None

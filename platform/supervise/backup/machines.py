@@ -32,6 +32,12 @@ def trace_of(folder: Path) -> Trace:
     return Trace(facts("data.raw"), facts("memory"), facts("machine.json"))
 
 
+def traces_at_rest(instance_id: str, machines: Path) -> dict[str, Trace]:
+    """Of each machine that has no process now."""
+    running = machines_that_run(instance_id)
+    return {folder.name: trace_of(folder) for folder in machine_folders(machines) if folder.name not in running}
+
+
 def save_machine(instance_id: str, folder: Path, target: Path, former: Path | None) -> bool:
     """Copy a machine's folder; False where it runs, or is none yet. What `former` has, unchanged since, is linked.
 
@@ -41,13 +47,20 @@ def save_machine(instance_id: str, folder: Path, target: Path, former: Path | No
         before = trace_of(folder)
         if not before.record[0] or folder.name in machines_that_run(instance_id):
             return False
-        if former is not None and trace_of(former) == before:
-            copy_folder(folder, target, former=former, delete=True)
-        elif trace_of(target) != before:
-            copy_sparse_folder(folder, target)
-        if trace_of(folder) == before and folder.name not in machines_that_run(instance_id):
+        _copy_machine(folder, target, former, before)
+        if trace_of(folder) == before == trace_of(target) and folder.name not in machines_that_run(instance_id):
             return True
     return False
+
+
+def _copy_machine(folder: Path, target: Path, former: Path | None, trace: Trace) -> None:
+    """By rsync where little can differ: it would read all of a disk that has changed, hole by hole."""
+    if trace_of(target) == trace:
+        copy_folder(folder, target, delete=True)
+    elif former is not None and trace_of(former) == trace:
+        copy_folder(folder, target, former=former, delete=True)
+    else:
+        copy_sparse_folder(folder, target)
 
 
 def machine_folders(machines: Path) -> Iterator[Path]:

@@ -11,37 +11,51 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from config.env import Env, variable
 from supervise.backup.copying import copy_folder, copy_sparse_folder
-from supervise.backup.databases import require_restorable, restore_database
+from supervise.backup.databases import applied_migrations, require_restorable, restore_database
+from supervise.backup.digests import damaged_files
 from supervise.backup.machines import machine_folders, trace_of
 from supervise.backup.manifest import Manifest, read_manifest
+from supervise.backup.versions import require_known_migrations
 from supervise.files import read_env_file, write_private
-from supervise.instance import Instance, InstanceError, short_path, state_folder
+from supervise.instance import Instance, InstanceError, port_number, short_path, state_folder
 from supervise.removal import traces_of
 from supervise.state_folder import CHOICES, RESTORING, make_folders
+from supervise.subnets import routed_networks
+
+# Set to `yes`: files that differ from their hashes are restored as they are.
+DAMAGED = "DAMAGED"
+# What the caller's environment says for the restored instance is kept for its commands to come.
+_KEPT = ("database_url", "base_url", "machines_dir", "cache_dir")
 
 
 def restore(source: str, state: str, port: str, say: Callable[[str], None]) -> Instance:
-    """Restore the backup `source` into the folder `state`. Raises InstanceError, OSError."""
+    """Restore the backup `source` into the folder `state`. Raises InstanceError, OSError.
+
+    Refused before anything is written: a damaged backup, one of a newer version, a folder or a database that has
+    something, the original instance on this host.
+    """
     backup = _backup_folder(source)
     manifest = read_manifest(backup)
     folder = state_folder(state)
     begun = _require_place(folder, backup)
+    require_known_migrations(manifest.migrations)
     _require_absence(manifest)
-    make_folders(folder)
-    write_private(folder / RESTORING, f"{backup}\n")
-    copy_folder(backup / "state", folder)
-    instance = _instance(manifest, folder, port)
-    settings = _settings(instance, manifest, say)
+    _require_intact(backup, manifest, say)
+    instance = _begin(folder, backup, manifest, port)
+    settings = _settings(instance, manifest, port, say)
     if not begun:
-        _require_empty(settings, folder)
-    _restore_files(backup, folder, settings)
+        _require_empty(settings, manifest, folder)
+        write_private(folder / RESTORING, f"{backup}\nempty\n")
+    _restore_files(backup, manifest, folder, settings)
     say(f"machines: {_restore_machines(backup, settings)} copied")
     restore_database(settings.database_url, backup, manifest.database)
+    _require_database(settings, manifest)
     _write_choices(instance)
     os.sync()
     (folder / RESTORING).unlink()
@@ -57,68 +71,115 @@ def _backup_folder(source: str) -> Path:
 
 
 def _require_place(folder: Path, backup: Path) -> bool:
-    """Returns whether this restore had begun there. Raises InstanceError where there is anything else."""
+    """Whether this restore had begun there, in places found empty. Raises InstanceError where there is more."""
     marker = folder / RESTORING
     if marker.exists():
-        if marker.read_text().strip() != str(backup):
-            raise InstanceError(
-                f"{folder} has part of another backup, {marker.read_text().strip()}; remove the folder."
-            )
-        return True
-    if folder.exists() and any(entry.name != "lost+found" for entry in folder.iterdir()):
+        whose, *found_empty = marker.read_text().splitlines()
+        if whose != str(backup):
+            raise InstanceError(f"{folder} has part of another backup, {whose}; remove the folder.")
+        return bool(found_empty)
+    if folder.exists() and any(not _is_nothing(entry) for entry in folder.iterdir()):
         raise InstanceError(f"{folder} is not empty: restore into a folder that has nothing.")
     return False
+
+
+def _is_nothing(entry: Path) -> bool:
+    """What an empty file system has, and a marker whose writing was cut off."""
+    return entry.name == "lost+found" or entry.name.startswith(f".{RESTORING}.")
 
 
 def _require_absence(manifest: Manifest) -> None:
     found = traces_of(manifest.instance)
     if found:
         raise InstanceError(
-            f"Instance {manifest.instance} is on this host ({found}). Remove it first, with its folder: "
-            f"make clean-instance CONFIRM=yes STATE={manifest.state}"
+            f"Instance {manifest.instance} is on this host ({found}), and what is restored has the same id and "
+            f"addresses. Remove it first, with its folder: make clean-instance CONFIRM=yes STATE={manifest.state}"
+        )
+    if any(IPv4Network(manifest.subnet).overlaps(network) for network in routed_networks()):
+        raise InstanceError(
+            f"The machines of the backup have addresses in {manifest.subnet}, which overlaps a route of this host."
         )
 
 
-def _instance(manifest: Manifest, folder: Path, port: str) -> Instance:
-    given = read_env_file(folder / "settings.env").get(variable("port"))
-    number = int(port or given or Env.model_fields["port"].default)
+def _require_intact(backup: Path, manifest: Manifest, say: Callable[[str], None]) -> None:
+    say(f"hashes: {manifest.files} files, {manifest.bytes >> 20} MiB are read")
+    damaged = damaged_files(backup, manifest.digest)
+    if not damaged:
+        return
+    few = ", ".join(damaged[:3]) + (", ..." if len(damaged) > 3 else "")
+    if os.environ.get(DAMAGED) == "yes":
+        say(f"{len(damaged)} files differ from their hashes and are restored as they are: {few}")
+        return
+    raise InstanceError(
+        f"The backup is damaged: {len(damaged)} files differ from their hashes ({few}). Restore another one, or this "
+        f"one as it is with {DAMAGED}=yes."
+    )
+
+
+def _begin(folder: Path, backup: Path, manifest: Manifest, port: str) -> Instance:
+    """The folder with its mark and the files of the state, from which the settings are read."""
+    folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+    if not (folder / RESTORING).exists():
+        write_private(folder / RESTORING, f"{backup}\n")
+    make_folders(folder)
+    copy_folder(backup / "state", folder)
+    given = port or read_env_file(folder / "settings.env").get(variable("port"))
+    number = port_number(given or Env.model_fields["port"].default)
     short = Path(short_path(folder, manifest.instance))
     return Instance(manifest.instance, folder, short, number, IPv4Network(manifest.subnet))
 
 
-def _settings(instance: Instance, manifest: Manifest, say: Callable[[str], None]) -> Env:
-    """The host keeps the name under which the database knows it."""
-    settings = instance.settings()
-    if settings.host_name == manifest.host_name:
-        return settings
+def _settings(instance: Instance, manifest: Manifest, port: str, say: Callable[[str], None]) -> Env:
+    """Those of the backup, with what the caller gives for here; the host keeps the name that the database knows."""
     path = instance.state / "settings.env"
-    before = path.read_text() if path.exists() else ""
-    write_private(path, f"{before.rstrip()}\n{variable('host_name')}={manifest.host_name}\n".lstrip())
-    say(f"{variable('host_name')}={manifest.host_name} was added to settings.env")
+    before = read_env_file(path)
+    given = {variable(name): os.environ.get(variable(name), "") for name in _KEPT}
+    given |= {variable("port"): port, variable("host_name"): manifest.host_name}
+    added = {name: value for name, value in given.items() if value and before.get(name) != value}
+    if added:
+        text = path.read_text().rstrip() if path.exists() else ""
+        lines = "".join(f"{name}='{value}'\n" for name, value in added.items())
+        write_private(path, f"{text}\n{lines}".lstrip())
+        say(f"settings.env: {', '.join(added)} set")
     return instance.settings()
 
 
-def _require_empty(settings: Env, folder: Path) -> None:
+def _require_empty(settings: Env, manifest: Manifest, folder: Path) -> None:
     """Places outside of the state folder that its settings name, before anything is written there."""
     try:
-        require_restorable(settings.database_url)
+        require_restorable(settings.database_url, manifest.database)
         if next(machine_folders(settings.machines_dir), None) is not None:
             raise InstanceError(f"The folder of machines {settings.machines_dir} is not empty.")
     except InstanceError:
-        shutil.rmtree(folder)
+        _remove_begun(folder)
         raise
 
 
-def _restore_files(backup: Path, folder: Path, settings: Env) -> None:
-    copy_folder(backup / "images", settings.images_dir / "images")
-    copy_folder(backup / "kit", settings.kit_dir)
+def _remove_begun(folder: Path) -> None:
+    """All that `_begin` has made; its mark last. A mount point stays."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name == RESTORING):
+        if entry.is_dir() and entry.name != "lost+found":
+            shutil.rmtree(entry)
+        elif not entry.is_dir():
+            entry.unlink()
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _restore_files(backup: Path, manifest: Manifest, folder: Path, settings: Env) -> None:
+    # A cache may be shared with other instances, whose files stay as they are.
+    copy_folder(backup / "images", settings.images_dir / "images", keep=True)
+    copy_folder(backup / "local-images", settings.images_dir / "oci", keep=True)
+    copy_folder(backup / "kit", settings.kit_dir, keep=True)
     definitions = folder / "libvirt" / "etc" / "qemu"
     copy_folder(backup / "definitions", definitions)
-    manifest = read_manifest(backup)
-    former = {manifest.state, manifest.short}
+    # Without one a machine is lost, which its workspace says; with one it would start with an empty disk.
+    for name in manifest.omitted:
+        for path in definitions.rglob(f"*{name}.xml"):
+            path.unlink()
     for path in definitions.rglob("*.xml"):
         text = path.read_text()
-        for old in former:
+        for old in (manifest.state, manifest.short):
             text = text.replace(f"'{old}/", f"'{folder}/").replace(f">{old}/", f">{folder}/")
         path.write_text(text)
 
@@ -131,6 +192,12 @@ def _restore_machines(backup: Path, settings: Env) -> int:
             copy_sparse_folder(machine, target)
         count += 1
     return count
+
+
+def _require_database(settings: Env, manifest: Manifest) -> None:
+    """Where the restore of a PostgreSQL was interrupted, its tables could be another's."""
+    if applied_migrations(settings.database_url) != manifest.migrations:
+        raise InstanceError("The database has other content than the backup. Name an empty one, and restore again.")
 
 
 def _write_choices(instance: Instance) -> None:

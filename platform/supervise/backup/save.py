@@ -1,23 +1,28 @@
 """`make backup`: a folder with one state of an instance, made while it runs.
 
-Files that never change once they are there (releases of pages, files of the CDN, images) are copied before the database
-and once more after it, so that all that the database names is there. The disks of machines come before it: what has no
-row any more is removed at the restored instance's start, and what has a row has its disk. An interrupted backup goes on
-where it was: what is complete has a manifest and a name, `<time>-<instance>`.
+No lock keeps users out; the order does it. Files that never change once they are there (releases of pages, files of the
+CDN, images) are copied before the database and once more after it, so that all that the database names is there. The
+disks of machines come before it: what has no row any more is removed at the restored instance's start, and what has a
+row has its disk. Where a machine was started or stopped in between, machines and database are copied again.
+
+An interrupted backup goes on where it was: only a complete one has a manifest and the name `<time>-<instance>`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from config.env import Env
 from supervise.backup.copying import copy_folder
-from supervise.backup.databases import kind_of, save_database
-from supervise.backup.machines import machine_folders, save_machine
+from supervise.backup.databases import applied_migrations, kind_of, save_database
+from supervise.backup.digests import write_digests
+from supervise.backup.machines import machine_folders, save_machine, traces_at_rest
 from supervise.backup.manifest import NAME, Manifest
 from supervise.control import exclusive_control
 from supervise.instance import Instance, InstanceError
@@ -25,32 +30,62 @@ from supervise.instance import Instance, InstanceError
 # Of the state folder: what each start makes, and what is copied on its own.
 NOT_STATE = (
     *("/run", "/log", "/static", "/reserve", "/libvirt", "/cache", "/machines", "/instance.json"),
-    *("/db.sqlite3*", "/.*", "/tmp?*"),  # noqa: S108 - a pattern
+    *("/db.sqlite3*", "/.*", "/restoring"),
 )
 # Of the kit's folder: what it was built from.
 NOT_KIT = ("/debs", "/.*")
+# On a host where machines come and go all the time the last pass is taken as it is.
+_PASSES = 3
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class _Copied:
+    """Machines in the backup, those left out, and those whose copy is older than the database."""
+
+    saved: list[str] = field(default_factory=list)
+    omitted: list[str] = field(default_factory=list)
+    earlier: list[str] = field(default_factory=list)
 
 
 def back_up(instance: Instance, target: str, say: Callable[[str], None]) -> Path:
     """Write a backup below the folder `target`; returns its folder. Raises InstanceError, OSError.
 
-    Dies half way: `.<instance>.partial` stays, and the next call goes on with it.
+    Dies half way, or finds its disk full: `.<instance>.partial` stays, and the next call goes on with it.
     """
     place = _place(instance, target)
     settings = instance.settings()
     with exclusive_control(instance, "backup"):
         partial, former = place / f".{instance.id}.partial", _latest(place, instance.id)
-        partial.mkdir(mode=0o700, exist_ok=True)
-        _save_files(instance, settings, partial, former, delete=True)
-        say("files: copied")
-        saved, omitted = _save_machines(instance, settings, partial, former)
-        say(f"machines: {len(saved)} copied, {len(omitted)} run and are left out")
-        save_database(settings.database_url, partial)
-        _save_files(instance, settings, partial, former, delete=False)
-        now = datetime.now(UTC)
-        _manifest(instance, settings, now, saved, omitted).write(partial)
-        os.sync()
-        return partial.rename(place / f"{now:%Y-%m-%dT%H-%M-%S}-{instance.id}")
+        try:
+            partial.mkdir(mode=0o700, exist_ok=True)
+            # Of a call that died right before its end: no manifest may lie beside what is copied now.
+            (partial / NAME).unlink(missing_ok=True)
+            return _complete(instance, settings, partial, former, say)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise InstanceError(
+                f"The disk of {place} is full. Make room and repeat the command: it goes on."
+            ) from error
+
+
+def _complete(
+    instance: Instance, settings: Env, partial: Path, former: Path | None, say: Callable[[str], None]
+) -> Path:
+    _save_files(instance, settings, partial, former, delete=True)
+    say("files: copied")
+    copied = _save_machines_and_database(instance, settings, partial, former)
+    say(f"machines: {len(copied.saved)} copied, {len(copied.omitted)} run and are left out")
+    if copied.earlier:
+        say(f"machines: {len(copied.earlier)} were started or stopped meanwhile, and are of a moment before")
+    _save_files(instance, settings, partial, former, delete=False)
+    _manifest(instance, settings, copied, partial, former).write(partial)
+    # Before the name that says so all of it is on the disk.
+    os.sync()
+    done = partial.rename(partial.with_name(f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{instance.id}"))
+    os.sync()
+    return done
 
 
 def _place(instance: Instance, target: str) -> Path:
@@ -59,7 +94,10 @@ def _place(instance: Instance, target: str) -> Path:
     place = Path.cwd() / target
     if place.resolve().is_relative_to(instance.state.resolve()):
         raise InstanceError("The folder of backups cannot be inside of the state folder.")
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InstanceError(f"The folder of backups {place} cannot be made: {error.strerror}.") from error
     return place
 
 
@@ -72,7 +110,8 @@ def _save_files(instance: Instance, settings: Env, target: Path, former: Path | 
     folders = {
         "state": (instance.state, NOT_STATE),
         "definitions": (instance.state / "libvirt" / "etc" / "qemu", ()),
-        "images": (settings.images_dir / "images", ()),
+        "images": (settings.images_dir / "images", ("/.*",)),
+        "local-images": (settings.images_dir / "oci", ("/.*",)),
         "kit": (settings.kit_dir, NOT_KIT),
     }
     for name, (source, exclude) in folders.items():
@@ -80,25 +119,37 @@ def _save_files(instance: Instance, settings: Env, target: Path, former: Path | 
         copy_folder(source, target / name, exclude=exclude, former=link, delete=delete)
 
 
-def _save_machines(instance: Instance, settings: Env, target: Path, former: Path | None) -> tuple[list[str], list[str]]:
-    saved: list[str] = []
-    omitted: list[str] = []
+def _save_machines_and_database(instance: Instance, settings: Env, target: Path, former: Path | None) -> _Copied:
+    for _ in range(_PASSES):
+        before = traces_at_rest(instance.id, settings.machines_dir)
+        copied = _save_machines(instance, settings, target, former)
+        save_database(settings.database_url, target)
+        after = traces_at_rest(instance.id, settings.machines_dir)
+        copied.earlier = [name for name in copied.saved if name in before and before[name] != after.get(name)]
+        if before == after:
+            break
+    return copied
+
+
+def _save_machines(instance: Instance, settings: Env, target: Path, former: Path | None) -> _Copied:
+    copied = _Copied()
     for folder in machine_folders(settings.machines_dir):
         known = former / "machines" / folder.name if former else None
         done = save_machine(instance.id, folder, target / "machines" / folder.name, known)
-        (saved if done else omitted).append(folder.name)
-    _remove_others(target / "machines", saved)
-    return saved, omitted
+        (copied.saved if done else copied.omitted).append(folder.name)
+    _remove_others(target / "machines", copied.saved)
+    return copied
 
 
 def _remove_others(machines: Path, saved: list[str]) -> None:
-    """What a backup that was interrupted had copied of machines that run by now."""
-    for folder in machine_folders(machines):
+    """What a pass before had copied, or begun to copy, of machines that run or are gone by now."""
+    for folder in [*machine_folders(machines), *machines.glob(".ws_*.partial")]:
         if folder.name not in saved:
             shutil.rmtree(folder)
 
 
-def _manifest(instance: Instance, settings: Env, now: datetime, saved: list[str], omitted: list[str]) -> Manifest:
+def _manifest(instance: Instance, settings: Env, copied: _Copied, folder: Path, former: Path | None) -> Manifest:
+    digests = write_digests(folder, former)
     return Manifest(
         instance=instance.id,
         state=str(instance.state),
@@ -106,7 +157,12 @@ def _manifest(instance: Instance, settings: Env, now: datetime, saved: list[str]
         subnet=str(instance.subnet),
         host_name=settings.host_name,
         database=kind_of(settings.database_url),
-        created_at=now.isoformat(timespec="seconds"),
-        machines=saved,
-        omitted=omitted,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        digest=digests.digest,
+        files=len(digests.files),
+        bytes=digests.bytes,
+        migrations=applied_migrations(settings.database_url, folder),
+        machines=copied.saved,
+        omitted=copied.omitted,
+        earlier=copied.earlier,
     )

@@ -1,0 +1,111 @@
+"""The hash of each file of a backup: `files.sha256`, a line for each regular file.
+
+Blocks that are all zeros are not hashed, as a machine's disk is mostly such blocks, in holes that need not be read. So
+the hash of a file depends on its content alone, not on where its holes are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervise.files import write_private
+
+NAME = "files.sha256"
+_BLOCK = 1 << 16
+_ZEROS = bytes(_BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """Of the files of one backup: path below its folder -> hash. `digest` is that of the list itself."""
+
+    files: dict[str, str]
+    bytes: int
+    digest: str
+
+
+def write_digests(folder: Path, former: Path | None) -> Digests:
+    """Hash every regular file of a backup. Those that share their bytes with `former`'s keep its hash.
+
+    Raises OSError; then there is no list, or the one of a call before.
+    """
+    known = read_digests(former) if former else {}
+    found: dict[str, str] = {}
+    total = 0
+    for path in _regular_files(folder):
+        name = str(path.relative_to(folder))
+        shared = former is not None and name in known and _is_same_file(path, former / name)
+        found[name] = known[name] if shared else digest_of(path)
+        total += path.stat().st_size
+    text = "".join(json.dumps([value, name]) + "\n" for name, value in found.items())
+    write_private(folder / NAME, text)
+    return Digests(found, total, hashlib.sha256(text.encode()).hexdigest())
+
+
+def read_digests(folder: Path) -> dict[str, str]:
+    """Empty where there is no list that can be read."""
+    try:
+        rows = [json.loads(line) for line in (folder / NAME).read_text().splitlines()]
+        return {name: value for value, name in rows}
+    except (OSError, ValueError):
+        return {}
+
+
+def damaged_files(folder: Path, digest: str) -> list[str]:
+    """Names of the files that differ from their hashes, are gone, or have none. Reads all. Raises OSError."""
+    if hashlib.sha256((folder / NAME).read_bytes()).hexdigest() != digest:
+        return [NAME]
+    known = read_digests(folder)
+    found = {str(path.relative_to(folder)): path for path in _regular_files(folder)}
+    differing = [name for name, path in found.items() if digest_of(path) != known.get(name)]
+    return sorted([*differing, *(known.keys() - found.keys())])
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the file's size and of each block of 64 KiB that has more than zeros, with its place."""
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        found = hashlib.sha256(size.to_bytes(8, "big"))
+        for offset in _data_blocks(file.fileno(), size):
+            block = os.pread(file.fileno(), _BLOCK, offset)
+            if block != _ZEROS[: len(block)]:
+                found.update(offset.to_bytes(8, "big"))
+                found.update(block)
+    return found.hexdigest()
+
+
+def _data_blocks(descriptor: int, size: int) -> Iterator[int]:
+    """Offsets of the blocks that lie in no hole of the file."""
+    offset = 0
+    while offset < size:
+        try:
+            begin = os.lseek(descriptor, offset, os.SEEK_DATA)
+        except OSError:  # a hole up to the end
+            return
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        first = max(offset, begin // _BLOCK * _BLOCK)
+        yield from range(first, end, _BLOCK)
+        offset = first + -(-(end - first) // _BLOCK) * _BLOCK
+
+
+def _regular_files(folder: Path) -> Iterator[Path]:
+    own = {folder / NAME, folder / "manifest.json"}
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            if path not in own and stat.S_ISREG(path.lstat().st_mode):
+                yield path
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samestat(one.lstat(), other.lstat())
+    except FileNotFoundError:
+        return False

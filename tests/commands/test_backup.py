@@ -1,0 +1,352 @@
+"""Backups: what they have, what happens when one dies or finds no room, and what a restore refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from supervise.backup import save
+from supervise.backup.digests import digest_of
+from supervise.backup.manifest import read_manifest
+from supervise.backup.restore import restore
+from supervise.backup.save import back_up
+from supervise.control import require_only_folder
+from supervise.instance import Instance, InstanceError, load_instance
+from tests.commands.backups import (
+    ASLEEP,
+    DISK_MB,
+    STOPPED,
+    assert_is_restored,
+    fill,
+    make_machine,
+    running_machine,
+    things,
+    was_killed_at,
+    write,
+)
+from tests.small_disk import small_disk
+
+
+def silent(_: str) -> None:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def on_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLATFORM_DATABASE_URL", raising=False)
+    # It would wait for what every other process of the host writes.
+    monkeypatch.setattr(os, "sync", lambda: None)
+
+
+@pytest.fixture
+def original(make_instance: Callable[[str], Instance]) -> Instance:
+    made = make_instance("original")
+    fill(made)
+    return made
+
+
+@pytest.fixture
+def backups(short_dir: Path) -> Path:
+    return short_dir / "backups"
+
+
+@pytest.fixture
+def target(short_dir: Path) -> Path:
+    return short_dir / "target"
+
+
+def test_what_is_restored_into_another_folder_is_the_instance(original: Instance, backups: Path, target: Path) -> None:
+    made = restore(str(back_up(original, str(backups), silent)), str(target), "8123", silent)
+    assert_is_restored(target)
+    again = load_instance(target)
+    assert (again.id, again.subnet, again.port) == (original.id, original.subnet, 8123)
+    assert made == again
+    definition = (target / "libvirt" / "etc" / "qemu" / f"{ASLEEP}.xml").read_text()
+    assert f"'{target}/machines/{ASLEEP}/data.raw'" in definition
+
+
+def test_only_its_owner_can_read_a_backup(original: Instance, backups: Path) -> None:
+    made = back_up(original, str(backups), silent)
+    assert [path.stat().st_mode & 0o777 for path in (backups, made)] == [0o700, 0o700]
+    for name in ("manifest.json", "files.sha256", "database.sqlite3", "state/secrets.env"):
+        assert (made / name).stat().st_mode & 0o777 == 0o600, name
+
+
+def test_a_second_backup_takes_room_for_what_has_changed_only(original: Instance, backups: Path) -> None:
+    first = back_up(original, str(backups), silent)
+    write(original.state / "machines" / STOPPED / "data.raw", "another disk")
+    first = first.rename(first.with_name(f"2020-01-01T00-00-00-{original.id}"))
+    second = back_up(original, str(backups), silent)
+    for name in (f"machines/{ASLEEP}/data.raw", f"machines/{ASLEEP}/memory", "state/cdn/store/ab/file"):
+        assert (first / name).samefile(second / name), name
+    assert (second / "machines" / STOPPED / "data.raw").read_text() == "another disk"
+    assert (first / "machines" / STOPPED / "data.raw").stat().st_size == DISK_MB << 20
+
+
+def test_a_running_machine_is_left_out_and_named(original: Instance, backups: Path) -> None:
+    with running_machine(original.id, STOPPED):
+        found = read_manifest(back_up(original, str(backups), silent))
+    assert (found.machines, found.omitted, found.earlier) == ([ASLEEP], [STOPPED], [])
+
+
+def test_a_machine_that_runs_and_stops_meanwhile_is_copied_again_with_the_database(
+    original: Instance, backups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied, times = save.save_database, []
+
+    def copy_and_change(url: str, folder: Path) -> None:
+        copied(url, folder)
+        if not times:
+            write(original.state / "machines" / STOPPED / "data.raw", "changed while the database was copied")
+        times.append(url)
+
+    monkeypatch.setattr(save, "save_database", copy_and_change)
+    made = back_up(original, str(backups), silent)
+    assert len(times) == 2
+    assert (made / "machines" / STOPPED / "data.raw").read_text().startswith("changed")
+    assert read_manifest(made).earlier == []
+
+
+def test_machines_that_come_and_go_all_the_time_are_named(
+    original: Instance, backups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = save.save_database
+
+    def copy_and_change(url: str, folder: Path) -> None:
+        copied(url, folder)
+        os.utime(original.state / "machines" / STOPPED / "data.raw")
+
+    monkeypatch.setattr(save, "save_database", copy_and_change)
+    found = read_manifest(back_up(original, str(backups), silent))
+    assert (found.earlier, found.machines) == ([STOPPED], [ASLEEP, STOPPED])
+
+
+def test_a_file_that_comes_while_the_database_is_copied_is_in_the_backup(
+    original: Instance, backups: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = save.save_database
+
+    def copy_and_publish(url: str, folder: Path) -> None:
+        write(original.state / "pages" / "releases" / "r2" / "index.html", "deployed meanwhile")
+        copied(url, folder)
+
+    monkeypatch.setattr(save, "save_database", copy_and_publish)
+    made = back_up(original, str(backups), silent)
+    assert (made / "state" / "pages" / "releases" / "r2" / "index.html").read_text() == "deployed meanwhile"
+
+
+def test_a_backup_that_is_killed_at_any_step_goes_on(original: Instance, backups: Path, target: Path) -> None:
+    steps = 1
+    while was_killed_at(steps, lambda: back_up(original, str(backups), silent)):
+        found = complete_ones(backups)
+        assert len(found) <= 1
+        for folder in found:  # killed after its last step but one: all of it is there
+            read_manifest(folder)
+            folder.rename(folder.with_name(f".{original.id}.partial"))
+        steps += 1
+    assert steps > 10
+    assert not (backups / f".{original.id}.partial").exists()
+    restore(str(complete_ones(backups)[0]), str(target), "", silent)
+    assert_is_restored(target)
+
+
+def complete_ones(backups: Path) -> list[Path]:
+    return [path for path in backups.glob("*") if not path.name.startswith(".")]
+
+
+def test_a_restore_that_is_killed_at_any_step_goes_on(original: Instance, backups: Path, target: Path) -> None:
+    made = str(back_up(original, str(backups), silent))
+    steps = 1
+    while was_killed_at(steps, lambda: restore(made, str(target), "", silent)):
+        if (target / "restoring").exists():
+            with pytest.raises(InstanceError, match="was interrupted"):
+                load_instance(target)
+        steps += 1
+    assert steps > 10
+    assert_is_restored(target)
+    assert load_instance(target).id == original.id
+
+
+def test_a_full_disk_ends_a_backup_with_a_sentence_and_it_goes_on_later(
+    original: Instance, backups: Path, target: Path
+) -> None:
+    (original.state / "pages" / "large").write_bytes(os.urandom(2 << 20))
+    backups.mkdir()
+    with small_disk(backups, 8) as disk:
+        disk.fill(leave_mb=1)
+        with pytest.raises(InstanceError, match="is full"):
+            back_up(original, str(backups), silent)
+        assert complete_ones(backups) == [disk.folder / "filling"]
+        assert things(original.state / "db.sqlite3") == ["kept"]
+        disk.make_room()
+        restore(str(back_up(original, str(backups), silent)), str(target), "", silent)
+    assert_is_restored(target)
+
+
+def test_a_damaged_backup_is_refused_and_nothing_is_written(
+    original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = back_up(original, str(backups), silent)
+    (made / "state" / "cdn" / "store" / "ab" / "file").write_text("CDN")
+    with pytest.raises(InstanceError, match=r"1 files differ from their hashes \(state/cdn/store/ab/file\)"):
+        restore(str(made), str(target), "", silent)
+    assert not target.exists()
+    monkeypatch.setenv("DAMAGED", "yes")
+    restore(str(made), str(target), "", silent)
+    assert (target / "cdn" / "store" / "ab" / "file").read_text() == "CDN"
+
+
+@pytest.mark.parametrize("change", ["gone", "added", "list"])
+def test_files_that_are_gone_or_were_added_are_damage(
+    original: Instance, backups: Path, target: Path, change: str
+) -> None:
+    made = back_up(original, str(backups), silent)
+    if change == "gone":
+        (made / "machines" / ASLEEP / "memory").unlink()
+    elif change == "added":
+        write(made / "state" / "pages" / "foreign", "")
+    else:
+        (made / "files.sha256").write_text("")
+    with pytest.raises(InstanceError, match="is damaged"):
+        restore(str(made), str(target), "", silent)
+
+
+def test_the_hash_of_a_file_does_not_depend_on_its_holes(tmp_path: Path) -> None:
+    sparse, full, other = tmp_path / "sparse", tmp_path / "full", tmp_path / "other"
+    with sparse.open("wb") as file:
+        file.seek(3 << 20)
+        file.write(b"x")
+        file.truncate(5 << 20)
+    full.write_bytes(sparse.read_bytes())
+    other.write_bytes(bytes(4 << 20) + b"x" + bytes((1 << 20) - 1))
+    assert digest_of(sparse) == digest_of(full)
+    assert digest_of(other) != digest_of(full)
+    assert digest_of(tmp_path / "sparse") != digest_of(make_file(tmp_path / "shorter", sparse.read_bytes()[:-1]))
+
+
+def make_file(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_a_backup_of_a_newer_version_is_refused(
+    make_instance: Callable[[str], Instance], backups: Path, target: Path
+) -> None:
+    newer = make_instance("newer")
+    fill(newer, (("workspaces", "0001_initial"), ("workspaces", "0999_of_the_future")))
+    made = back_up(newer, str(backups), silent)
+    with pytest.raises(InstanceError, match=r"a newer version, whose database has workspaces.0999_of_the_future"):
+        restore(str(made), str(target), "", silent)
+    assert not target.exists()
+
+
+def test_a_folder_without_a_manifest_is_no_backup(original: Instance, backups: Path, target: Path) -> None:
+    made = back_up(original, str(backups), silent)
+    (made / "manifest.json").unlink()
+    with pytest.raises(InstanceError, match="is no complete backup"):
+        restore(str(made), str(target), "", silent)
+    assert not target.exists()
+
+
+def test_a_backup_is_not_restored_over_anything(original: Instance, backups: Path, target: Path) -> None:
+    made = str(back_up(original, str(backups), silent))
+    write(target / "file", "somebody's")
+    with pytest.raises(InstanceError, match="is not empty"):
+        restore(made, str(target), "", silent)
+    with pytest.raises(InstanceError, match="is not empty"):
+        restore(made, str(original.state), "", silent)
+    assert (target / "file").read_text() == "somebody's"
+
+
+def test_a_database_and_machines_elsewhere_are_not_replaced(
+    original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = str(back_up(original, str(backups), silent))
+    database, machines = target.with_name("other.sqlite3"), target.with_name("machines")
+    write(database, "")
+    with monkeypatch.context() as patch:
+        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{database}")
+        with pytest.raises(InstanceError, match="exists already"):
+            restore(made, str(target), "", silent)
+    (machines / STOPPED).mkdir(parents=True)
+    with monkeypatch.context() as patch:
+        patch.setenv("PLATFORM_MACHINES_DIR", str(machines))
+        with pytest.raises(InstanceError, match="is not empty"):
+            restore(made, str(target), "", silent)
+    assert not target.exists()
+    restore(made, str(target), "", silent)
+
+
+def test_settings_that_are_given_for_the_restored_instance_stay(
+    original: Instance, backups: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = str(back_up(original, str(backups), silent))
+    database = target.with_name("moved.sqlite3")
+    with monkeypatch.context() as patch:
+        patch.setenv("PLATFORM_DATABASE_URL", f"sqlite:///{database}")
+        restore(made, str(target), "", silent)
+    assert load_instance(target).settings().database_url == f"sqlite:///{database}"
+    assert things(database) == ["kept"]
+
+
+def test_the_original_on_the_same_host_is_an_error_that_names_it(
+    original: Instance, backups: Path, target: Path
+) -> None:
+    made = str(back_up(original, str(backups), silent))
+    with (
+        running_machine(original.id, make_machine(original, "ws_cccccccccccccccc").name),
+        pytest.raises(InstanceError, match=f"CONFIRM=yes STATE={original.state}"),
+    ):
+        restore(made, str(target), "", silent)
+    assert not target.exists()
+
+
+def test_two_folders_of_one_instance_never_run_or_stop_each_other(
+    original: Instance, backups: Path, target: Path
+) -> None:
+    restored = restore(str(back_up(original, str(backups), silent)), str(target), "", silent)
+    environment = {**os.environ, "PLATFORM_SUPERVISED": restored.id, "PLATFORM_STATE": str(restored.state)}
+    code = "import time; print(flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            require_only_folder(restored)
+            with pytest.raises(InstanceError, match=f"runs from {restored.state}"):
+                require_only_folder(original)
+        finally:
+            process.kill()
+
+
+def test_a_backup_cannot_lie_inside_of_the_instance(original: Instance) -> None:
+    with pytest.raises(InstanceError, match="inside of the state folder"):
+        back_up(original, str(original.state / "backups"), silent)
+
+
+def test_the_command_says_what_is_missing_without_a_traceback(original: Instance, target: Path) -> None:
+    for command in (["backup", ""], ["restore", "", str(target), ""], ["restore", "/nowhere", str(target), ""]):
+        done = subprocess.run(
+            [sys.executable, "-m", "supervise", *command],
+            env={**os.environ, "STATE": str(original.state), "PYTHONPATH": ".:platform"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_manifest_counts_what_there_is(original: Instance, backups: Path) -> None:
+    made = back_up(original, str(backups), silent)
+    found = read_manifest(made)
+    assert found.migrations == ["accounts.0001_initial"]
+    names = [json.loads(line)[1] for line in (made / "files.sha256").read_text().splitlines()]
+    assert found.files == len(names) == len(set(names))
+    assert {"database.sqlite3", "state/secrets.env", f"machines/{ASLEEP}/memory"} <= set(names)

@@ -1,0 +1,331 @@
+"""Traces: one from a request over its operation to its steps, sent to a collector, which may be away or slow."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import StringIO
+from typing import Any
+
+import pytest
+from celery import current_app, shared_task
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.test import Client
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from common import log_context, trace_export, traces
+from common.log_context import LogContextFilter
+from common.log_json import JsonLines
+from config.env import Env
+from tests.callers import Caller
+from tests.commands.conftest import free_port
+from tests.fakehost import FakeHost
+from vmbackend.errors import InvalidMachineState
+from workspaces.host.steps import create
+from workspaces.operations.queue import RUN_TASK
+
+TOKEN = "cs_a-token-that-no-span-may-have"
+
+
+class Collector:
+    """Takes OTLP over HTTP. `spans` are those it got; `status` is what it answers; `hold` keeps it from answering."""
+
+    def __init__(self) -> None:
+        self.spans: list[Any] = []
+        self.resources: list[dict[str, str]] = []
+        self.status = 200
+        self.hold = threading.Event()
+        self.hold.set()
+        collector = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                collector.hold.wait(30)
+                if collector.status == 200:
+                    collector.take(self.path, body)
+                self.send_response(collector.status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1/traces"
+
+    def take(self, path: str, body: bytes) -> None:
+        assert path == "/v1/traces"
+        for group in ExportTraceServiceRequest.FromString(body).resource_spans:
+            self.resources.append({item.key: item.value.string_value for item in group.resource.attributes})
+            for scope in group.scope_spans:
+                self.spans.extend(scope.spans)
+
+    def named(self, name: str) -> Any:
+        found = [span for span in self.spans if span.name == name]
+        assert found, [span.name for span in self.spans]
+        return found[0]
+
+
+def attributes(span: Any) -> dict[str, Any]:
+    return {item.key: item.value.string_value or item.value.int_value for item in span.attributes}
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    yield made
+    made.hold.set()
+    made.server.shutdown()
+    made.server.server_close()
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Turn traces on as PLATFORM_TRACES_ENDPOINT does."""
+
+    def turn_on(url: str, share: float = 1.0) -> None:
+        env = settings.ENV.model_copy(update={"traces_endpoint": url, "traces_share": share})
+        monkeypatch.setattr(settings, "ENV", env)
+        middleware = list(settings.MIDDLEWARE)
+        at = middleware.index("common.middleware.ApiMiddleware") + 1
+        middleware.insert(at, "common.trace_middleware.TraceMiddleware")
+        monkeypatch.setattr(settings, "MIDDLEWARE", middleware)
+
+    yield turn_on
+    traces.sending_end()
+
+
+class Broker:
+    """Keeps what is sent, with the headers that Celery's signal adds; `deliver` runs it as a worker does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: list[tuple[str, list[Any], dict[str, Any]]] = []
+        monkeypatch.setattr(current_app, "send_task", self._send)
+
+    def _send(self, name: str, args: Any = (), **_: Any) -> None:
+        headers: dict[str, Any] = {}
+        log_context.task_headers(headers)
+        self.sent.append((name, list(args), headers))
+
+    def deliver(self) -> None:
+        for name, args, headers in self.sent:
+            if name == RUN_TASK:
+                current_app.tasks[name].apply(args=args, headers=headers, throw=True)
+
+
+@pytest.fixture
+def broker(vmhost: FakeHost, monkeypatch: pytest.MonkeyPatch) -> Broker:
+    return Broker(monkeypatch)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_its_operation_and_its_steps_are_one_trace(
+    api: Caller, broker: Broker, collector: Collector, use: Callable[..., None]
+) -> None:
+    use(collector.url)
+    body = {"wait_ready": False, "name": TOKEN, "env": {"SECRET": TOKEN}}
+    made = api.send("POST", "/workspace", body).json()["workspace"]["id"]
+    broker.deliver()
+    traces.sending_end()
+    request, task = collector.named("POST /workspace"), collector.named(f"task {RUN_TASK}")
+    operation = collector.named("operation create")
+    assert (task.parent_span_id, operation.parent_span_id) == (request.span_id, task.span_id)
+    steps = [span.name for span in collector.spans if span.parent_span_id == operation.span_id]
+    assert steps == [f"step {name}" for name, _ in create.STEPS]
+    assert {span.trace_id for span in collector.spans} == {request.trace_id}
+    expected = {"http.request.method": "POST", "http.route": "/workspace", "http.response.status_code": 202}
+    assert attributes(request) == expected
+    assert attributes(operation)["platform.workspace_id"] == made
+    assert collector.resources[0]["service.name"] == "microvm-workspaces"
+    assert TOKEN not in str(collector.spans)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_failed_is_named_by_its_code_and_without_its_sentence(
+    api: Caller, vmhost: FakeHost, broker: Broker, collector: Collector, use: Callable[..., None]
+) -> None:
+    use(collector.url)
+    vmhost.driver.fail_next("start", InvalidMachineState(f"The backend says {TOKEN}."))
+    api.send("POST", "/workspace", {"wait_ready": False})
+    broker.deliver()
+    traces.sending_end()
+    operation = collector.named("operation create")
+    assert operation.status.code == operation.status.STATUS_CODE_ERROR
+    assert attributes(operation)["error.type"] == InvalidMachineState.code
+    assert TOKEN not in str(collector.spans)
+
+
+def test_a_span_has_the_pattern_of_a_route_and_nothing_of_the_request(
+    collector: Collector, use: Callable[..., None]
+) -> None:
+    use(collector.url)
+    headers = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01", "X-Request-ID": TOKEN, "Authorization": f"Bearer {TOKEN}"}
+    Client().get(f"/no/such/{TOKEN}?q={TOKEN}", headers=headers, REMOTE_ADDR="203.0.113.9")
+    Client().generic(TOKEN, "/healthz")
+    traces.sending_end()
+    assert [span.name for span in collector.spans] == ["GET", "_OTHER /healthz"]
+    text = str(collector.spans)
+    assert TOKEN not in text
+    assert "203.0.113.9" not in text
+    assert collector.spans[0].trace_id.hex() != "a" * 32
+
+
+@shared_task(name="tests.traces.fail")
+def fail_task() -> None:
+    raise ValueError(TOKEN)
+
+
+def test_a_task_that_fails_is_a_failed_span(collector: Collector, use: Callable[..., None]) -> None:
+    use(collector.url)
+    fail_task.apply()
+    traces.sending_end()
+    assert attributes(collector.named("task tests.traces.fail"))["error.type"] == "task_failed"
+    assert TOKEN not in str(collector.spans)
+
+
+def test_a_task_without_a_trace_begins_one_and_the_next_has_nothing_of_it(
+    collector: Collector, use: Callable[..., None]
+) -> None:
+    use(collector.url)
+    fail_task.apply()
+    assert traces.current_ids() == ("", "")
+    fail_task.apply()
+    traces.sending_end()
+    first, second = collector.spans
+    assert first.trace_id != second.trace_id
+
+
+def test_log_lines_have_the_ids_of_their_span(collector: Collector, use: Callable[..., None]) -> None:
+    use(collector.url)
+    stream = StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    handler.addFilter(LogContextFilter())
+    own = logging.Logger("tests.traces")
+    own.addHandler(handler)
+    with traces.span("work"):
+        own.warning("inside")
+    own.warning("after")
+    traces.sending_end()
+    inside, after = map(json.loads, stream.getvalue().splitlines())
+    span = collector.named("work")
+    assert (inside["trace_id"], inside["span_id"]) == (span.trace_id.hex(), span.span_id.hex())
+    assert not {"trace_id", "span_id"} & set(after)
+
+
+@pytest.mark.parametrize("away", ["nobody listens", "errors", "slow"])
+def test_a_collector_that_is_away_or_slow_keeps_nobody_and_is_one_line_in_the_log(
+    away: str,
+    collector: Collector,
+    use: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    monkeypatch.setattr(trace_export, "EXPORT_SECONDS", 0.2)
+    monkeypatch.setattr(trace_export, "END_SECONDS", 1.0)
+    use(f"http://127.0.0.1:{free_port()}/v1/traces" if away == "nobody listens" else collector.url)
+    if away == "slow":
+        collector.hold.clear()
+    collector.status = 500
+    for _ in range(5000):  # more than the queue has room for
+        with traces.span("work"):
+            pass
+    wait_until(lambda: bool(mentions(caplog)))
+    traces.sending_end()
+    assert len(mentions(caplog)) == 1
+
+
+def mentions(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.name == trace_export.__name__]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_collector_that_comes_back_gets_spans_again(
+    collector: Collector, use: Callable[..., None], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    caplog.set_level(logging.INFO)
+    use(collector.url)
+    collector.status = 400
+    with traces.span("dropped"):
+        pass
+    wait_until(lambda: bool(mentions(caplog)))
+    collector.status = 200
+    with traces.span("sent"):
+        pass
+    traces.sending_end()
+    assert [span.name for span in collector.spans] == ["sent"]
+    assert "again" in mentions(caplog)[-1]
+
+
+def test_a_share_of_none_sends_nothing(collector: Collector, use: Callable[..., None]) -> None:
+    use(collector.url, share=0.0)
+    with traces.span("work"):
+        headers: dict[str, Any] = {}
+        traces.task_headers(headers)
+        # Whoever goes on with it sends nothing, either.
+        assert headers["traceparent"].endswith("-00")
+    traces.sending_end()
+    assert collector.spans == []
+
+
+def test_spans_of_a_forked_process_are_sent_by_itself(collector: Collector, use: Callable[..., None]) -> None:
+    use(collector.url)
+    with traces.span("of the parent"):
+        pass
+    child = os.fork()
+    if not child:
+        with traces.span("of the child"):
+            pass
+        traces.sending_end()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert [span.name for span in collector.spans] == ["of the child"]
+    traces.sending_end()
+    assert sorted(span.name for span in collector.spans) == ["of the child", "of the parent"]
+
+
+def test_without_the_setting_nothing_that_makes_or_sends_spans_is_imported() -> None:
+    code = (
+        "import django, sys; django.setup()\n"
+        "from django.test import Client\n"
+        "import config.celery, workspaces.tasks\n"
+        "Client().get('/healthz')\n"
+        # redis-py imports the part for metrics by itself, where it is installed.
+        "parts = ('opentelemetry.sdk.trace', 'opentelemetry.exporter')\n"
+        "print([name for name in sys.modules if name.startswith(parts)])"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONPATH": ".:platform"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=settings.ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("url", ["localhost:4318", "ftp://collector", "http://user:secret@collector", "http://c/?k=v"])
+def test_an_address_that_is_none_of_a_collector_is_refused(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="PLATFORM_TRACES_ENDPOINT"):
+        Env.from_environment({"PLATFORM_TRACES_ENDPOINT": url})
+
+
+def test_an_address_without_a_path_gets_that_of_otlp() -> None:
+    assert (
+        Env.from_environment({"PLATFORM_TRACES_ENDPOINT": "http://c:4318"}).traces_endpoint == "http://c:4318/v1/traces"
+    )
+    assert Env.from_environment({"PLATFORM_TRACES_ENDPOINT": "https://c/own"}).traces_endpoint == "https://c/own"

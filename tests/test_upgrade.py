@@ -1,0 +1,70 @@
+"""A database of an earlier release, with a row in every table, is migrated and keeps what it had."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from django.conf import settings
+
+# Against the first release: prices with another number of digits, sessions that a migration ends, a renamed column.
+CHANGED = {
+    "first": [
+        "credits_rate.credits",
+        *(f"django_session.{name}" for name in ("expire_date", "session_data", "session_key")),
+        "workspaces_operation.rung_at",
+    ],
+    "previous": [],
+}
+# At least so many, each with a row.
+TABLES = {"first": 23, "previous": 79}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty one, of the kind that the tests run on."""
+    url = os.environ.get("PLATFORM_DATABASE_URL", "")
+    if not url.startswith("postgres"):
+        yield f"sqlite:///{tmp_path}/earlier.sqlite3"
+        return
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute("CREATE DATABASE earlier_release")
+        yield urlsplit(url)._replace(path="/earlier_release").geturl()
+        server.execute("DROP DATABASE earlier_release WITH (FORCE)")
+
+
+def migrated(release: str, database: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.upgraded_database", release],
+        env={
+            **os.environ,
+            "PLATFORM_DATABASE_URL": database,
+            "DJANGO_SETTINGS_MODULE": "config.settings",
+            "PYTHONPATH": f"{settings.ROOT}:{settings.ROOT}/platform",
+        },
+        cwd=settings.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.mark.rows
+@pytest.mark.parametrize("release", ["first", "previous"])
+def test_an_earlier_release_is_migrated_with_what_it_had(release: str, database: str) -> None:
+    report = migrated(release, database)
+    empty = set(report["tables"]) - set(report["filled"])
+    assert empty <= {"django_content_type", "auth_permission"}
+    assert len(report["filled"]) >= TABLES[release]
+    assert report["differences"] == CHANGED[release]
