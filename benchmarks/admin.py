@@ -17,9 +17,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 FEW = 1000
-BATCH = 5000
 
 
 def main() -> None:
@@ -102,71 +102,48 @@ def _fill(given: argparse.Namespace) -> None:
 
 
 def _workspaces(count: int) -> None:
-    """Of twenty accounts and three hosts, most of them asleep; an operation that succeeded for each."""
-    from datetime import timedelta
-
-    from django.utils import timezone
-
-    from accounts.models import Account
-    from tests.dashboard.sample import STATES
-    from vmbackend.models import Host
+    """Copies of those of the sample, nine of ten of them asleep, and as many operations that succeeded."""
     from workspaces.models import Operation, Workspace
 
-    accounts = list(Account.objects.order_by("id").prefetch_related("namespaces"))
-    hosts, now = list(Host.objects.all()), timezone.now()
-    for start in range(0, count, BATCH):
-        rows = []
-        for number in range(start, min(start + BATCH, count)):
-            account = accounts[number % len(accounts)]
-            fields = {f"{prefix}{name}": size for prefix in ("", "applied_") for name, size in SIZES.items()}
-            status = STATES[number % len(STATES)] if number % 10 == 0 else "sleeping"
-            rows.append(
-                Workspace(
-                    account=account, namespace=account.namespaces.all()[0], name=f"box {number}",
-                    host=hosts[number % 3], image="localhost/tiny:1", status=status, provisioning_state="ready",
-                    ip=f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
-                    created_at=now - timedelta(minutes=number), **fields,
-                )
-            )  # fmt: skip
-        made = Workspace.objects.bulk_create(rows, batch_size=500)
-        Operation.objects.bulk_create(
-            [
-                Operation(
-                    workspace=row, kind="create", state="succeeded", queue="host.a", deadline_at=now, finished_at=now
-                )
-                for row in made
-            ],
-            batch_size=500,
-        )
-
-
-SIZES = {"cpu_millis": 100, "memory_mb": 128, "disk_size_mb": 64}
+    states = "CASE WHEN number % 10 = 0 THEN status ELSE 'sleeping' END"
+    changed = {"id": _new_id("ws"), "slug": "NULL", "ip": "NULL", "status": states, "ready": "false"}
+    _multiply(Workspace, "status <> 'starting'", count, changed)
+    _multiply(Operation, "state = 'succeeded'", count, {"id": _new_id("op")})
 
 
 def _activity(count: int) -> None:
-    from accounts.models import Account
     from workspaces.models import Activity
 
-    accounts = list(Account.objects.all())
-    for start in range(0, count, BATCH):
-        rows = [
-            Activity(account=accounts[number % len(accounts)], workspace_id=f"ws_{number % 5000}", event="started")
-            for number in range(start, min(start + BATCH, count))
-        ]
-        Activity.objects.bulk_create(rows, batch_size=1000)
+    _multiply(Activity, "1 = 1", count, {})
 
 
 def _records(count: int) -> None:
-    from workspaces.models import Metered, MeterRecord
+    from workspaces.models import MeterRecord
 
-    metered = list(Metered.objects.values_list("pk", flat=True))
-    amounts = {"period_ms": 60_000, "cpu_time_ns": 1, "memory_mb_ms": 1, "disk_bytes": 1, "network_bytes": 1}
-    for start in range(0, count, BATCH):
-        rows = [
-            MeterRecord(metered_id=metered[number % len(metered)], tick=number, **amounts)
-            for number in range(start, min(start + BATCH, count))
-        ]
-        MeterRecord.objects.bulk_create(rows, batch_size=1000)
+    _multiply(MeterRecord, "tick > 1000000000", count, {"tick": "number"})
+
+
+def _new_id(prefix: str) -> str:
+    """Nine digits, and the end of the id that is copied."""
+    from django.db import connection
+
+    digits = "printf('%09d', number)" if connection.vendor == "sqlite" else "to_char(number, 'FM000000000')"
+    return f"'{prefix}_' || {digits} || substr(id, 13)"
+
+
+def _multiply(model: Any, which: str, count: int, changed: dict[str, str]) -> None:
+    """Copy the rows until there are about `count`, with SQL for the columns that differ. Numbered keys are new."""
+    from django.db import connection
+
+    table = model._meta.db_table
+    columns = [field.column for field in model._meta.concrete_fields if field.get_internal_type() != "BigAutoField"]
+    values = ", ".join(changed.get(column, f'"{column}"') for column in columns)
+    names = ", ".join(f'"{column}"' for column in columns)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT COUNT(*) FROM {table} WHERE {which}")
+        times = count // cursor.fetchone()[0]
+        numbers = f"WITH RECURSIVE n(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM n WHERE number < {times})"
+        cursor.execute(f"{numbers} INSERT INTO {table} ({names}) SELECT {values} FROM {table}, n WHERE {which}")
 
 
 def _pages(rounds: int) -> None:
